@@ -1,0 +1,63 @@
+# Two commands: `make demo` and `make test`. Both set up everything they need.
+# ARGS goes to the command: make demo ARGS="--for 60s --report out.json", make test ARGS="-k velocity -x"
+
+# the Python that .venv was made with, otherwise the first that fits
+PYTHON ?= $(shell for p in .venv/bin/python python3 python3.13 python3.12 python3.11 python3.14; do \
+	"$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
+	&& echo "$$p" && exit; done; echo python3)
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup preflight jars demo test test-unit lint bench docs stack-up stack-down lock clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+preflight:
+	@command -v "$(PYTHON)" >/dev/null || { echo "error: no $(PYTHON) found: install Python 3.11 or newer" >&2; exit 1; }
+	@"$(PYTHON)" -m deploy.local.preflight
+
+setup: preflight ## make or update the virtual environment (every other target does it too)
+	@"$(PYTHON)" -m deploy.local.setup_venv
+
+jars: setup
+	@$(BIN)/fraud stack fetch
+
+demo: setup ## the whole system, live: transactions in, alerts out, verified at the end
+	@$(BIN)/fraud demo $(ARGS)
+
+test: lint jars ## lint, types, and all tests with real servers
+	$(BIN)/python -m pytest $(ARGS)
+
+test-unit: setup ## the tests that need no servers (seconds)
+	$(BIN)/python -m pytest -m unit $(ARGS)
+
+lint: setup ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup ## benchmarks; figures in docs/benchmarks.md
+	@$(BIN)/fraud bench $(ARGS)
+
+docs: setup ## make docs/features.md anew from the catalogue
+	@$(BIN)/python -m feature_store.reference docs/features.md
+
+stack-up: setup ## start the embedded Kafka, Postgres, Debezium and MLflow
+	@$(BIN)/fraud stack up $(ARGS)
+
+stack-down: setup ## stop what stack-up started
+	@$(BIN)/fraud stack down $(ARGS)
+
+lock: setup ## resolve requirements.lock anew from pyproject.toml (minutes)
+	@$(BIN)/python -m venv .fraud/lock
+	@.fraud/lock/bin/pip install --quiet pip-tools
+	.fraud/lock/bin/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+		--no-header --allow-unsafe --strip-extras --extra dev --build-deps-for editable \
+		--output-file requirements.lock pyproject.toml
+
+clean: ## stop the stack; remove the virtual environment, caches and all local data
+	@test ! -x $(BIN)/fraud || $(BIN)/fraud stack down $(ARGS)
+	rm -rf $(VENV) .fraud .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -1,0 +1,95 @@
+"""The command line: `fraud`. Every command group is imported only when it is called."""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from feature_store.errors import FraudError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a command is made."""
+
+    target: str
+    """`module:attribute`: a `typer.Typer` with one or more commands, or a function that is one command."""
+    help: str
+    """One line for `fraud --help`, which imports none of the modules."""
+
+
+COMMANDS = {
+    "demo": Entry("deploy.demo:app", "Bring everything up, stream transactions, watch alerts, verify them."),
+    "stack": Entry(
+        "deploy.local.commands:app", "Start and stop the embedded Kafka, Postgres, Debezium and MLflow."
+    ),
+    "job": Entry("deploy.job:app", "Run the streaming job."),
+    "simulate": Entry("loadtests.simulator.commands:app", "Stream simulated or recorded transactions."),
+    "models": Entry("models.commands:app", "Train, list and promote models."),
+    "features": Entry("feature_store.commands:app", "Compute point-in-time training sets."),
+    "serve": Entry("service.commands:app", "Serve health, metrics and status over HTTP."),
+    "verify": Entry(
+        "loadtests.commands:app", "Audit the alerts against the input and an independent oracle."
+    ),
+    "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
+    "explain-card": Entry("streaming_job.explain:app", "Tell what the job knows about a card right now."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Lists commands without importing them; imports the one that is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A stand-in that carries the help line."""
+        entry = COMMANDS.get(cmd_name)
+        return TyperCommand(cmd_name, help=entry.help) if entry else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The real command that the arguments call."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return (name, _load(name), rest) if name in COMMANDS else (name, None, rest)
+
+
+def _load(name: str) -> Any:
+    module_name, attribute = COMMANDS[name].target.split(":")
+    try:
+        made = getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module_name.startswith(error.name):
+            raise
+        raise FraudError(f"`fraud {name}` is not part of this release") from error
+    if not isinstance(made, typer.Typer):
+        single = typer.Typer(add_completion=False)
+        single.command()(made)
+        made = single
+    command = typer.main.get_command(made)
+    command.name = name
+    return command
+
+
+app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def root() -> None:
+    """Real-time card-fraud detection: exact features, exactly-once alerts."""
+
+
+def main() -> None:
+    """Runs the command line; an error that the operator can act on becomes one line and its exit code."""
+    try:
+        app()
+    except FraudError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

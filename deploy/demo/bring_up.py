@@ -1,0 +1,164 @@
+"""From an empty or half-used data directory to a running system, step by step."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from deploy.demo import children, environment, state
+from deploy.demo.champion import roll_out, start_training, wait_for_champion
+from deploy.demo.options import DemoError, Options
+from deploy.demo.state import Run
+from deploy.demo.steps import Steps
+from deploy.demo.waiting import wait, wait_until_caught_up
+from deploy.local import stack
+from deploy.local.ports import HOST
+from deploy.local.stack import Endpoints
+from deploy.local.state import ALL, Service
+from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator.replay import Replay
+from loadtests.simulator.world import World
+from loadtests.topic_log import TopicLog
+from service.lag import LagWatch
+from service.progress_reader import ProgressReader
+from service.settings import ServiceSettings
+from streaming_job.settings import JobSettings
+
+
+@dataclass
+class System:
+    """Everything that runs, and what looks at it."""
+
+    endpoints: Endpoints
+    settings: JobSettings
+    """Of the job."""
+    lag: LagWatch
+    progress: ProgressReader
+    world: World | None
+    """What is simulated."""
+    replay: Replay | None
+    """What is replayed."""
+    links: dict[str, str]
+    """URLs by name."""
+
+
+def begin(options: Options, steps: Steps) -> Run:
+    """The run to continue, or a new one on an empty directory; says which and why."""
+    old = state.load(options.data_dir)
+    if old is not None and not old.finished and not options.fresh:
+        differing = state.differences(old, options)
+        if differing:
+            raise DemoError(
+                f"an unfinished demo in {options.data_dir} has {', '.join(differing)}; "
+                "give the same to continue it, or --fresh"
+            )
+        old.restarts += 1
+        old.save(options.data_dir)
+        since = datetime.fromtimestamp(old.begun).strftime("%Y-%m-%d %H:%M:%S")
+        steps.say(
+            f"Found a demo in {options.data_dir} that was begun at {since} and not finished: continuing it."
+        )
+        stopped = children.stop_leftovers(options.data_dir, old)
+        if stopped:
+            steps.say(f"Stopped what it had left running: {', '.join(stopped)}.")
+        return old
+    if old is not None:
+        fate = "ended" if old.finished else "was killed and is dropped"
+        steps.say(f"The last demo in {options.data_dir} {fate}: starting anew.")
+        children.stop_leftovers(options.data_dir, old)
+    state.clear(options.data_dir)
+    run = Run(options.story(), time.time())
+    run.save(options.data_dir)
+    return run
+
+
+@contextmanager
+def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
+    """Bring everything up; the watchers end with the block, the processes do not."""
+    replaying = options.replay is not None
+    start_training(options, run)
+    with steps.step("Kafka" if replaying else "Kafka and Postgres") as doing:
+        services: list[Service] = ["kafka"] if replaying else ["postgres", "kafka"]
+        endpoints = stack.up(options.data_dir, services=services, replay=replaying, progress=doing)
+    settings = environment.job_settings(options.data_dir, endpoints, environment.free_port())
+    watched = ServiceSettings(
+        job_id=settings.job_id, bootstrap_servers=settings.bootstrap_servers, offsets_interval_s=0.5
+    )
+    progress = ProgressReader(watched)
+    lag = LagWatch(watched, lambda: progress.read(lambda totals: dict(totals.end_offsets)))
+    # an admin client that asks for a group's offsets before the broker has a coordinator for it crashes
+    # (librdkafka #5040); a consumer waits for it
+    TopicLog(settings.bootstrap_servers).committed(settings.job_id, watched.inputs)
+    progress.start()
+    lag.start()
+    try:
+        replay = Replay(options.replay) if options.replay else None
+        world = None if replaying else _profiles(options, run, steps, lag, settings)
+        if not run.champion:
+            with steps.step("model, trained on history and registered") as doing:
+                champion = wait_for_champion(options, run, doing)
+                roll_out(champion, settings, replay)
+                run.champion = True
+                run.save(options.data_dir)
+            steps.say(f"    {champion.learnt_from}; AUC ROC {champion.auc_roc:.3f} on what followed")
+        links = _processes(options, run, steps, lag, progress, settings)
+        yield System(stack.endpoints(options.data_dir), settings, lag, progress, world, replay, links)
+    finally:
+        lag.stop()
+        progress.stop()
+
+
+def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings: JobSettings) -> World:
+    """Profiles in Postgres and, through Debezium, on their topic."""
+    # Debezium comes second: copying the rows once is quicker than following their insertion
+    with steps.step(f"profiles of {options.cards:,} cards in Postgres") as doing:
+        doing("making the world")
+        world = World.create(options.seed, options.cards)
+        rows = int(world.cards.has_profile.sum())
+        if not run.profiles_loaded:
+            doing("loading")
+            ProfileLoader(stack.endpoints(options.data_dir).postgres_dsn).load(world)
+            run.profiles_loaded = True
+            run.save(options.data_dir)
+    with steps.step("profiles on their topic, by Debezium") as doing:
+        stack.up(options.data_dir, services=ALL, progress=doing)
+
+        def arrived() -> int:
+            found = lag.lag.partitions if lag.lag else ()
+            return sum(part.end for part in found if part.topic == settings.topics.profiles)
+
+        wait(
+            lambda: arrived() >= rows,
+            "the profiles do not arrive on their topic",
+            arrived,
+            lambda: stack.check(options.data_dir),
+        )
+    return world
+
+
+def _processes(
+    options: Options, run: Run, steps: Steps, lag: LagWatch, progress: ProgressReader, settings: JobSettings
+) -> dict[str, str]:
+    """The job and the sidecar."""
+    data_dir, env = options.data_dir, environment.variables(settings)
+    environment.write_script(data_dir, settings)
+    with steps.step("streaming job and sidecar") as doing:
+        doing("starting Spark")
+        before, started = children.log_size(data_dir, children.JOB), time.time()
+        children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], env)
+        port = environment.free_port()
+        children.start(data_dir, run, children.SIDECAR, ["deploy.cli", "serve", "--port", str(port)], env)
+        wait(
+            lambda: children.has_said(data_dir, children.JOB, f"job {settings.job_id} runs", before),
+            "the job does not start",
+            lambda: children.log_size(data_dir, children.JOB),
+            lambda: children.check(data_dir, run),
+        )
+        # nothing is scored against half-loaded tables: they are in the job's state before the load begins
+        wait_until_caught_up(options, run, lag, progress, started, doing)
+    return {
+        "sidecar": f"http://{HOST}:{port}/",
+        "metrics": f"http://{HOST}:{port}/metrics",
+        "Spark UI": f"http://{HOST}:{settings.ui_port}/",
+    }

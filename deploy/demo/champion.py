@@ -1,0 +1,65 @@
+"""The first champion: trained in the background while the servers start, then rolled out."""
+
+import time
+
+from deploy.demo import children, environment, training
+from deploy.demo.options import DemoError, Options
+from deploy.demo.state import Run
+from deploy.demo.training import Champion
+from deploy.local import processes
+from deploy.local.console import Progress
+from loadtests.simulator.replay import Replay
+from models.policy import Policy
+from models.rollouts import Rollout, publish
+from streaming_job.settings import JobSettings
+
+POLL_S = 0.05
+TRAINING_S = 600.0
+FILE = "champion.json"
+"""What the training has found, in the data directory."""
+
+
+def start_training(options: Options, run: Run) -> None:
+    """Train in the background, unless an earlier start has got that far."""
+    result = options.data_dir / FILE
+    if run.champion or result.exists():
+        return
+    uri = environment.tracking_uri(options.data_dir)
+    command = ["deploy.demo.training", *training.arguments(options, uri, int(time.time() * 1_000), result)]
+    children.start(options.data_dir, run, children.TRAINING, command, {})
+
+
+def wait_for_champion(options: Options, run: Run, doing: Progress) -> Champion:
+    """What the training has found.
+
+    Raises:
+        DemoError: it failed, or takes too long.
+    """
+    result = options.data_dir / FILE
+    begin = time.monotonic()
+    while processes.running(run.children.get(children.TRAINING)) is not None:
+        doing("training")
+        if time.monotonic() - begin > TRAINING_S:
+            raise DemoError(
+                f"no model after {TRAINING_S:.0f} s; see {children.log_file(options.data_dir, 'training')}"
+            )
+        time.sleep(POLL_S)
+    run.children.pop(children.TRAINING, None)
+    champion = training.load(result)
+    if champion is None:
+        raise children.ended(options.data_dir, children.TRAINING)
+    return champion
+
+
+def roll_out(champion: Champion, settings: JobSettings, replay: Replay | None) -> None:
+    """Put the champion in charge."""
+    rollout = Rollout(
+        rollout_id=f"demo-{champion.ref.version}",
+        model=champion.ref,
+        policy=Policy(champion.threshold, champion.max_count_5m),
+        created_by="fraud demo",
+        created_at=int(time.time() * 1_000),
+    )
+    # a replay lives in the file's time: there the model is in charge from the beginning
+    stamp = max(replay.first_ms - 1, 0) if replay else None
+    publish(rollout, settings.bootstrap_servers, settings.topics.model_rollouts, timestamp_ms=stamp)

@@ -1,0 +1,74 @@
+"""The command line of `fraud demo`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.demo.options import DemoError, Options
+
+app = typer.Typer(add_completion=False)
+DIRECTORY = Path(".fraud")
+
+
+@app.command()
+def demo(
+    length: Annotated[
+        str | None, typer.Option("--for", help="How long to feed: 60s, 5m. Default: until Ctrl-C.")
+    ] = None,
+    rate: Annotated[float, typer.Option(help="Transactions per second.")] = 500.0,
+    seed: Annotated[int, typer.Option(help="Of the simulated world.")] = 0,
+    cards: Annotated[int, typer.Option(help="Number of simulated cards.")] = 50_000,
+    report: Annotated[Path | None, typer.Option(help="Write the summary there, as JSON.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Save the last screen there, as SVG.")] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(help="Feed a parquet file instead: the contract's columns or the handbook's."),
+    ] = None,
+    speed: Annotated[str, typer.Option(help="Of a replay: max, or file seconds per second.")] = "max",
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Everything lies there. Default: .fraud/demo or .fraud/demo-replay.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew even if a run was killed before its end.")
+    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the servers running at the end.")] = False,
+) -> None:
+    """Bring everything up, stream card transactions, watch the alerts, then verify every one of them.
+
+    A demo that was killed is continued: the next one recovers its logs and its state, and verifies all since
+    the beginning. After a finished one the next begins anew. The exit status is 0 only if nothing is missing,
+    duplicated or unexpected.
+    """
+    from deploy.demo.run import Demo
+    from loadtests.durations import seconds
+
+    if replay is not None and not replay.is_file():
+        raise DemoError(f"no file {replay}; give a parquet file of transactions")
+    directory = data_dir or DIRECTORY / ("demo-replay" if replay else "demo")
+    options = Options(
+        data_dir=directory.resolve(),
+        for_s=None if length is None else seconds(length),
+        rate=rate,
+        seed=seed,
+        cards=cards,
+        replay=None if replay is None else replay.resolve(),
+        speed=_speed(speed),
+        fresh=fresh,
+        keep=keep,
+        report=None if report is None else report.resolve(),
+        picture=None if picture is None else picture.resolve(),
+    )
+    if not Demo(options).run():
+        sys.exit(1)
+
+
+def _speed(text: str) -> float:
+    try:
+        factor = float("inf") if text == "max" else float(text)
+    except ValueError:
+        factor = 0.0
+    if not factor > 0:
+        raise DemoError(f"--speed {text} is neither a positive number nor max")
+    return factor

@@ -1,0 +1,162 @@
+"""The load of a demo: simulated traffic with profile changes, or a file, in threads of their own."""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from deploy.demo.options import Options
+from deploy.local.stack import Endpoints
+from feature_store.errors import FraudError
+from loadtests.simulator.chargebacks import Chargebacks
+from loadtests.simulator.churn import ProfileChurn, ProfileFeed
+from loadtests.simulator.kafka_feed import KafkaFeed
+from loadtests.simulator.pacing import Pace
+from loadtests.simulator.replay import Replay, ReplayBatch
+from loadtests.simulator.timeline import Records, timeline
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+from streaming_job.contracts.topics import Topics
+
+CHARGEBACK_DELAY_MS = 120_000
+"""In a demo one does not wait a week for a label."""
+CHANGES_PER_S = 2.0
+TIMEOUT_S = 10.0
+
+
+class Load:
+    """Feeds until it is told to stop, the time is over, or there is no more."""
+
+    def __init__(
+        self,
+        feed: KafkaFeed,
+        records: Iterable[Records],
+        pace: Pace,
+        for_s: float | None,
+        topic: str,
+        changing: ProfileFeed | None = None,
+    ) -> None:
+        self._feed, self._records, self._pace, self._for_s = feed, records, pace, for_s
+        self._topic, self._changing = topic, changing
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._fault: FraudError | None = None
+        self.begun_at = 0.0
+        """Wall clock when it began, seconds since 1970-01-01 UTC."""
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self.begun_at = time.time()
+        if self._changing is not None:
+            self._changing.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop, and wait until everything sent is in Kafka.
+
+        Raises:
+            FraudError: what went wrong meanwhile.
+        """
+        self._feed.stop()
+        self._thread.join()
+        if self._changing is not None:
+            self._changing.stop()
+        self.check()
+
+    def check(self) -> None:
+        """Raise what went wrong meanwhile, if anything (FraudError)."""
+        if self._fault is not None:
+            raise self._fault
+        if self._changing is not None:
+            self._changing.check()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.begun_at > 0 and not self._thread.is_alive()
+
+    @property
+    def sent(self) -> int:
+        """Transactions handed to Kafka."""
+        return self._feed.sent[self._topic]
+
+    @property
+    def profile_changes(self) -> int:
+        """Changes made in Postgres."""
+        return self._changing.applied if self._changing is not None else 0
+
+    @property
+    def behind_s(self) -> float:
+        """How late the last records left: more than a moment means that this machine is too slow."""
+        return self._feed.behind_ms / 1_000
+
+    def _run(self) -> None:
+        try:
+            self._feed.run(self._records, self._pace, for_s=self._for_s)
+        except FraudError as fault:
+            self._fault = fault
+
+
+def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: World, start_ms: int) -> Load:
+    """Traffic of a world from now on, with faults in it and changes of profiles beside it."""
+    stream = Stream(world, options.rate, start_ms)
+    labels = Chargebacks(options.seed, delay_ms=CHARGEBACK_DELAY_MS, spread=0.5, fraud_share=0.95)
+    churn = ProfileChurn(world, options.rate, start_ms, changes_per_s=CHANGES_PER_S, fraud=stream.fraud)
+    return Load(
+        KafkaFeed(endpoints.bootstrap_servers),
+        timeline(stream.blocks(), labels, topics, drain=False),
+        Pace.live(),
+        options.for_s,
+        topics.transactions,
+        ProfileFeed(endpoints.postgres_dsn, churn),
+    )
+
+
+def replayed(options: Options, endpoints: Endpoints, topics: Topics, replay: Replay) -> Load:
+    """A file, from where an earlier run was killed or from its beginning."""
+    feed = KafkaFeed(endpoints.bootstrap_servers, archive=True)
+    feed.check_topics([topics.transactions, topics.chargebacks], replay.first_ms)
+    begin_ms = reached(endpoints.bootstrap_servers, topics.transactions)
+    batches = replay.batches() if begin_ms is None else _from(replay.batches(), begin_ms)
+    return Load(
+        feed,
+        timeline(batches, Chargebacks(), topics, drain=True),
+        Pace(time.time() * 1_000, begin_ms or replay.first_ms, options.speed),
+        options.for_s,
+        topics.transactions,
+    )
+
+
+def _from(batches: Iterator[ReplayBatch], begin_ms: int) -> Iterator[ReplayBatch]:
+    for batch in batches:
+        first = int(np.searchsorted(batch.arrival, begin_ms, side="left"))
+        if first < len(batch):
+            yield ReplayBatch(batch.table.slice(first))
+
+
+def reached(bootstrap_servers: str, topic: str) -> int | None:
+    """Up to which arrival every partition of a replayed topic has been fed, ms; None if one has nothing.
+
+    A killed feed leaves the partitions at different places. Going on from the earliest repeats some
+    transactions in the others; the job recognises them as duplicates.
+    """
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "fraud-demo", "enable.auto.commit": False}
+    )
+    try:
+        last = []
+        for partition in consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions:
+            start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
+            if start == end:
+                return None
+            consumer.assign([TopicPartition(topic, partition, end - 1)])
+            message = consumer.poll(TIMEOUT_S)
+            if message is None or message.error() is not None:
+                raise FraudError(f"the end of topic {topic} cannot be read; check the broker's log")
+            last.append(message.timestamp()[1])
+        return min(last)
+    except KafkaException as error:
+        raise FraudError(f"topic {topic} cannot be read ({error}); check the broker's log") from error
+    finally:
+        consumer.close()

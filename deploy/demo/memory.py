@@ -1,0 +1,61 @@
+"""How much memory the whole demo takes: all its processes with their children, shared pages counted once."""
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import psutil
+
+INTERVAL_S = 2.0
+
+
+def proportional(process: psutil.Process) -> int:
+    """Memory of one process, bytes: pages shared with others in equal parts (resident memory off Linux)."""
+    try:
+        with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    with suppress(psutil.Error):
+        return int(process.memory_info().rss)
+    return 0
+
+
+def total(pids: Iterable[int]) -> int:
+    """Memory of processes and all their descendants, bytes."""
+    family: dict[int, psutil.Process] = {}
+    for pid in pids:
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            family |= {member.pid: member for member in (process, *process.children(recursive=True))}
+    return sum(proportional(member) for member in family.values())
+
+
+class MemorySampler:
+    """Measures every two seconds in a thread of its own and keeps the peak."""
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self._pids = pids
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memory-sampler", daemon=True)
+        self.now = 0
+        """Bytes at the last measurement."""
+        self.peak = 0
+        """Most bytes of all measurements."""
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.now = total(self._pids())
+            self.peak = max(self.peak, self.now)
+            self._stop.wait(INTERVAL_S)

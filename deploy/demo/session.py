@@ -1,0 +1,186 @@
+"""The streaming part of a demo: feed, show, stop feeding, wait until all is decided."""
+
+import re
+import threading
+import time
+from collections import deque
+from contextlib import ExitStack
+from io import StringIO
+
+from rich.console import Console
+from rich.live import Live
+
+from deploy.demo import children, feed, view
+from deploy.demo.bring_up import System
+from deploy.demo.feed import Load
+from deploy.demo.memory import MemorySampler
+from deploy.demo.options import DemoError, Options
+from deploy.demo.state import Run
+from deploy.demo.summary import Measured
+from deploy.demo.view import Moment
+from deploy.demo.waiting import wait
+from deploy.demo.watch import AlertWatch, Percentiles
+from deploy.local import stack
+
+TICK_S = 0.25
+CHECK_S = 2.0
+"""How often the servers are looked at; the job and the sidecar are at every tick."""
+LINE_S = 5.0
+"""Without a terminal: how often a line is printed."""
+RATE_OVER_S = 5.0
+"""Rates that are shown are means over so long."""
+PICTURE_COLUMNS = 128
+STREAMING, DRAINING = "streaming", "deciding the rest"
+
+
+class Session:
+    """One load, from its first transaction to the decision on its last one."""
+
+    def __init__(
+        self,
+        options: Options,
+        run: Run,
+        system: System,
+        memory: MemorySampler,
+        console: Console,
+        enough: threading.Event,
+    ) -> None:
+        self._options, self._run, self._system = options, run, system
+        self._memory, self._console, self._enough = memory, console, enough
+        self._alerts = AlertWatch(system.settings.bootstrap_servers, system.settings.topics.fraud_alerts)
+        self._load = self._make_load()
+        self._decided_before = self._decided()
+        self._history: deque[tuple[float, int, int]] = deque()
+        self._checked = self._printed = self._shown = 0.0
+
+    def _make_load(self) -> Load:
+        system, topics = self._system, self._system.settings.topics
+        if system.replay is not None:
+            return feed.replayed(self._options, system.endpoints, topics, system.replay)
+        assert system.world is not None
+        return feed.simulated(self._options, system.endpoints, topics, system.world, int(time.time() * 1_000))
+
+    def stream(self) -> Measured:
+        """Feed until it is enough, then wait for the job.
+
+        Raises:
+            FraudError: a process ended, or the load failed.
+        """
+        self._alerts.start()
+        try:
+            self._load.start()
+            self._alerts.measure_from(self._load.begun_at)
+            with ExitStack() as shown:
+                live = None
+                if self._console.is_terminal:
+                    live = shown.enter_context(Live(console=self._console, auto_refresh=False))
+                while not (self._enough.wait(TICK_S) or self._load.is_over):
+                    self._show(live, STREAMING)
+                self._take_picture()
+                self._load.stop()
+                fed = time.time()
+                wait(
+                    lambda: self._is_level(fed),
+                    "the job does not get on",
+                    self._decided,
+                    lambda: self._show(live, DRAINING),
+                )
+                self._show(live, DRAINING)
+            return self._measured()
+        finally:
+            self._alerts.stop()
+
+    def _is_level(self, since: float) -> bool:
+        lag = self._system.lag.lag
+        return lag is not None and lag.taken_at > since and lag.records == 0
+
+    def _check(self, now: float) -> None:
+        children.check(self._options.data_dir, self._run)
+        self._load.check()
+        if self._alerts.fault is not None:
+            raise DemoError(self._alerts.fault)
+        if now - self._checked >= CHECK_S:
+            self._checked = now
+            stack.check(self._options.data_dir)
+
+    def _show(self, live: Live | None, title: str) -> None:
+        now = time.monotonic()
+        if now - self._shown < TICK_S / 2:
+            return
+        self._shown = now
+        self._check(now)
+        self._note(now)
+        if live is not None:
+            live.update(view.screen(self._moment(now, title), self._system.links, self._hint()), refresh=True)
+        elif now - self._printed >= LINE_S:
+            self._printed = now
+            self._console.print(view.line(self._moment(now, title)), soft_wrap=True)
+
+    def _note(self, now: float) -> None:
+        self._history.append((now, self._load.sent, self._decided()))
+        while now - self._history[0][0] > RATE_OVER_S:
+            self._history.popleft()
+
+    def _hint(self) -> str:
+        if self._options.for_s is not None:
+            return f"for {self._options.for_s:.0f} s; Ctrl-C ends it earlier, twice at once"
+        return "Ctrl-C ends and verifies, twice ends at once"
+
+    def _moment(self, now: float, title: str) -> Moment:
+        _, sent, decided = self._history[-1]
+        then, sent_then, decided_then = self._history[0]
+        seconds = max(now - then, TICK_S)
+        lag = self._system.lag.lag
+        counts, letters, last = self._system.progress.read(
+            lambda totals: (dict(totals.counts), dict(totals.dead_letters), totals.last)
+        )
+        return Moment(
+            title=title,
+            elapsed_s=time.time() - self._load.begun_at,
+            sent=sent,
+            sent_per_s=(sent - sent_then) / seconds,
+            decided=decided,
+            decided_per_s=(decided - decided_then) / seconds,
+            lag=None if lag is None else lag.records,
+            alerts=self._alerts.count,
+            rules=dict(self._alerts.rules),
+            declined_after_change=self._alerts.declined_after_change,
+            dead_letters=letters,
+            duplicates=counts.get("duplicates", 0),
+            late=counts.get("late", 0),
+            recent=Percentiles.of(self._alerts.recent),
+            profile_changes=self._load.profile_changes,
+            memory=self._memory.now,
+            progress=last,
+            latest=list(self._alerts.latest),
+        )
+
+    def _decided(self) -> int:
+        """Transaction records that have an outcome."""
+        counts = self._system.progress.read(lambda totals: dict(totals.counts))
+        return sum(counts.get(name, 0) for name in ("transactions", "duplicates", "dead_letters"))
+
+    def _take_picture(self) -> None:
+        if self._options.picture is None:
+            return
+        console = Console(record=True, width=PICTURE_COLUMNS, file=StringIO(), force_terminal=True)
+        moment = self._moment(time.monotonic(), STREAMING)
+        console.print(view.screen(moment, self._system.links, "make demo"))
+        svg = console.export_svg(title="fraud demo")
+        # the picture loads nothing: its fonts are whatever the reader has
+        self._options.picture.write_text(re.sub(r"@font-face\s*{[^}]*}", "", svg))
+
+    def _measured(self) -> Measured:
+        last = self._system.progress.last
+        seconds = last["written_at"] / 1_000 - self._load.begun_at if last else 0.0
+        decided = self._decided() - self._decided_before
+        return Measured(
+            latency=self._alerts.latency(),
+            events_per_s=decided / seconds if seconds > 0 else 0.0,
+            seconds=max(seconds, 0.0),
+            peak_memory=self._memory.peak,
+            rules=dict(self._alerts.rules),
+            declined_after_change=self._alerts.declined_after_change,
+            profile_changes=self._load.profile_changes,
+            restarts=self._run.restarts,
+        )

@@ -1,0 +1,156 @@
+"""The first champion: trained and registered in a process of its own, while the servers start."""
+
+import json
+import math
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from deploy.demo.options import Options
+from feature_store.errors import FraudError
+from models.registry import ModelRef
+
+HISTORY = 200_000
+"""Transactions to train on."""
+FILE_SHARE = 0.25
+"""Share of a replayed file that the model may learn from."""
+FEWEST_FRAUDS = 100
+"""A file with fewer labelled frauds teaches nothing: then the simulator's history does."""
+RATE = 0.999
+"""Share of the genuine transactions that must stay under the velocity limit."""
+FEWEST_IN_5M = 10
+"""The velocity limit is not lower than this."""
+
+
+@dataclass(frozen=True)
+class Champion:
+    """A registered model and the policy to roll it out with."""
+
+    ref: ModelRef
+    threshold: float
+    max_count_5m: int
+    auc_roc: float
+    """On the newest quarter of the history, which it was not fitted on."""
+    learnt_from: str
+    """In words."""
+
+
+def save(path: Path, champion: Champion) -> None:
+    """Write what `load` reads, whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(asdict(champion), indent=2) + "\n")
+    part.replace(path)
+
+
+def load(path: Path) -> Champion | None:
+    """The champion of a file; None if there is none yet."""
+    try:
+        raw = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return Champion(**{**raw, "ref": ModelRef(**raw["ref"])})
+
+
+def arguments(options: Options, tracking_uri: str, now_ms: int, result: Path) -> list[str]:
+    """Arguments of this module as a program.
+
+    Args:
+        options: of the demo.
+        tracking_uri: of MLflow.
+        now_ms: end of the simulated history, ms.
+        result: where the champion goes, see `load`.
+    """
+    job = {
+        "replay": None if options.replay is None else str(options.replay),
+        "seed": options.seed,
+        "cards": options.cards,
+        "rate": options.rate,
+        "tracking_uri": tracking_uri,
+        "now_ms": now_ms,
+        "result": str(result),
+    }
+    return [json.dumps(job)]
+
+
+def train(
+    replay: Path | None, seed: int, cards: int, rate: float, tracking_uri: str, now_ms: int
+) -> Champion:
+    """Train, register, choose the policy.
+
+    Args:
+        replay: the file to learn from, if it has labels.
+        seed: of the simulated world and of training.
+        cards: of the simulated world.
+        rate: of the simulated history, transactions per second.
+        tracking_uri: of MLflow.
+        now_ms: end of the simulated history, ms.
+
+    Raises:
+        FraudError: the history does not do, or the registry fails.
+    """
+    from models.pipeline import fit_and_register
+
+    history, source = None, ""
+    if replay is not None:
+        history, source = _beginning(replay), f"the beginning of {replay.name}"
+    if history is None:
+        history, source = _simulated(seed, cards, rate, now_ms), "simulated history"
+    trained = fit_and_register(history, tracking_uri, seed=seed)
+    return Champion(
+        trained.ref,
+        trained.quality.threshold,
+        _velocity_limit(history),
+        trained.quality.auc_roc,
+        f"{trained.rows:,} transactions of {source}, {trained.frauds:,} of them frauds",
+    )
+
+
+def _simulated(seed: int, cards: int, rate: float, now_ms: int) -> pa.Table:
+    """As much traffic of the same world as would have come before now, without disturbances."""
+    from loadtests.simulator.disturbances import Disturbances
+    from loadtests.simulator.transactions import Stream
+    from loadtests.simulator.world import World
+
+    start_ms = max(0, now_ms - int(HISTORY / rate * 1_000))
+    stream = Stream(World.create(seed, cards), rate, start_ms, disturbances=Disturbances.none())
+    return pa.concat_tables([batch.table for batch in stream.blocks(events=HISTORY)])
+
+
+def _beginning(path: Path) -> pa.Table | None:
+    """The first rows of a file, if they have labels that can be learnt from."""
+    from loadtests.simulator.replay import Replay
+
+    replay = Replay(path)
+    rows = min(HISTORY, math.ceil(replay.rows * FILE_SHARE))
+    table = pa.concat_tables([batch.table for batch in replay.batches(rows)])
+    if "label" not in table.column_names:
+        return None
+    frauds = int(np.count_nonzero(table["label"].fill_null(0).to_numpy()))
+    return table if frauds >= FEWEST_FRAUDS else None
+
+
+def _velocity_limit(history: pa.Table) -> int:
+    """A count in 5 minutes that hardly any genuine transaction exceeds."""
+    from feature_store import catalogue, training_set
+
+    counts = training_set.build(history)[:, catalogue.COLUMN["count_5m"]]
+    genuine = history["label"].fill_null(0).to_numpy() == 0
+    return max(FEWEST_IN_5M, math.ceil(float(np.nanquantile(counts[genuine], RATE))))
+
+
+def main(text: str) -> None:
+    """The program: train as the JSON says, write the result."""
+    job = json.loads(text)
+    result = Path(job.pop("result"))
+    job["replay"] = None if job["replay"] is None else Path(job["replay"])
+    save(result, train(**job))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    except FraudError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,1 @@
+"""The embedded stack: Kafka, Kafka Connect with Debezium, Postgres and MLflow on one machine."""

@@ -1,0 +1,109 @@
+"""`fraud stack`: the embedded stack from the command line."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.local import console, health, jars, stack
+from deploy.local.errors import StackError
+from deploy.local.ports import Ports
+from deploy.local.state import ALL, Service
+
+app = typer.Typer(
+    no_args_is_help=True, help="Start and stop the embedded Kafka, Postgres, Debezium and MLflow."
+)
+
+DataDir = Annotated[
+    Path,
+    typer.Option(
+        "--data-dir", envvar="FRAUD_DATA_DIR", help="Directory that holds everything of this stack."
+    ),
+]
+DEFAULT_DATA_DIR = Path(".fraud/stack")
+Port = Annotated[int, typer.Option(min=0, max=65_535, help="0: the one of the last start, or a free one.")]
+
+
+@app.command()
+def up(
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    kafka_port: Port = 0,
+    controller_port: Port = 0,
+    postgres_port: Port = 0,
+    connect_port: Port = 0,
+    partitions: Annotated[int, typer.Option(min=1, help="Of new topics keyed by card.")] = 2,
+    replay: Annotated[bool, typer.Option(help="Topics take record timestamps from the producer.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the endpoints as JSON.")] = False,
+) -> None:
+    """Start what does not run yet, and wait until it is ready."""
+    endpoints = stack.up(
+        data_dir,
+        ports=Ports(
+            kafka=kafka_port, controller=controller_port, postgres=postgres_port, connect=connect_port
+        ),
+        partitions=partitions,
+        replay=replay,
+        progress=console.to_stderr(),
+    )
+    values = asdict(endpoints)
+    typer.echo(
+        json.dumps(values) if as_json else "\n".join(f"{name:20} {value}" for name, value in values.items())
+    )
+
+
+@app.command()
+def down(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+    """Stop what `up` started; data stays."""
+    stopped = stack.down(data_dir, progress=console.to_stderr())
+    typer.echo(f"stopped {', '.join(stopped)}" if stopped else f"nothing was running on {data_dir}")
+
+
+@app.command()
+def status(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
+    """Show every service; exit code 1 if one has died or its connector failed."""
+    for each in health.status(data_dir):
+        where = f"pid {each.pid}, port {each.port}, {each.memory_bytes >> 20} MiB" if each.pid else ""
+        typer.echo(f"{each.service:10} {each.state:8} {where}".rstrip())
+    health.check(data_dir)
+
+
+@app.command()
+def logs(
+    service: Annotated[str, typer.Argument(help="postgres, kafka or connect")],
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    lines: Annotated[int, typer.Option(min=1, help="How many of the last lines.")] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+) -> None:
+    """Show the end of a service's log."""
+    log = health.log_file(data_dir, known(service))
+    if not log.exists():
+        raise StackError(f"there is no {log}: {service} was never started with this --data-dir")
+    with log.open(errors="replace") as file:
+        typer.echo("".join(file.readlines()[-lines:]), nl=False)
+        while follow:
+            typer.echo(file.read(), nl=False)
+            time.sleep(0.2)
+
+
+@app.command()
+def fetch() -> None:
+    """Fetch all Java archives now, for a start without a network later."""
+    progress = console.to_stderr()
+    for group in jars.GROUPS:
+        jars.ensure(group, progress=progress)
+    typer.echo(f"all Java archives are in {jars.cache_directory()}")
+
+
+def known(service: str) -> Service:
+    """The service of this name.
+
+    Raises:
+        StackError: there is none.
+    """
+    for each in ALL:
+        if each == service:
+            return each
+    raise StackError(f"there is no service {service}: choose one of {', '.join(ALL)}")

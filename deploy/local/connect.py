@@ -1,0 +1,171 @@
+"""Kafka Connect, one distributed worker, with Debezium's connector from Postgres to the profiles topic."""
+
+import http.client
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from deploy.local import jars, kafka, postgres, processes
+from deploy.local.console import Progress
+from deploy.local.errors import StackError
+from deploy.local.ports import HOST
+from deploy.local.processes import Server
+
+CONNECTOR = "card-profiles"
+PATIENCE_S = 180.0
+REQUEST_S = 10.0
+SNAPSHOT_S = 600.0
+"""Patience with the first copy of a table that was already large."""
+SLOT = "card_fraud"
+
+PROPERTIES = """\
+bootstrap.servers={bootstrap_servers}
+listeners=http://{host}:{connect}
+rest.advertised.host.name={host}
+group.id=card-fraud-connect
+# plugins lie on the class path and declare themselves: no scan of every class
+plugin.discovery=service_load
+key.converter=org.apache.kafka.connect.json.JsonConverter
+key.converter.schemas.enable=false
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+config.storage.topic=connect-configs
+offset.storage.topic=connect-offsets
+status.storage.topic=connect-status
+config.storage.replication.factor=1
+offset.storage.replication.factor=1
+status.storage.replication.factor=1
+offset.storage.partitions=1
+status.storage.partitions=1
+# a killed worker repeats what it sent since its last flush
+offset.flush.interval.ms=1000
+# a lone worker need not wait for others, nor long for its own killed predecessor
+scheduled.rebalance.max.delay.ms=0
+session.timeout.ms=6000
+heartbeat.interval.ms=1000
+task.shutdown.graceful.timeout.ms=5000
+config.providers=file
+config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider
+"""
+
+HEAP = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Server:
+    """Starts the worker; its connectors and offsets are in Kafka.
+
+    Raises:
+        StackError: no Java or no archives.
+    """
+    home = data_dir / "connect"
+    home.mkdir(parents=True, exist_ok=True)
+    properties = home / "worker.properties"
+    properties.write_text(
+        PROPERTIES.format(
+            host=HOST, connect=ports["connect"], bootstrap_servers=kafka.bootstrap_servers(ports)
+        )
+    )
+    command = kafka.java_command(HEAP, jars.class_path("connect", progress), marker(data_dir))
+    return processes.spawn(
+        [*command, "org.apache.kafka.connect.cli.ConnectDistributed", str(properties)],
+        marker=marker(data_dir), log=data_dir / "logs" / "connect.log", cwd=home, env=kafka.environment(),
+    )  # fmt: skip
+
+
+def marker(data_dir: Path) -> str:
+    """The argument that tells this directory's server from all other processes."""
+    return f"-Dcard-fraud.server={data_dir / 'connect'}"
+
+
+def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
+    """Waits for the worker, gives it the connector and waits until that runs.
+
+    Raises:
+        StackError: the worker ended, the connector failed for good, or the deadline passed.
+    """
+    log = data_dir / "logs" / "connect.log"
+    config = connector_config(data_dir, ports)
+
+    def accepted() -> bool:
+        # 409 while the worker joins its group
+        return _request(ports, "PUT", f"/connectors/{CONNECTOR}/config", config)[0] in (200, 201)
+
+    def streams() -> bool:
+        states = connector_states(ports)
+        if "FAILED" in states:
+            _request(ports, "POST", f"/connectors/{CONNECTOR}/restart?includeTasks=true&onlyFailed=true")
+        # a task that waits to try again calls itself RUNNING too: only Postgres knows whether it listens
+        return bool(states) and set(states) == {"RUNNING"} and postgres.replicates(data_dir, ports, SLOT)
+
+    processes.wait_until(accepted, server=server, name="connect", log=log, deadline_s=PATIENCE_S)
+    processes.wait_until(streams, server=server, name="Debezium's connector", log=log, deadline_s=SNAPSHOT_S)
+
+
+def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]:
+    """What Debezium is told. The password stays in its file: the REST interface shows only its place."""
+    secret = data_dir / "connect" / "secret.properties"
+    secret.touch(mode=0o600)
+    secret.write_text(f"password={postgres.password(data_dir)}\n")
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "tasks.max": "1",
+        "topic.prefix": "bank",
+        "database.hostname": HOST,
+        "database.port": str(ports["postgres"]),
+        "database.dbname": postgres.DATABASE,
+        "database.user": postgres.USER,
+        "database.password": f"${{file:{secret}:password}}",
+        "plugin.name": "pgoutput",
+        "slot.name": SLOT,
+        "publication.name": "card_fraud",
+        "publication.autocreate.mode": "filtered",
+        "table.include.list": "public.card_profiles",
+        "snapshot.mode": "initial",
+        "decimal.handling.mode": "double",
+        "tombstones.on.delete": "true",
+        # how long a change may wait for company; half a second by default
+        "poll.interval.ms": "20",
+        # after Postgres went away: notice it by a report that fails (10 s), try again soon, and for ever
+        "status.update.interval.ms": "1000",
+        "retriable.restart.connector.wait.ms": "1000",
+        "errors.max.retries": "-1",
+        "slot.max.retries": "60",
+        "slot.retry.delay.ms": "1000",
+        # no heartbeats: this database has no other table whose changes could hold the slot back
+    }
+
+
+def connector_states(ports: Mapping[str, int]) -> list[str]:
+    """State of the connector and of each of its tasks (RUNNING, FAILED ...); empty while there is no task."""
+    status, answer = _request(ports, "GET", f"/connectors/{CONNECTOR}/status")
+    if status != 200 or not answer["tasks"]:
+        return []
+    return [answer["connector"]["state"], *(task["state"] for task in answer["tasks"])]
+
+
+def failure(ports: Mapping[str, int]) -> str | None:
+    """First line of what a failed connector says; None while it has not failed."""
+    status, answer = _request(ports, "GET", f"/connectors/{CONNECTOR}/status")
+    parts = [answer["connector"], *answer["tasks"]] if status == 200 else []
+    failed = [part for part in parts if part["state"] == "FAILED"]
+    return (failed[0].get("trace") or "no trace").splitlines()[0] if failed else None
+
+
+def _request(ports: Mapping[str, int], method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """One call of the REST interface: HTTP status and decoded answer; status 0 while nobody listens."""
+    connection = http.client.HTTPConnection(HOST, ports["connect"], timeout=REQUEST_S)
+    try:
+        payload = None if body is None else json.dumps(body)
+        connection.request(method, path, payload, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if text else None
+    except (OSError, http.client.HTTPException):
+        return 0, None
+    except ValueError as error:
+        raise StackError(
+            f"port {ports['connect']} does not answer as Kafka Connect does: is it its port?"
+        ) from error
+    finally:
+        connection.close()

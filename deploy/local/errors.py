@@ -1,0 +1,7 @@
+"""What can go wrong while the embedded stack is set up, started or watched."""
+
+from feature_store.errors import FraudError
+
+
+class StackError(FraudError):
+    """A part of the embedded stack could not be fetched, started, found or kept alive."""

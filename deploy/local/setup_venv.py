@@ -1,0 +1,147 @@
+"""Makes .venv from requirements.lock: `python3 -m deploy.local.setup_venv`. Standard library only.
+
+A stamp in .venv holds the digest of everything that the environment was made from; while it fits, nothing
+is done.
+"""
+
+import fcntl
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy.local import preflight
+from deploy.local.console import Progress, to_stderr
+from feature_store.errors import FraudError
+
+STAMP = "card-fraud.stamp"
+
+CAUSES = (
+    (r"No space left on device", "the disk is full: make room and run make again"),
+    (
+        r"NewConnectionError|name resolution|Network is unreachable|ConnectTimeout|ReadTimeout|ProxyError"
+        r"|SSLError|No matching distribution found",
+        "no package index is reachable: connect to the network, or point pip at your mirror (pip config)",
+    ),
+    (
+        r"DO NOT MATCH THE HASHES|hashes are required",
+        "a package is not the one that requirements.lock names: check the mirror it came from",
+    ),
+)
+"""What pip prints, and what that means for the operator."""
+
+
+class SetupError(FraudError):
+    """The virtual environment could not be made."""
+
+
+def ensure(root: Path, progress: Progress) -> None:
+    """Brings .venv to what requirements.lock and pyproject.toml say; several processes may call it at once.
+
+    Raises:
+        FraudError: something is missing on this machine, or pip failed.
+    """
+    (root / ".fraud").mkdir(exist_ok=True)
+    with (root / ".fraud" / "setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        venv = root / ".venv"
+        stamp = venv / STAMP
+        wanted = fingerprint(root)
+        if stamp.exists() and stamp.read_text() == wanted:
+            return
+        preflight.check(root, setup=True)
+        stamp.unlink(missing_ok=True)
+        _install(root, venv, progress)
+        stamp.write_text(wanted)
+
+
+def fingerprint(root: Path) -> str:
+    """Digest of the Python in use, the lock, the project's description and where the checkout lies."""
+    digest = hashlib.sha256(f"{sys.version} {root}".encode())
+    for name in ("requirements.lock", "pyproject.toml"):
+        digest.update(hashlib.sha256((root / name).read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def explain(output: str) -> str:
+    """One line on why pip failed, from what it printed."""
+    for pattern, meaning in CAUSES:
+        if re.search(pattern, output):
+            return meaning
+    errors = [line for line in output.splitlines() if line.lstrip().lower().startswith("error")]
+    lines = errors or output.strip().splitlines() or ["it printed nothing"]
+    return f"{lines[-1].strip()} (run `make setup` again to see whether it lasts)"
+
+
+def _install(root: Path, venv: Path, progress: Progress) -> None:
+    if not _usable(venv):
+        progress("making the virtual environment .venv")
+        _run([sys.executable, "-m", "venv", "--clear", str(venv)])
+    lock = root / "requirements.lock"
+    packages = len(re.findall(r"^\S+==", lock.read_text(), re.MULTILINE))
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check",
+           "--progress-bar", "off", "--no-deps", "--no-build-isolation"]  # fmt: skip
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as first:
+        # PySpark comes as source: what builds it must be there before, and be the locked one
+        first.write(_only("setuptools", lock.read_text()))
+        first.flush()
+        _run([*pip, "--require-hashes", "-r", first.name])
+    progress(f"installing {packages} packages, about a minute and a half with a fast network")
+    _run([*pip, "--use-pep517", "--require-hashes", "-r", str(lock)], progress, packages)
+    progress("installing the project itself")
+    _run([*pip, "--quiet", "--editable", str(root)])
+    progress("the virtual environment is complete")
+
+
+def _usable(venv: Path) -> bool:
+    """Whether .venv is whole and belongs to this Python."""
+    config, version = venv / "pyvenv.cfg", ".".join(map(str, sys.version_info[:3]))
+    return (venv / "bin" / "pip").exists() and f"version = {version}\n" in config.read_text()
+
+
+def _only(package: str, lock: str) -> str:
+    """The lines of one package in the lock."""
+    found = re.search(rf"^{re.escape(package)}==(?:.*\\\n)*.*\n?", lock, re.MULTILINE)
+    if found is None:
+        raise SetupError(f"requirements.lock does not name {package}: restore the file from the repository")
+    return found[0]
+
+
+def _run(command: Sequence[str], progress: Progress | None = None, packages: int = 0) -> None:
+    """Runs pip or venv; tells how far it is every few seconds."""
+    output: list[str] = []
+    seen, told = 0, time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            output.append(line)
+            seen += line.startswith("Collecting ")
+            if not progress or (
+                time.monotonic() - told < 3 and not line.startswith(("Building", "Installing"))
+            ):
+                continue
+            if line.startswith("Installing"):
+                progress("unpacking all of them, the longest step")
+            elif line.startswith(("Collecting", "Building")):
+                progress(f"{seen} of {packages} packages; {line.split(' (')[0].strip()}")
+                told = time.monotonic()
+    if running.returncode != 0:
+        raise SetupError(f"cannot make the virtual environment: {explain(''.join(output))}")
+
+
+def main() -> None:
+    """Makes or updates .venv of the checkout in the working directory."""
+    try:
+        ensure(Path.cwd(), to_stderr())
+    except FraudError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the next run goes on")
+
+
+if __name__ == "__main__":
+    main()

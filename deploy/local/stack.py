@@ -1,0 +1,177 @@
+"""The embedded stack as a whole: up, down, status, logs; one data directory, one stack."""
+
+import shutil
+import signal
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.local import connect, jars, kafka, postgres, processes, startup, state
+from deploy.local.console import Progress, silent
+from deploy.local.errors import StackError
+from deploy.local.health import Status, check, logs, status
+from deploy.local.ports import HOST, Ports, choose
+from deploy.local.startup import Plan
+from deploy.local.state import ALL, Service
+from streaming_job.contracts.topics import Topics
+
+__all__ = [
+    "ALL",
+    "Endpoints",
+    "Service",
+    "Status",
+    "check",
+    "down",
+    "endpoints",
+    "kill",
+    "logs",
+    "status",
+    "stop",
+    "up",
+]
+
+PORT_NAMES: dict[Service, tuple[str, ...]] = {
+    "postgres": ("postgres",),
+    "kafka": ("kafka", "controller"),
+    "connect": ("connect",),
+}
+MARKERS: dict[Service, Callable[[Path], str]] = {
+    "connect": connect.marker,
+    "postgres": postgres.marker,
+    "kafka": kafka.marker,
+}
+MINIMUM_FREE_BYTES = 1024**3
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Where the stack's parts answer."""
+
+    bootstrap_servers: str
+    """Kafka, host:port; empty if it was not started."""
+    postgres_dsn: str
+    """libpq URI of the database with card_profiles; empty if Postgres was not started."""
+    connect_url: str
+    """Kafka Connect's REST interface; empty if it was not started."""
+    mlflow_tracking_uri: str
+    """sqlite database under the data directory; no server."""
+
+
+def up(
+    data_dir: Path,
+    *,
+    ports: Ports = Ports(),  # noqa: B008  # frozen
+    services: Collection[Service] = ALL,
+    replay: bool = False,
+    partitions: int = 2,
+    topic_names: Topics = Topics(),  # noqa: B008  # never changed
+    progress: Progress = silent,
+) -> Endpoints:
+    """Starts what does not run yet and waits until all of it is ready.
+
+    What runs is kept; what died, even by SIGKILL, is started again on its data and, if possible, its port.
+    Makes the topics, the table card_profiles and the connector. If anything fails, what this call started is
+    stopped again.
+
+    Args:
+        data_dir: where everything is kept; made if missing.
+        ports: ports to listen on; 0 for those of the last start, or free ones.
+        services: what to start; connect needs the other two.
+        replay: topics take their timestamps from the producer, see `Topics.configs`.
+        partitions: of the topics keyed by card, when they are made.
+        topic_names: names and settings of the topics.
+        progress: told about each step.
+
+    Raises:
+        StackError: no Java, port, disk, network or archive, or a service that does not become ready.
+    """
+    data_dir = data_dir.resolve()
+    wanted = [service for service in ALL if service in services]
+    with state.exclusive(data_dir, progress):
+        (data_dir / "logs").mkdir(exist_ok=True)
+        (data_dir / "mlflow" / "artifacts").mkdir(parents=True, exist_ok=True)
+        current = state.load(data_dir)
+        started = [service for service in wanted if processes.running(current.servers.get(service)) is None]
+        if started:
+            _require_disk(data_dir)
+        for group in jars.GROUPS:
+            if group in started:
+                jars.ensure(group, progress=progress)  # all of them, before the first server starts
+        for service in startup.STOP_ORDER:
+            if service in started:
+                _stop_orphan(data_dir, service)
+        if started:
+            names = frozenset(name for service in started for name in PORT_NAMES[service])
+            current.ports |= choose(ports, current.ports, names)
+        try:
+            startup.bring_up(
+                Plan(data_dir, current, wanted, started, topic_names, replay, partitions, progress)
+            )
+        except BaseException:
+            startup.stop(data_dir, current, started)
+            raise
+    return endpoints(data_dir)
+
+
+def down(data_dir: Path, *, progress: Progress = silent) -> list[Service]:
+    """Stops what `up` started, and nothing else; data stays.
+
+    Returns:
+        The services that were running.
+    """
+    data_dir = data_dir.resolve()
+    if not data_dir.exists():
+        return []
+    with state.exclusive(data_dir, progress):
+        return startup.stop(data_dir, state.load(data_dir), ALL, progress)
+
+
+def stop(data_dir: Path, service: Service) -> None:
+    """Stops one service in an orderly way."""
+    with state.exclusive(data_dir.resolve()):
+        startup.stop(data_dir.resolve(), state.load(data_dir.resolve()), [service])
+
+
+def kill(data_dir: Path, service: Service, number: signal.Signals = signal.SIGKILL) -> bool:
+    """Sends a signal to one service, for tests of what happens then; it counts as died, not as stopped.
+
+    Returns:
+        Whether it was running.
+    """
+    server = state.load(data_dir.resolve()).servers.get(service)
+    return server is not None and processes.send(server, number)
+
+
+def endpoints(data_dir: Path) -> Endpoints:
+    """Where the running stack of this directory answers.
+
+    Raises:
+        StackError: nothing of it runs.
+    """
+    data_dir = data_dir.resolve()
+    current = state.load(data_dir)
+    alive = {name for name, server in current.servers.items() if processes.running(server)}
+    if not alive:
+        raise StackError(f"no stack runs on {data_dir}: start it with `fraud stack up --data-dir {data_dir}`")
+    return Endpoints(
+        bootstrap_servers=kafka.bootstrap_servers(current.ports) if "kafka" in alive else "",
+        postgres_dsn=postgres.dsn(data_dir, current.ports) if "postgres" in alive else "",
+        connect_url=f"http://{HOST}:{current.ports['connect']}" if "connect" in alive else "",
+        mlflow_tracking_uri=f"sqlite:///{data_dir / 'mlflow' / 'mlflow.db'}",
+    )
+
+
+def _stop_orphan(data_dir: Path, service: Service) -> None:
+    """Stops a server of ours that stack.json does not know: its starter was killed too early."""
+    orphan = processes.find(MARKERS[service](data_dir))
+    if orphan:
+        processes.stop(orphan, gentle=startup.GENTLE[service])
+
+
+def _require_disk(data_dir: Path) -> None:
+    free = shutil.disk_usage(data_dir).free
+    if free < MINIMUM_FREE_BYTES:
+        raise StackError(
+            f"{free >> 20} MiB are free for {data_dir}, {MINIMUM_FREE_BYTES >> 20} MiB are needed: "
+            "make room or choose another --data-dir"
+        )

@@ -1,0 +1,78 @@
+"""stack.json: what runs, where, since when. The stack's memory between two commands."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from deploy.local.console import Progress, silent
+from deploy.local.errors import StackError
+from deploy.local.processes import Server
+
+FILE = "stack.json"
+
+Service = Literal["postgres", "kafka", "connect"]
+
+ALL: tuple[Service, ...] = ("postgres", "kafka", "connect")
+
+
+@dataclass
+class State:
+    """Everything that a later command must know about the stack of one data directory."""
+
+    ports: dict[str, int] = field(default_factory=dict)
+    """Listening ports by name, kept after `down` so that the next start uses them again."""
+    servers: dict[Service, Server] = field(default_factory=dict)
+    """What was started and not stopped, by service; it may have died since."""
+
+
+def load(data_dir: Path) -> State:
+    """The recorded state; an empty one where there is none.
+
+    Raises:
+        StackError: the file is damaged.
+    """
+    try:
+        raw = json.loads((data_dir / FILE).read_text())
+        servers = {name: Server(**server) for name, server in raw["servers"].items()}
+        return State(ports=raw["ports"], servers=servers)
+    except FileNotFoundError:
+        return State()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StackError(
+            f"{data_dir / FILE} is damaged: delete it and start again; no data is lost"
+        ) from error
+
+
+def save(data_dir: Path, state: State) -> None:
+    """Replaces the recorded state in one step."""
+    fresh = data_dir / (FILE + ".new")
+    fresh.write_text(json.dumps(asdict(state), indent=2) + "\n")
+    fresh.replace(data_dir / FILE)
+
+
+@contextmanager
+def exclusive(data_dir: Path, progress: Progress = silent) -> Iterator[None]:
+    """Keeps other commands from starting or stopping the same stack meanwhile; they wait.
+
+    Raises:
+        StackError: the data directory cannot be made or written.
+    """
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StackError(f"cannot write to {data_dir} ({error}): choose another --data-dir") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"waiting for another command that works on {data_dir}")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

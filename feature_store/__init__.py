@@ -1,0 +1,1 @@
+"""Feature definitions, kernels and per-card state: the pure core shared by stream and training."""

@@ -1,0 +1,141 @@
+"""Where the arrays of a key group live: in memory, or in mapped files that any process can open."""
+
+import hashlib
+import mmap
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.hot import BUCKETS_PER_CARD
+from feature_store.layout import (
+    ALERT_HOURS,
+    BUCKET,
+    CARD,
+    COUNTERS,
+    EMPTY,
+    EVENT,
+    FORMAT_VERSION,
+    FREE_HOT,
+    FREE_PROFILE,
+    FREE_SEGMENT,
+    HOT,
+    HOT_IDS,
+    PROFILE,
+)
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "counters": np.dtype(np.int64),
+    "index": np.dtype(np.int32),
+    "cards": CARD,
+    "events": EVENT,
+    "profiles": PROFILE,
+    "alert_hours": ALERT_HOURS,
+    "hots": HOT,
+    "buckets": BUCKET,
+    "ids": np.dtype(np.uint64),
+}
+FIRST_SIZES = {
+    "counters": COUNTERS,
+    "index": 2048,
+    "cards": 1024,
+    "events": 8192,
+    "profiles": 1024,
+    "alert_hours": 64,
+    "hots": 1,
+    "buckets": BUCKETS_PER_CARD,
+    "ids": HOT_IDS,
+}
+
+
+def layout_digest() -> str:
+    """Names the arrays' layout: files that another version of the program mapped are not ours to read."""
+    fields = [(name, str(dtype.descr), FIRST_SIZES[name]) for name, dtype in DTYPES.items()]
+    return hashlib.sha256(repr((FORMAT_VERSION, fields)).encode()).hexdigest()[:12]
+
+
+class Arena(ABC):
+    """The growing arrays of one key group, by name."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+
+    @abstractmethod
+    def resize(self, name: str, size: int) -> None:
+        """Make array `name` hold `size` records; records kept, new ones zero."""
+
+    def clear(self) -> None:
+        """Start from empty arrays."""
+        for name, size in FIRST_SIZES.items():
+            self.resize(name, 0)
+            self.resize(name, size)
+        self.arrays["index"][:] = EMPTY
+        self.arrays["counters"][[FREE_PROFILE, FREE_HOT]] = EMPTY
+        self.arrays["counters"][FREE_SEGMENT:] = EMPTY
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the arrays take."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+class MemoryArena(Arena):
+    """Arrays in this process's memory, for training sets and tests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clear()
+
+    def resize(self, name: str, size: int) -> None:
+        """See `Arena.resize`."""
+        grown = np.zeros(size, dtype=DTYPES[name])
+        old = self.arrays.get(name, grown[:0])
+        kept = min(old.size, size)
+        grown[:kept] = old[:kept]
+        self.arrays[name] = grown
+
+
+class FileArena(Arena):
+    """Arrays in shared mapped files: a working copy that outlives the process that wrote it.
+
+    Nothing is synced to disk: after a crash of the machine the copy is rebuilt from the state store, which
+    is what its token is for (see `group_state`).
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self.is_new = not all((directory / name).exists() for name in DTYPES)
+        """Whether there was nothing, or not all, to open: the arrays started empty."""
+        if not self.is_new:
+            for name in DTYPES:
+                self._map(name)
+        else:
+            self.clear()
+
+    def _map(self, name: str) -> None:
+        descriptor = os.open(self._directory / name, os.O_RDWR)
+        try:
+            size = os.fstat(descriptor).st_size
+            mapped = mmap.mmap(descriptor, size) if size else b""
+        finally:
+            os.close(descriptor)
+        self.arrays[name] = np.frombuffer(mapped, dtype=DTYPES[name])
+
+    def resize(self, name: str, size: int) -> None:
+        """See `Arena.resize`."""
+        self.arrays.pop(name, None)
+        with (self._directory / name).open("ab") as file:
+            file.truncate(size * DTYPES[name].itemsize)
+        self._map(name)
+
+    def is_current(self) -> bool:
+        """Whether no other process has resized a file since it was mapped here."""
+        try:
+            return all((self._directory / name).stat().st_size == self.arrays[name].nbytes for name in DTYPES)
+        except OSError:
+            return False

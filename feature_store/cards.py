@@ -1,0 +1,190 @@
+"""Kernels that find a card and keep its events: the hash index, and segments of events that grow.
+
+The index is an open-addressed table of card numbers. Events of a card lie in one segment, sorted by event
+time (equal times in order of acceptance); a segment that is full first drops events that no window can
+reach any more, then moves to one of twice the size, up to MOST_EVENTS; then the card becomes hot. Freed
+segments are chained through their first event.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.jit import njit
+from feature_store.layout import (
+    CARDS,
+    EMPTY,
+    EVENTS,
+    FIRST_CAPACITY,
+    FREE_SEGMENT,
+    LIVE_EVENTS,
+    MOST_EVENTS,
+    SIZE_CLASSES,
+    WHEN_SHIFT,
+)
+
+ROOM, MORE_EVENTS, TOO_MANY = range(3)
+
+Array = Any
+"""A structured array, or one record of it: numba knows the fields, mypy does not."""
+Counters = NDArray[np.int64]
+
+
+@njit(cache=True, inline="always")
+def find(index: NDArray[np.int32], cards: Array, lo: np.uint64, hi: np.uint64) -> np.int64:
+    """Number of a card, or -1 - i where i is the free place of the index for it."""
+    mask = np.uint64(index.size - 1)
+    at = lo & mask
+    while True:
+        card = index[at]
+        if card == EMPTY:
+            return np.int64(-1) - np.int64(at)
+        if cards[card].lo == lo and cards[card].hi == hi:
+            return np.int64(card)
+        at = (at + np.uint64(1)) & mask
+
+
+@njit(cache=True)
+def add_card(
+    index: NDArray[np.int32], cards: Array, counters: Counters, place: int, lo: np.uint64, hi: np.uint64
+) -> int:
+    """Append an empty card and enter it at a free place of the index; there must be room."""
+    number = counters[CARDS]
+    counters[CARDS] += 1
+    index[place] = number
+    set_up(cards[number], lo, hi)
+    return number
+
+
+@njit(cache=True)
+def set_up(card: Array, lo: np.uint64, hi: np.uint64) -> None:
+    """Make a record a card without history."""
+    card.lo = lo
+    card.hi = hi
+    card.segment = EMPTY
+    card.profile = EMPTY
+    card.alert_hours = EMPTY
+    card.hot = EMPTY
+    card.size_class = EMPTY
+    card.events = 0
+    card.alerts = 0
+    forget(card)
+
+
+@njit(cache=True)
+def adopt(cards: Array, numbers: NDArray[np.int32], lo: NDArray[np.uint64], hi: NDArray[np.uint64]) -> None:
+    """Set up the cards of those numbers that are nobody's yet (all zero)."""
+    for row in range(numbers.size):
+        card = cards[numbers[row]]
+        if card.lo == 0 and card.hi == 0:
+            set_up(card, lo[row], hi[row])
+
+
+@njit(cache=True, inline="always")
+def forget(card: Array) -> None:
+    """Clear what the card's transactions left, except the places it owns and its alerts (see `suspicion`)."""
+    card.last_arrival = 0
+    card.max_time = 0
+    card.mean = 0.0
+    card.m2 = 0.0
+    card.robust_mean = 0.0
+    card.seen = 0
+
+
+@njit(cache=True)
+def locate(
+    index: NDArray[np.int32],
+    cards: Array,
+    counters: Counters,
+    lo: NDArray[np.uint64],
+    hi: NDArray[np.uint64],
+    numbers: NDArray[np.int32],
+) -> None:
+    """Find or add the card of each row; `cards` and `index` must have room for one more per row.
+
+    A pass of its own, so that the cache misses of many rows overlap instead of stalling the feature kernel.
+    """
+    for row in range(lo.size):
+        number = find(index, cards, lo[row], hi[row])
+        if number < 0:
+            number = add_card(index, cards, counters, -1 - number, lo[row], hi[row])
+        numbers[row] = number
+
+
+@njit(cache=True)
+def fill_index(index: NDArray[np.int32], cards: Array, count: int) -> None:
+    """Enter the first `count` cards into an empty index."""
+    index[:] = EMPTY
+    for number in range(count):
+        index[-1 - find(index, cards, cards[number].lo, cards[number].hi)] = number
+
+
+@njit(cache=True)
+def move_segment(card: Array, events: Array, counters: Counters, size_class: int) -> bool:
+    """Move a card's events to a segment of `size_class`; False if the events array has no room for it."""
+    free = counters[FREE_SEGMENT + size_class]
+    if free != EMPTY:
+        counters[FREE_SEGMENT + size_class] = events[free].when
+        segment = free
+    else:
+        segment = counters[EVENTS]
+        if segment + (FIRST_CAPACITY << size_class) > events.size:
+            return False
+        counters[EVENTS] += FIRST_CAPACITY << size_class
+    old = card.segment
+    if old != EMPTY:
+        for i in range(card.events):
+            events[segment + i] = events[old + i]
+        events[old].when = counters[FREE_SEGMENT + card.size_class]
+        counters[FREE_SEGMENT + card.size_class] = old
+    card.segment = segment
+    card.size_class = size_class
+    return True
+
+
+@njit(cache=True)
+def _drop_oldest(card: Array, events: Array, counters: Counters, gone: int) -> None:
+    for i in range(card.events - gone):
+        events[card.segment + i] = events[card.segment + i + gone]
+    card.events -= gone
+    counters[LIVE_EVENTS] -= gone
+
+
+@njit(cache=True)
+def make_room(card: Array, events: Array, counters: Counters, horizon: int) -> int:
+    """See that one more event fits into a card's segment.
+
+    What is dropped from a card that is not hot is out of every window's reach, so that when it is dropped
+    makes no difference: a rebuilt state has segments of other sizes.
+
+    Args:
+        card: the card.
+        events: events of the key group.
+        counters: counters of the key group.
+        horizon: ms; events at or before it are out of every window's reach.
+
+    Returns:
+        ROOM, MORE_EVENTS if the events array must grow first, or TOO_MANY if the card must become hot first.
+    """
+    if card.segment == EMPTY:
+        return ROOM if move_segment(card, events, counters, 0) else MORE_EVENTS
+    capacity = FIRST_CAPACITY << card.size_class
+    if card.events < capacity:
+        return ROOM
+    largest = card.size_class == SIZE_CLASSES - 1
+    if card.hot != EMPTY:
+        if largest:
+            _drop_oldest(card, events, counters, MOST_EVENTS // 2)
+            return ROOM
+        return ROOM if move_segment(card, events, counters, card.size_class + 1) else MORE_EVENTS
+    gone = 0
+    while gone < card.events and (events[card.segment + gone].when >> WHEN_SHIFT) <= horizon:
+        gone += 1
+    # a quarter at least, so that the move is paid for by the inserts that follow; at the end any will do
+    if gone * 4 >= capacity or (largest and gone > 0):
+        _drop_oldest(card, events, counters, gone)
+        return ROOM
+    if largest:
+        return TOO_MANY
+    return ROOM if move_segment(card, events, counters, card.size_class + 1) else MORE_EVENTS

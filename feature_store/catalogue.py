@@ -1,0 +1,239 @@
+"""The catalogue: every feature, defined once, as data.
+
+The kernel's output columns, the training set's columns, the model's signature, the documentation page and
+the hash that a model is checked against all come from `FEATURES`; the column number of a feature is its
+position here. A new feature is one entry here and its few lines in `kernels.py`.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+WINDOWS: dict[str, int] = {
+    "1m": MINUTE_MS,
+    "5m": 5 * MINUTE_MS,
+    "1h": HOUR_MS,
+    "24h": DAY_MS,
+    "7d": 7 * DAY_MS,
+    "30d": 30 * DAY_MS,
+}
+"""Name -> length in ms, shortest first. A window at event time t holds (t - length, t]."""
+
+FORGET_AFTER_MS = 90 * DAY_MS
+"""A card without an accepted transaction for longer than this (by arrival) starts afresh."""
+MEDIAN_OF = 15
+"""How many previous amounts the median is taken of."""
+SPIKE_RATIO = 2.5
+"""An amount above this many robust means is a spike."""
+CLIP_RATIO = 3.0
+"""Amounts count for at most this many robust means when the robust mean is updated."""
+ROBUST_MEMORY = 64
+"""The robust mean forgets: each amount weighs at least 1 / ROBUST_MEMORY."""
+
+
+class Key(StrEnum):
+    """What a feature is a property of."""
+
+    TRANSACTION = "transaction"
+    CARD = "card"
+    PROFILE = "profile"
+    MERCHANT = "merchant"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column of the model's input; float64, NaN where unknown."""
+
+    name: str
+    """Column name, unique."""
+    key: Key
+    """What it is a property of."""
+    unit: str
+    """Unit of the value; '1' for a plain number."""
+    meaning: str
+    """One sentence that defines it exactly."""
+    window_ms: int | None = None
+    """Length of its window, where it has one."""
+    default: float | None = None
+    """Value where unknown; None is NaN."""
+    version: int = 1
+    """Raised whenever the meaning changes."""
+    dtype: str = "float64"
+    """numpy dtype."""
+
+
+def _windowed() -> list[Feature]:
+    entries = []
+    for name, length in WINDOWS.items():
+        w = f"(t - {name}, t]"
+        for stem, unit, meaning in (
+            ("count", "1", f"Transactions of the card in {w}, this one included"),
+            ("sum", "currency", f"Sum of their amounts in {w}"),
+            ("mean", "currency", f"Mean of their amounts in {w}"),
+            ("max", "currency", f"Greatest of their amounts in {w}"),
+            ("merchants", "1", f"Distinct merchants among them in {w}"),
+            ("countries", "1", f"Distinct countries among them in {w}"),
+        ):
+            entries.append(Feature(f"{stem}_{name}", Key.CARD, unit, meaning, window_ms=length))
+    return entries
+
+
+_BEFORE_30D = "the card's other transactions in (t - 30d, t]"
+
+FEATURES: tuple[Feature, ...] = (
+    Feature("amount", Key.TRANSACTION, "currency", "Amount of the transaction"),
+    Feature(
+        "amount_tail",
+        Key.TRANSACTION,
+        "currency",
+        "Amount rounded half to even to a whole number, clipped to 150..400: few values, so that "
+        "histogram-binned trees can cut there",
+    ),
+    Feature("hour_of_day", Key.TRANSACTION, "h", "Hour of t in UTC, 0..23"),
+    Feature("is_night", Key.TRANSACTION, "1", "1 from 00:00 to 06:59 UTC, else 0"),
+    Feature("is_weekend", Key.TRANSACTION, "1", "1 on Saturday and Sunday (UTC), else 0"),
+    *_windowed(),
+    Feature(
+        "time_since_previous",
+        Key.CARD,
+        "s",
+        "t minus the event time of the card's previous transaction (greatest event time <= t, within 30d)",
+    ),
+    Feature("count_all", Key.CARD, "1", "Transactions of the card accepted before this one, ever"),
+    Feature(
+        "zscore_all",
+        Key.CARD,
+        "1",
+        "(amount - m) / s, with m and s the mean and population standard deviation of all amounts accepted "
+        "before; unknown below two amounts or where s is 0",
+    ),
+    Feature(
+        "std_30d",
+        Key.CARD,
+        "currency",
+        f"Population standard deviation of the amounts of {_BEFORE_30D}; unknown where there is none",
+        window_ms=30 * DAY_MS,
+    ),
+    Feature(
+        "ratio_mean_30d",
+        Key.CARD,
+        "1",
+        f"Amount divided by the mean amount of {_BEFORE_30D}; unknown where that is 0 or there is none",
+        window_ms=30 * DAY_MS,
+    ),
+    Feature(
+        "zscore_30d",
+        Key.CARD,
+        "1",
+        f"(amount - m) / s with m and s the mean and population standard deviation of {_BEFORE_30D}; "
+        "unknown below two or where s is 0",
+        window_ms=30 * DAY_MS,
+    ),
+    Feature(
+        "ratio_robust",
+        Key.CARD,
+        "1",
+        "Amount divided by the card's robust mean r before it, unknown where r is 0; r starts as the first "
+        f"amount a > 0, then moves by (min(a, {CLIP_RATIO:g} r) - r) / min(n, {ROBUST_MEMORY}) "
+        "at the card's n-th amount",
+    ),
+    Feature(
+        "ratio_median",
+        Key.CARD,
+        "1",
+        f"Amount divided by the median of up to {MEDIAN_OF} previous amounts by event time, within 30d; "
+        "the lower one of two middle amounts; unknown where that is 0 or there is none",
+        window_ms=30 * DAY_MS,
+    ),
+    Feature(
+        "spikes_24h",
+        Key.CARD,
+        "1",
+        "Spikes among the card's other transactions in (t - 24h, t]; "
+        f"a spike has ratio_robust > {SPIKE_RATIO:g}",
+        window_ms=DAY_MS,
+    ),
+    Feature(
+        "spikes_7d",
+        Key.CARD,
+        "1",
+        "Spikes among the card's other transactions in (t - 7d, t]",
+        window_ms=7 * DAY_MS,
+    ),
+    Feature(
+        "spikes_30d",
+        Key.CARD,
+        "1",
+        f"Spikes among {_BEFORE_30D}",
+        window_ms=30 * DAY_MS,
+    ),
+    Feature(
+        "time_since_spike",
+        Key.CARD,
+        "s",
+        f"t minus the event time of the latest spike among {_BEFORE_30D}; unknown without one",
+        window_ms=30 * DAY_MS,
+    ),
+    Feature(
+        "new_merchant",
+        Key.CARD,
+        "1",
+        f"1 if none of {_BEFORE_30D} was at this merchant, else 0",
+        window_ms=30 * DAY_MS,
+    ),
+    Feature(
+        "new_country",
+        Key.CARD,
+        "1",
+        f"1 if none of {_BEFORE_30D} was in this country, else 0",
+        window_ms=30 * DAY_MS,
+    ),
+    Feature(
+        "travel_speed",
+        Key.CARD,
+        "km/h",
+        "Great-circle distance from the previous transaction's country to this one's (centroids), over the "
+        "time between them (at least 1 s); unknown without a previous one or for an unknown country",
+        window_ms=30 * DAY_MS,
+    ),
+    Feature(
+        "has_profile", Key.PROFILE, "1", "1 if the bank's profile of the card was known at arrival, else 0"
+    ),
+    Feature(
+        "limit_use_24h",
+        Key.PROFILE,
+        "1",
+        "sum_24h divided by the profile's credit limit; unknown without a profile or with a limit of 0",
+        window_ms=DAY_MS,
+    ),
+    Feature("account_age", Key.PROFILE, "d", "Day of t (UTC) minus the day the account was opened"),
+    Feature("risk_tier", Key.PROFILE, "1", "Risk tier of the profile, 0..3"),
+    Feature(
+        "away_from_home",
+        Key.PROFILE,
+        "1",
+        "1 if the country is not the profile's home country, else 0; unknown without a profile or country",
+    ),
+)
+"""Every feature; the order is the column order. Merchant label features will join with Key.MERCHANT."""
+
+NAMES: tuple[str, ...] = tuple(feature.name for feature in FEATURES)
+"""Feature names in column order."""
+COLUMN: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
+"""Column number by feature name."""
+
+
+def feature_names() -> tuple[str, ...]:
+    """Feature names in column order."""
+    return NAMES
+
+
+def feature_hash() -> str:
+    """SHA-256 (hex) over names, versions and order: a model only fits the list that it was trained on."""
+    text = "\n".join(f"{feature.name}:{feature.version}" for feature in FEATURES)
+    return hashlib.sha256(text.encode()).hexdigest()

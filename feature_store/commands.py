@@ -1,0 +1,100 @@
+"""`fraud features`: point-in-time training sets."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from feature_store.group_state import DEFAULT_LATENESS_MS
+from feature_store.labels import Labels
+from feature_store.training_run import OutputError, Summary, Task, compute
+from feature_store.training_set import DEFAULT_SKEW_MS
+from feature_store.transaction_files import TransactionFiles, read_table
+
+SPARK_FROM_ROWS = 20_000_000
+"""Inputs of so many transactions are computed on Spark unless told otherwise; one process takes minutes."""
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def features(
+    transactions: Annotated[
+        Path,
+        typer.Option(
+            help="Parquet file, or directory of them: the transaction contract's columns or the handbook's"
+        ),
+    ],
+    output: Annotated[Path, typer.Option(help="Parquet file to write; on Spark a directory of them")],
+    profiles: Annotated[
+        Path | None,
+        typer.Option(
+            help="Parquet, the profile contract's columns; with arrival_time (ms): known from then on"
+        ),
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="Parquet, the chargeback contract's columns")] = None,
+    spark: Annotated[
+        bool | None,
+        typer.Option("--spark/--in-process", help=f"Default: Spark from {SPARK_FROM_ROWS:,} rows on"),
+    ] = None,
+    master: Annotated[str, typer.Option(help="Spark master")] = "local[*]",
+    force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists")] = False,
+    allowed_lateness_ms: Annotated[
+        int, typer.Option(envvar="FRAUD_ALLOWED_LATENESS_MS", min=0, help="As the job's setting")
+    ] = DEFAULT_LATENESS_MS,
+    allowed_skew_ms: Annotated[
+        int, typer.Option(envvar="FRAUD_ALLOWED_SKEW_MS", min=0, help="As the job's setting")
+    ] = DEFAULT_SKEW_MS,
+) -> None:
+    """Compute every feature of every transaction as of its arrival, as the stream does, bit for bit.
+
+    Rows are taken by arrival_time (event_time where there is none), equal ones in the file's order.
+    """
+    if output.exists() and not force:
+        raise OutputError(f"{output} exists; give another name, or --force to replace it")
+    if not output.parent.is_dir():
+        raise OutputError(f"no directory {output.parent}; make it first")
+    files = TransactionFiles(transactions)
+    task = Task(
+        files,
+        read_table(profiles) if profiles else None,
+        Labels(read_table(labels)) if labels else None,
+        allowed_lateness_ms,
+        allowed_skew_ms,
+    )
+    on_spark = files.rows >= SPARK_FROM_ROWS if spark is None else spark
+    summary = _on_spark(task, output, master) if on_spark else _in_process(task, output)
+    _tell(summary, output)
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def _in_process(task: Task, output: Path) -> Summary:
+    with _bar() as bar:
+        shown = bar.add_task("transactions", total=task.transactions.rows)
+        return compute(task, output, lambda rows: bar.update(shown, advance=rows))
+
+
+def _on_spark(task: Task, output: Path, master: str) -> Summary:
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if master.startswith("local") else None
+    from feature_store.spark_training_set import compute as compute_on_spark
+
+    with _bar() as bar:
+        shown = bar.add_task("Spark tasks", total=None)
+        return compute_on_spark(
+            task, output, master, lambda done, total: bar.update(shown, completed=done, total=total or None)
+        )
+
+
+def _tell(summary: Summary, output: Path) -> None:
+    if summary.sorted_first:
+        typer.echo("note: the rows were not in order of arrival; they were sorted first", err=True)
+    others = {name: count for name, count in summary.outcomes.items() if count and name != "accepted"}
+    told = ", ".join(f"{count:,} {name}" for name, count in others.items())
+    typer.echo(f"{output}: {summary.rows:,} rows{f' (without features: {told})' if told else ''}")

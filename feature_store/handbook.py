@@ -1,0 +1,95 @@
+"""Transactions of the Fraud Detection Handbook (Le Borgne et al., 2022) in the contract's columns."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from feature_store.errors import FraudError
+
+COLUMNS = ("TRANSACTION_ID", "TX_DATETIME", "CUSTOMER_ID", "TERMINAL_ID", "TX_AMOUNT")
+"""Columns that a table must have; TX_FRAUD is used where it is present, all others are left out."""
+LABEL = "TX_FRAUD"
+
+
+class HandbookError(FraudError):
+    """The table is not one of the handbook's."""
+
+
+def is_handbook(names: list[str]) -> bool:
+    """Whether a table with these columns is meant to be the handbook's."""
+    return "TX_DATETIME" in names or "CUSTOMER_ID" in names
+
+
+def transactions(table: pa.Table) -> pa.Table:
+    """The same rows in the transaction contract's columns.
+
+    The handbook knows no currency and no place: EUR and ZZ (unknown). Its times are taken as UTC.
+
+    Args:
+        table: columns `COLUMNS`, maybe `TX_FRAUD` (0 or 1).
+
+    Returns:
+        transaction_id "h-<TRANSACTION_ID>", card_id "c-<CUSTOMER_ID>", merchant_id "t-<TERMINAL_ID>", amount
+        float64, currency, country, event_time int64 (ms since 1970-01-01 UTC); with `TX_FRAUD` label int8.
+
+    Raises:
+        HandbookError: a column is missing, has nulls or cannot be read as what it should be.
+    """
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing:
+        raise HandbookError(f"handbook table without {', '.join(missing)}; it needs {', '.join(COLUMNS)}")
+    holes = [name for name in COLUMNS if table.column(name).null_count]
+    if holes:
+        raise HandbookError(f"handbook table with nulls in {', '.join(holes)}; fill or drop these rows")
+    columns = {
+        "transaction_id": _token("h-", table, "TRANSACTION_ID"),
+        "card_id": _token("c-", table, "CUSTOMER_ID"),
+        "merchant_id": _token("t-", table, "TERMINAL_ID"),
+        "amount": _cast(table, "TX_AMOUNT", pa.float64()),
+        "currency": pa.repeat("EUR", len(table)),
+        "country": pa.repeat("ZZ", len(table)),
+        "event_time": _milliseconds(table),
+    }
+    if LABEL in table.column_names:
+        columns["label"] = _cast(table, LABEL, pa.int8())
+    return pa.table(columns)
+
+
+def times(table: pa.Table) -> pa.Table:
+    """Only event_time of the same rows, int64 (ms since 1970-01-01 UTC).
+
+    Args:
+        table: column TX_DATETIME.
+
+    Raises:
+        HandbookError: it has nulls or is no time.
+    """
+    if table.column("TX_DATETIME").null_count:
+        raise HandbookError("handbook table with nulls in TX_DATETIME; fill or drop these rows")
+    return pa.table({"event_time": _milliseconds(table)})
+
+
+def _token(prefix: str, table: pa.Table, name: str) -> pa.ChunkedArray:
+    # ids may come as strings or as numbers that pandas turned into floats
+    column = table.column(name)
+    numbers = _cast(table, name, pa.int64()) if pa.types.is_floating(column.type) else column
+    return pc.binary_join_element_wise(prefix, numbers.cast(pa.string()), "")
+
+
+def _milliseconds(table: pa.Table) -> pa.ChunkedArray:
+    column = table.column("TX_DATETIME")
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = _cast(table, "TX_DATETIME", pa.timestamp("ms"))
+    if not pa.types.is_timestamp(column.type):
+        raise HandbookError(f"handbook column TX_DATETIME is {column.type}; give a timestamp")
+    return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+
+
+def _cast(table: pa.Table, name: str, to: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return table.column(name).cast(to)
+    except pa.ArrowInvalid as error:
+        raise HandbookError(
+            f"handbook column {name} cannot be read as {to} ({error}); mend the file"
+        ) from error
+    except pa.ArrowNotImplementedError as error:
+        raise HandbookError(f"handbook column {name} is {table.column(name).type}; give {to}") from error

@@ -1,0 +1,252 @@
+"""Hot cards: bounded time and memory for cards with more events than are kept one by one.
+
+A card whose last 37 days hold MOST_EVENTS events and one more is hot from then on, until it is forgotten. Of
+a hot card the newest events are still kept, for what looks at single ones (previous, median); its windows are
+answered from rings: each window w has buckets of w / BUCKETS_PER_WINDOW, aligned to the epoch, and holds the
+events of the bucket of t and of the BUCKETS_PER_WINDOW - 1 before it. So a count is short by at most the
+events of one bucket width at the old edge, and may include events up to one bucket width after t that had
+been accepted before a late t. A ring remembers RING buckets; what a later event overwrote is gone, and events
+late by more than a ring are alone in that window. Distinct merchants are estimated by linear counting (Whang,
+Vander-Zanden, Taylor 1990) over 256 bits, countries by 256 bits. Repetitions are recognised among the last
+1,024 to 2,048 accepted transactions.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.catalogue import COLUMN, WINDOWS
+from feature_store.jit import njit
+from feature_store.layout import (
+    COUNTRY_MASK,
+    COUNTRY_SHIFT,
+    EMPTY,
+    FREE_HOT,
+    HOT_CARDS,
+    HOT_IDS,
+    IDS_PER_SET,
+    RING,
+    SPIKE,
+    UNITS_PER_CURRENCY,
+    WHEN_SHIFT,
+)
+
+Array = Any
+Counters = NDArray[np.int64]
+
+BUCKETS_PER_WINDOW = 60
+N_WINDOWS = len(WINDOWS)
+WIDTHS = np.array([length // BUCKETS_PER_WINDOW for length in WINDOWS.values()], dtype=np.int64)
+BUCKETS_PER_CARD = N_WINDOWS * RING
+BITS = 256
+_DAY, _WEEK, _MONTH = (list(WINDOWS).index(name) for name in ("24h", "7d", "30d"))
+_FIRST, _PER_WINDOW = COLUMN["count_1m"], 6
+_SPIKES = (COLUMN["spikes_24h"], COLUMN["spikes_7d"], COLUMN["spikes_30d"])
+_C_SPIKE_AGE, _C_NEW_MERCHANT, _C_NEW_COUNTRY = (
+    COLUMN["time_since_spike"],
+    COLUMN["new_merchant"],
+    COLUMN["new_country"],
+)
+
+
+@njit(cache=True, inline="always")
+def _bit(bits: NDArray[np.uint64], number: int) -> bool:
+    return (bits[number >> 6] >> np.uint64(number & 63)) & np.uint64(1) != 0
+
+
+@njit(cache=True, inline="always")
+def _set_bit(bits: NDArray[np.uint64], number: int) -> None:
+    bits[number >> 6] |= np.uint64(1) << np.uint64(number & 63)
+
+
+@njit(cache=True)
+def _ones(bits: NDArray[np.uint64]) -> int:
+    count = 0
+    for word in bits:
+        w = word
+        while w != 0:
+            w &= w - np.uint64(1)
+            count += 1
+    return count
+
+
+@njit(cache=True)
+def _distinct(bits: NDArray[np.uint64]) -> float:
+    """Linear counting: how many distinct values set so many bits."""
+    zeros = max(BITS - _ones(bits), 1)
+    return np.rint(-BITS * math.log(zeros / BITS))
+
+
+@njit(cache=True)
+def knows(ids: NDArray[np.uint64], hot: int, transaction: np.uint64) -> bool:
+    """Whether a hot card accepted this transaction lately."""
+    wanted = max(transaction, np.uint64(1))
+    for part in range(2):
+        base = (2 * hot + part) * IDS_PER_SET
+        at = np.int64(wanted & np.uint64(IDS_PER_SET - 1))
+        while ids[base + at] != 0:
+            if ids[base + at] == wanted:
+                return True
+            at = (at + 1) & (IDS_PER_SET - 1)
+    return False
+
+
+@njit(cache=True)
+def _remember(ids: NDArray[np.uint64], record: Array, hot: int, transaction: np.uint64) -> None:
+    """Enter an id into the newer of two sets; a half full set makes the older one forget."""
+    if record.ids == IDS_PER_SET // 2:
+        record.newer = 1 - record.newer
+        record.ids = 0
+        base = (2 * hot + record.newer) * IDS_PER_SET
+        ids[base : base + IDS_PER_SET] = 0
+    wanted = max(transaction, np.uint64(1))
+    base = (2 * hot + record.newer) * IDS_PER_SET
+    at = np.int64(wanted & np.uint64(IDS_PER_SET - 1))
+    while ids[base + at] != 0:
+        at = (at + 1) & (IDS_PER_SET - 1)
+    ids[base + at] = wanted
+    record.ids += 1
+
+
+@njit(cache=True)
+def add(
+    hots: Array,
+    buckets: Array,
+    ids: NDArray[np.uint64],
+    hot: int,
+    when: int,
+    units: int,
+    merchant: np.uint64,
+    transaction: np.uint64,
+) -> None:
+    """Enter an accepted event into a hot card's rings."""
+    record = hots[hot]
+    _remember(ids, record, hot, transaction)
+    time = when >> WHEN_SHIFT
+    spike = when & SPIKE
+    if spike:
+        record.last_spike = max(record.last_spike, time)
+    amount = units / UNITS_PER_CURRENCY
+    for window in range(N_WINDOWS):
+        index = time // WIDTHS[window]
+        bucket = buckets[(hot * N_WINDOWS + window) * RING + index % RING]
+        if bucket.index > index:
+            continue  # overwritten by a later one: too late for this ring
+        if bucket.index < index:
+            bucket.index = index
+            bucket.total = 0
+            bucket.greatest = 0
+            bucket.squares = 0.0
+            bucket.count = 0
+            bucket.spikes = 0
+            bucket.merchants[:] = 0
+            bucket.countries[:] = 0
+        bucket.total += units
+        bucket.greatest = max(bucket.greatest, units)
+        bucket.squares += amount * amount
+        bucket.count += 1
+        bucket.spikes += spike
+        _set_bit(bucket.merchants, np.int64(merchant & np.uint64(BITS - 1)))
+        _set_bit(bucket.countries, ((when >> COUNTRY_SHIFT) & COUNTRY_MASK) % BITS)
+
+
+@njit(cache=True)
+def become_hot(
+    card: Array, events: Array, hots: Array, buckets: Array, ids: NDArray[np.uint64], counters: Counters
+) -> bool:
+    """Give a card rings, filled with its events; False if the arrays must grow first."""
+    hot = counters[FREE_HOT]
+    if hot != EMPTY:
+        counters[FREE_HOT] = hots[hot].last_spike
+    else:
+        hot = counters[HOT_CARDS]
+        if hot >= hots.size:
+            return False
+        counters[HOT_CARDS] += 1
+    record = hots[hot]
+    record.last_spike = -1
+    record.ids = 0
+    record.newer = 0
+    ids[hot * HOT_IDS : (hot + 1) * HOT_IDS] = 0
+    for i in range(hot * N_WINDOWS * RING, (hot + 1) * N_WINDOWS * RING):
+        buckets[i].index = -1
+    card.hot = hot
+    for i in range(card.segment, card.segment + card.events):
+        event = events[i]
+        add(hots, buckets, ids, hot, event.when, event.amount, event.merchant, event.transaction)
+    return True
+
+
+@njit(cache=True)
+def cool_down(card: Array, hots: Array, counters: Counters) -> None:
+    """Take a card's rings away."""
+    hots[card.hot].last_spike = counters[FREE_HOT]
+    counters[FREE_HOT] = card.hot
+    card.hot = EMPTY
+
+
+@njit(cache=True)
+def ring_features(
+    out: NDArray[np.float64],
+    hots: Array,
+    buckets: Array,
+    hot: int,
+    time: int,
+    units: int,
+    merchant: np.uint64,
+    country: int,
+) -> tuple[int, int, float]:
+    """The windows of one transaction of a hot card, itself included, before it is entered.
+
+    Returns:
+        Of the others in 30d: count, sum in units, sum of squared deviations from their mean in units.
+    """
+    merchants = np.zeros(BITS // 64, dtype=np.uint64)
+    countries = np.zeros(BITS // 64, dtype=np.uint64)
+    own = np.int64(merchant & np.uint64(BITS - 1))
+    count, total, squares = 0, 0, 0.0
+    for window in range(N_WINDOWS):
+        count, total, squares, greatest, spikes = 0, 0, 0.0, 0, 0
+        merchants[:] = 0
+        countries[:] = 0
+        newest = time // WIDTHS[window]
+        base = (hot * N_WINDOWS + window) * RING
+        for index in range(newest - BUCKETS_PER_WINDOW + 1, newest + 1):
+            bucket = buckets[base + index % RING]
+            if bucket.index != index:
+                continue
+            count += bucket.count
+            total += bucket.total
+            squares += bucket.squares
+            greatest = max(greatest, bucket.greatest)
+            spikes += bucket.spikes
+            for word in range(BITS // 64):
+                merchants[word] |= bucket.merchants[word]
+                countries[word] |= bucket.countries[word]
+        if window == _MONTH:
+            out[_C_NEW_MERCHANT] = 0.0 if _bit(merchants, own) else 1.0
+            out[_C_NEW_COUNTRY] = 0.0 if _bit(countries, country % BITS) else 1.0
+        _set_bit(merchants, own)
+        _set_bit(countries, country % BITS)
+        column = _FIRST + _PER_WINDOW * window
+        out[column] = count + 1
+        out[column + 1] = (total + units) / UNITS_PER_CURRENCY
+        out[column + 2] = (total + units) / (count + 1) / UNITS_PER_CURRENCY
+        out[column + 3] = max(greatest, units) / UNITS_PER_CURRENCY
+        out[column + 4] = _distinct(merchants)
+        out[column + 5] = _ones(countries)
+        if window >= _DAY:
+            out[_SPIKES[window - _DAY]] = spikes
+    last = hots[hot].last_spike
+    out[_C_SPIKE_AGE] = np.nan
+    if 0 <= last <= time and time - last < WIDTHS[_MONTH] * BUCKETS_PER_WINDOW:
+        out[_C_SPIKE_AGE] = (time - last) / 1000
+    if count == 0:
+        return 0, 0, 0.0
+    mean = total / count / UNITS_PER_CURRENCY
+    deviations = squares - count * mean * mean
+    if deviations < 1e-9 * squares:  # nothing but what rounding left
+        deviations = 0.0
+    return count, total, deviations * UNITS_PER_CURRENCY * UNITS_PER_CURRENCY

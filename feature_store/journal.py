@@ -1,0 +1,135 @@
+"""How a key group's state survives: a delta per batch, and snapshot pieces written now and then.
+
+Everything persisted goes through a `PieceStore`, a map of names to blobs that the caller commits atomically:
+
+    meta     where the others stand, and the token of the state after the last batch
+    d<seq>   delta of batch number seq
+    s<piece> snapshot of a range of cards, as of the seq that meta names
+
+No batch rewrites the whole state: each writes its delta, and snapshots of as many pieces as it has earned by
+the bytes of its delta. A delta goes when every piece is newer. To rebuild: load the pieces, then replay the
+deltas in order, each only for the cards whose piece is older.
+"""
+
+import secrets
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import orjson
+
+from feature_store.codec import StateDamagedError, decode, encode
+from feature_store.deltas import Delta
+from feature_store.group_state import GroupState
+from feature_store.pieces import CARDS_PER_PIECE, read_piece, write_piece
+
+SNAPSHOT_BYTES_PER_DELTA_BYTE = 2
+"""Write amplification of snapshots; the deltas kept then stay below half the state, plus one round."""
+MOST_DELTAS = 400
+"""Beyond this many, pieces are snapshot whatever they cost, so that quiet groups recover fast too."""
+
+
+class PieceStore(Protocol):
+    """A persistent map of blobs; its changes become durable together, or not at all."""
+
+    def get(self, name: str) -> bytes | None:
+        """The blob of that name, or None."""
+
+    def put(self, name: str, blob: bytes) -> None:
+        """Set or replace a blob."""
+
+    def remove(self, name: str) -> None:
+        """Remove a blob that exists."""
+
+
+@dataclass
+class Meta:
+    """Where a group's pieces stand."""
+
+    token: str = ""
+    """Names the state after the last batch; a working copy with another token is not that state."""
+    sequence: int = 0
+    """Number of the last delta."""
+    oldest: int = 1
+    """Number of the oldest delta kept."""
+    cards: int = 0
+    """Cards of the group."""
+    credit: int = 0
+    """Snapshot bytes earned and not yet written."""
+    next_piece: int = 0
+    """The piece to snapshot next."""
+    pieces: list[int] = field(default_factory=list)
+    """Sequence number that each piece's snapshot is as of; 0: none."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What the caller keeps beside the cards, as JSON."""
+
+    def encode(self) -> bytes:
+        """As bytes."""
+        return encode({"json": np.frombuffer(orjson.dumps(self.__dict__), dtype=np.uint8)})
+
+    @staticmethod
+    def decode(blob: bytes) -> "Meta":
+        """Inverse of `encode`.
+
+        Raises:
+            StateDamagedError: the blob cannot be trusted, or is newer than this program.
+        """
+        return Meta(**orjson.loads(decode(blob, "meta")["json"].tobytes()))
+
+
+def load_meta(store: PieceStore) -> Meta:
+    """Meta of a group, fresh where there is none yet."""
+    blob = store.get("meta")
+    return Meta.decode(blob) if blob else Meta()
+
+
+def commit(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> None:
+    """Persist one batch; `meta` moves on to the state after it."""
+    meta.sequence += 1
+    blob = delta.encode()
+    store.put(f"d{meta.sequence}", blob)
+    meta.cards = state.card_count
+    meta.pieces += [0] * (-(-meta.cards // CARDS_PER_PIECE) - len(meta.pieces))
+    meta.credit += SNAPSHOT_BYTES_PER_DELTA_BYTE * len(blob)
+    behind = meta.sequence - meta.oldest
+    while meta.pieces and (meta.credit > 0 or behind > MOST_DELTAS):
+        piece = meta.next_piece % len(meta.pieces)
+        if meta.pieces[piece] == meta.sequence:
+            meta.credit = 0
+            break
+        snapshot = write_piece(state, piece)
+        store.put(f"s{piece}", snapshot)
+        meta.pieces[piece] = meta.sequence
+        meta.next_piece = piece + 1
+        meta.credit -= len(snapshot)
+        behind = meta.sequence - min(meta.pieces)
+    while meta.oldest <= min(meta.pieces, default=0):
+        store.remove(f"d{meta.oldest}")
+        meta.oldest += 1
+    meta.token = secrets.token_hex(8)
+    store.put("meta", meta.encode())
+
+
+def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
+    """Make `state` what `meta` names, from the persisted pieces.
+
+    Raises:
+        StateDamagedError: a piece is missing or damaged.
+    """
+    state.arena.clear()
+    for piece, sequence in enumerate(meta.pieces):
+        if sequence:
+            read_piece(state, piece, _existing(store, f"s{piece}"))
+    versions = np.array(meta.pieces, dtype=np.int64)
+    state.prepare_replay(meta.cards)
+    for sequence in range(meta.oldest, meta.sequence + 1):
+        delta = Delta.decode(_existing(store, f"d{sequence}"), f"delta {sequence}")
+        delta.replay(state, versions, sequence)
+    state.fill_index()
+
+
+def _existing(store: PieceStore, name: str) -> bytes:
+    blob = store.get(name)
+    if blob is None:
+        raise StateDamagedError(f"state piece {name} is missing; restore the checkpoint or replay the log")
+    return blob

@@ -1,0 +1,347 @@
+"""The feature kernel: one pass over a batch of transactions, in log order, against a key group's state.
+
+Each transaction is looked up, checked for repetition, given its features as of what the log held before it,
+and inserted into its card's history. There is nothing per event but flat arrays and integers; all windows
+of a transaction come out of one walk backwards through the card's events. The naive oracle of the tests
+defines the same numbers in plain Python.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.cards import MORE_EVENTS, TOO_MANY, Array, Counters, forget, make_room
+from feature_store.catalogue import (
+    CLIP_RATIO,
+    COLUMN,
+    DAY_MS,
+    FORGET_AFTER_MS,
+    HOUR_MS,
+    MEDIAN_OF,
+    NAMES,
+    ROBUST_MEMORY,
+    SPIKE_RATIO,
+)
+from feature_store.countries import CENTROIDS
+from feature_store.hot import add, become_hot, cool_down, knows, ring_features
+from feature_store.jit import njit
+from feature_store.layout import (
+    COUNTRY_MASK,
+    COUNTRY_SHIFT,
+    DELETE,
+    EMPTY,
+    LIVE_EVENTS,
+    SPIKE,
+    UNITS_PER_CURRENCY,
+    WHEN_SHIFT,
+)
+from feature_store.windows import (
+    DAY_WINDOW,
+    FIRST_WINDOWED,
+    LONGEST,
+    PER_WINDOW,
+    month_features,
+    scratch,
+    walk_windows,
+)
+
+__all__ = ["ACCEPTED", "DUPLICATE", "N_FEATURES", "RESTARTED", "apply", "scratch"]
+
+ACCEPTED, DUPLICATE, RESTARTED = 0, 1, 2
+
+C_AMOUNT, C_TAIL = COLUMN["amount"], COLUMN["amount_tail"]
+C_HOUR, C_NIGHT, C_WEEKEND = COLUMN["hour_of_day"], COLUMN["is_night"], COLUMN["is_weekend"]
+C_GAP, C_COUNT_ALL, C_Z_ALL = COLUMN["time_since_previous"], COLUMN["count_all"], COLUMN["zscore_all"]
+C_RATIO_ROBUST, C_RATIO_MEDIAN = COLUMN["ratio_robust"], COLUMN["ratio_median"]
+C_SPEED = COLUMN["travel_speed"]
+C_HAS_PROFILE, C_LIMIT_USE, C_AGE = COLUMN["has_profile"], COLUMN["limit_use_24h"], COLUMN["account_age"]
+C_RISK, C_AWAY = COLUMN["risk_tier"], COLUMN["away_from_home"]
+UNKNOWN_COUNTRY = 25 * 26 + 25  # ZZ
+
+MEDIAN_SLOTS = 16  # at least MEDIAN_OF, a multiple of a vector's lanes
+GREATEST = np.iinfo(np.int64).max
+AHEAD = 16  # rows whose memory is fetched together
+
+
+@njit(cache=True)
+def _lower_median(values: NDArray[np.int64], count: int) -> int:
+    """The lower middle one of the first `count` values, by ranks: a sort's branches cannot be predicted."""
+    for i in range(count, MEDIAN_SLOTS):
+        values[i] = GREATEST
+    wanted = (count - 1) // 2
+    found = GREATEST
+    # a fixed number of rounds without a branch, which the compiler turns into vector instructions
+    for i in range(MEDIAN_SLOTS):
+        value = values[i]
+        up_to = 0
+        for j in range(MEDIAN_SLOTS):
+            up_to += values[j] <= value
+        found = min(found, value if up_to > wanted else GREATEST)
+    return found
+
+
+@njit(cache=True)
+def _speed_kmh(a: int, b: int, gap_ms: int) -> float:
+    """Implied speed between two countries' centroids (haversine, mean earth radius 6371 km)."""
+    if a == UNKNOWN_COUNTRY or b == UNKNOWN_COUNTRY:
+        return np.nan
+    if a == b:
+        return 0.0
+    phi_a, phi_b = math.radians(CENTROIDS[a, 0]), math.radians(CENTROIDS[b, 0])
+    half_phi = (phi_b - phi_a) / 2
+    half_lambda = math.radians(CENTROIDS[b, 1] - CENTROIDS[a, 1]) / 2
+    h = math.sin(half_phi) ** 2 + math.cos(phi_a) * math.cos(phi_b) * math.sin(half_lambda) ** 2
+    km = 2 * 6371.0 * math.asin(min(1.0, math.sqrt(h)))
+    return km / (max(gap_ms, 1000) / HOUR_MS)
+
+
+@njit(cache=True, inline="always")
+def _transaction_features(out: NDArray[np.float64], amount: float, time: int) -> None:
+    out[C_AMOUNT] = amount
+    out[C_TAIL] = min(max(np.rint(amount), 150.0), 400.0)
+    hour = time // HOUR_MS % 24
+    out[C_HOUR] = hour
+    out[C_NIGHT] = 1.0 if hour <= 6 else 0.0
+    # day 0 of the epoch was a Thursday
+    out[C_WEEKEND] = 1.0 if (time // DAY_MS + 3) % 7 >= 5 else 0.0
+
+
+@njit(cache=True, inline="always")
+def _running_features(out: NDArray[np.float64], card: Array, amount: float) -> bool:
+    """Features from the running statistics; returns whether the amount is a spike."""
+    out[C_COUNT_ALL] = card.seen
+    out[C_Z_ALL] = np.nan
+    if card.seen >= 2 and card.m2 > 0.0:
+        out[C_Z_ALL] = (amount - card.mean) / math.sqrt(card.m2 / card.seen)
+    if card.robust_mean > 0.0:
+        out[C_RATIO_ROBUST] = amount / card.robust_mean
+        return amount / card.robust_mean > SPIKE_RATIO
+    out[C_RATIO_ROBUST] = np.nan
+    return False
+
+
+@njit(cache=True, inline="always")
+def _update_running(card: Array, amount: float) -> None:
+    card.seen += 1
+    delta = amount - card.mean
+    card.mean += delta / card.seen
+    card.m2 += delta * (amount - card.mean)
+    if card.robust_mean > 0.0:
+        clipped = min(amount, CLIP_RATIO * card.robust_mean)
+        card.robust_mean += (clipped - card.robust_mean) / min(card.seen, ROBUST_MEMORY)
+    else:
+        card.robust_mean = amount
+
+
+@njit(cache=True, inline="always")
+def _profile_features(
+    out: NDArray[np.float64], profiles: Array, version: int, time: int, country: int
+) -> None:
+    if version == EMPTY:
+        out[C_HAS_PROFILE] = 0.0
+        out[C_LIMIT_USE] = out[C_AGE] = out[C_RISK] = out[C_AWAY] = np.nan
+        return
+    profile = profiles[version]
+    out[C_HAS_PROFILE] = 1.0
+    spent = out[FIRST_WINDOWED + PER_WINDOW * DAY_WINDOW + 1]
+    out[C_LIMIT_USE] = spent / profile.credit_limit if profile.credit_limit > 0.0 else np.nan
+    out[C_AGE] = time // DAY_MS - profile.opened_on
+    out[C_RISK] = profile.risk_tier
+    unknown = country == UNKNOWN_COUNTRY or profile.country == UNKNOWN_COUNTRY
+    out[C_AWAY] = np.nan if unknown else (1.0 if country != profile.country else 0.0)
+
+
+@njit(cache=True, inline="always")
+def profile_in_force(profiles: Array, newest: int, arrival: int) -> int:
+    """Newest version of a card's profile that the log held at `arrival`; -1 without one or after a delete."""
+    version = newest
+    while version != EMPTY and profiles[version].arrival > arrival:
+        version = profiles[version].older
+    if version != EMPTY and profiles[version].change >= DELETE:
+        return EMPTY
+    return version
+
+
+@njit(cache=True)
+def _near_features(
+    out: NDArray[np.float64],
+    events: Array,
+    first: int,
+    last: int,
+    time: int,
+    units: int,
+    country: int,
+    amounts: NDArray[np.int64],
+) -> None:
+    """Features against the previous event and the last few."""
+    out[C_GAP] = out[C_RATIO_MEDIAN] = out[C_SPEED] = np.nan
+    count = 0
+    most = min(MEDIAN_OF, last - first + 1)
+    while count < most:
+        event = events[np.uint64(last - count)]
+        if (event.when >> WHEN_SHIFT) <= time - LONGEST:
+            break
+        amounts[count] = event.amount
+        count += 1
+    if count == 0:
+        return
+    previous = events[last].when
+    gap = time - (previous >> WHEN_SHIFT)
+    out[C_GAP] = gap / 1000
+    out[C_SPEED] = _speed_kmh((previous >> COUNTRY_SHIFT) & COUNTRY_MASK, country, gap)
+    median = _lower_median(amounts, count)
+    if median > 0:
+        out[C_RATIO_MEDIAN] = units / median
+
+
+@njit(cache=True, inline="always")
+def _was_accepted(card: Array, events: Array, transaction: np.uint64, horizon: int) -> bool:
+    """Whether an event of the card after `horizon` is this transaction; looks at all, without a branch."""
+    found = False
+    first = np.uint64(max(card.segment, 0))
+    for i in range(first, first + np.uint64(card.events)):
+        event = events[i]
+        found |= (event.transaction == transaction) & ((event.when >> WHEN_SHIFT) > horizon)
+    return found
+
+
+@njit(cache=True, inline="always")
+def _touch(cards: Array, events: Array, numbers: NDArray[np.int32], start: int, end: int) -> int:
+    """Read something of the cards of some rows and of their newest events, whatever it is.
+
+    The rows' reads do not wait for each other, so that their cache misses overlap; the kernel, row by row,
+    would wait for each. With more cards than the caches hold this halves the time of an event.
+    """
+    touched = 0
+    for row in range(start, end):
+        card = cards[numbers[row]]
+        touched += card.seen + events[max(card.segment + card.events - 1, 0)].when
+    return touched
+
+
+@njit(cache=True, nogil=True)
+def apply(
+    cards: Array,
+    events: Array,
+    profiles: Array,
+    hots: Array,
+    buckets: Array,
+    ids: NDArray[np.uint64],
+    counters: Counters,
+    batch: Array,
+    numbers: NDArray[np.int32],
+    start: int,
+    lateness_ms: int,
+    features: NDArray[np.float64],
+    status: NDArray[np.uint8],
+    late: NDArray[np.bool_],
+    version: NDArray[np.int32],
+    seen: NDArray[np.uint64],
+    seen_in: NDArray[np.int64],
+    seen_country: NDArray[np.int64],
+    walk: int,
+) -> int:
+    """Decide features of the rows from `start` on and insert them.
+
+    Args:
+        cards: cards of the key group (CARD).
+        events: events of the key group (EVENT).
+        profiles: profile versions of the key group (PROFILE).
+        hots: hot cards of the key group (HOT).
+        buckets: their rings (BUCKET).
+        ids: their transaction ids.
+        counters: counters of the key group.
+        batch: n transactions (TRANSACTION) in log order.
+        numbers: card number of each row, shape (n,).
+        start: first row to take.
+        lateness_ms: allowed lateness.
+        features: out, shape (n, len(FEATURES)).
+        status: out, ACCEPTED, DUPLICATE or RESTARTED (accepted as a forgotten card's first), shape (n,).
+        late: out, whether a later event of the card had been accepted before, shape (n,).
+        version: out, the profile version in force or -1, shape (n,).
+        seen: scratch.
+        seen_in: scratch.
+        seen_country: scratch.
+        walk: greater than any walk number used with this scratch before, less n.
+
+    Returns:
+        n when all rows are done; else the first row not taken, because the events array or those of the hot
+        cards must grow first.
+    """
+    amounts = np.zeros(MEDIAN_SLOTS + 1, dtype=np.int64)
+    for row in range(start, batch.size):
+        if (row - start) % AHEAD == 0:
+            # kept, or the compiler would leave the reads out
+            amounts[MEDIAN_SLOTS] += _touch(cards, events, numbers, row, min(row + AHEAD, batch.size))
+        record = batch[row]
+        card = cards[numbers[row]]
+        status[row] = ACCEPTED
+        if card.seen > 0 and record.arrival - card.last_arrival > FORGET_AFTER_MS:
+            status[row] = RESTARTED
+            counters[LIVE_EVENTS] -= card.events
+            card.events = 0
+            if card.hot != EMPTY:
+                cool_down(card, hots, counters)
+            forget(card)
+        time = record.time
+        arrival = max(record.arrival, card.last_arrival)
+        horizon = arrival - LONGEST - lateness_ms
+        # versions that an earlier arrival saw superseded may be gone, so no later one looks behind it
+        version[row] = profile_in_force(profiles, card.profile, arrival)
+        if card.hot != EMPTY:
+            if knows(ids, card.hot, record.transaction):
+                status[row] = DUPLICATE
+        elif _was_accepted(card, events, record.transaction, horizon):
+            status[row] = DUPLICATE
+        if status[row] == DUPLICATE:
+            continue
+        room = make_room(card, events, counters, horizon)
+        if room == TOO_MANY:
+            if not become_hot(card, events, hots, buckets, ids, counters):
+                return row
+            room = make_room(card, events, counters, horizon)
+        if room == MORE_EVENTS:
+            return row
+        late[row] = card.seen > 0 and time < card.max_time
+        end = card.segment + card.events
+        at = end
+        while at > card.segment and (events[at - 1].when >> WHEN_SHIFT) > time:
+            at -= 1
+        out = features[row]
+        amount = record.amount / UNITS_PER_CURRENCY
+        country = np.int64(record.country)
+        _transaction_features(out, amount, time)
+        if card.hot != EMPTY:
+            others, total, squares = ring_features(
+                out, hots, buckets, card.hot, time, record.amount, record.merchant, country
+            )
+        else:
+            others, total, squares = walk_windows(
+                out, events, card.segment, at - 1, time, record.amount, record.merchant, country,
+                walk + row, seen, seen_in, seen_country,
+            )  # fmt: skip
+        month_features(out, record.amount, others, total, squares)
+        _near_features(out, events, card.segment, at - 1, time, record.amount, country, amounts)
+        spike = _running_features(out, card, amount)
+        _profile_features(out, profiles, version[row], time, country)
+        _update_running(card, amount)
+        for i in range(end, at, -1):
+            events[i] = events[i - 1]
+        events[at].when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT) | (SPIKE if spike else 0)
+        events[at].amount = record.amount
+        events[at].transaction = record.transaction
+        events[at].merchant = record.merchant
+        if card.hot != EMPTY:
+            add(
+                hots, buckets, ids, card.hot, events[at].when, record.amount, record.merchant,
+                record.transaction,
+            )  # fmt: skip
+        card.events += 1
+        counters[LIVE_EVENTS] += 1
+        card.last_arrival = arrival
+        card.max_time = max(card.max_time, time)
+    return batch.size
+
+
+N_FEATURES = len(NAMES)

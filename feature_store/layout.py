@@ -1,0 +1,139 @@
+"""Record layouts of a key group's state: what each byte of a card's history is.
+
+Everything is a flat numpy array of fixed-size records, so that a kernel walks it without touching a Python
+object, a piece of it is written with one copy, and a file of it can be mapped by any process.
+"""
+
+import numpy as np
+
+FORMAT_VERSION = 1
+"""Stands in every persisted piece; readers upgrade older ones."""
+
+UNITS_PER_CURRENCY = 10_000
+"""Amounts are int64 in 1/10,000 of the currency unit, so that sums are exact in any order."""
+
+COUNTRIES = 26 * 26
+"""Country codes: 26 * first letter + second letter, both from A = 0."""
+
+CARD = np.dtype(
+    [
+        ("lo", "u8"),  # 128-bit hash of card_id: at 10^8 cards a collision has odds of 10^-23
+        ("hi", "u8"),
+        ("last_arrival", "i8"),  # ms; greatest arrival of an accepted transaction
+        ("max_time", "i8"),  # ms; greatest accepted event time
+        ("mean", "f8"),  # running mean and sum of squared deviations (Welford), currency units
+        ("m2", "f8"),
+        ("robust_mean", "f8"),
+        ("seen", "u4"),  # transactions accepted since the card (re)started
+        ("alerts", "u4"),  # alerts since then
+        ("segment", "i4"),  # first event in the events array; -1: none
+        ("events", "i4"),  # events kept there
+        ("size_class", "i4"),  # capacity is FIRST_CAPACITY << size_class
+        ("profile", "i4"),  # newest profile version; -1: none
+        ("alert_hours", "i4"),  # its record in the alert hours array; -1: none
+        ("hot", "i4"),  # its record in the hot array; -1: none
+    ],
+    align=True,
+)
+
+EVENT = np.dtype(
+    [
+        ("when", "i8"),  # event time in ms << 16 | country << 6 | flags: one compare orders two events
+        ("amount", "i8"),  # 1/10,000 currency units
+        ("transaction", "u8"),  # hash of transaction_id
+        ("merchant", "u8"),  # hash of merchant_id
+    ],
+    align=True,
+)
+WHEN_SHIFT = 16
+COUNTRY_SHIFT = 6
+COUNTRY_MASK = 1023
+SPIKE = 1
+"""Flag of an event: its ratio_robust was a spike."""
+
+PROFILE = np.dtype(
+    [
+        ("lo", "u8"),  # card
+        ("hi", "u8"),
+        ("arrival", "i8"),  # Kafka timestamp, ms; BEGINNING: known from the beginning
+        ("offset", "i8"),
+        ("credit_limit", "f8"),
+        ("partition", "i4"),
+        ("opened_on", "i4"),  # days since 1970-01-01
+        ("older", "i4"),  # next older version of the card; -1: none
+        ("country", "i2"),
+        ("status", "u1"),  # index into STATUSES
+        ("risk_tier", "u1"),
+        ("change", "u1"),  # one of SNAPSHOT, UPSERT, DELETE, TOMBSTONE
+        ("pad", "u1", (7,)),  # spelled out: hidden padding would hold arbitrary bytes
+    ],
+    align=True,
+)
+BEGINNING = np.iinfo(np.int64).min
+STATUSES = ("active", "blocked", "closed")
+BLOCKED = STATUSES.index("blocked")
+SNAPSHOT, UPSERT, DELETE, TOMBSTONE = range(4)
+
+ALERT_HOURS = np.dtype([("hour", "i8"), ("counts", "u4", (24,))], align=True)
+"""Alerts of a card by clock hour of arrival: `counts[h % 24]` for the 24 hours up to `hour`."""
+
+TRANSACTION = np.dtype(
+    [
+        ("lo", "u8"),
+        ("hi", "u8"),
+        ("time", "i8"),  # event time, ms
+        ("arrival", "i8"),  # Kafka timestamp, ms
+        ("amount", "i8"),  # 1/10,000 currency units
+        ("transaction", "u8"),
+        ("merchant", "u8"),
+        ("offset", "i8"),
+        ("partition", "i4"),
+        ("country", "i2"),
+        ("pad", "i2"),
+    ],
+    align=True,
+)
+"""One decoded transaction as the kernels take it: 72 bytes, no strings."""
+
+HOT = np.dtype([("last_spike", "i8"), ("ids", "i4"), ("newer", "i4")], align=True)
+"""A hot card: event time of its latest spike, and its two sets of transaction ids (see `hot`)."""
+
+BUCKET = np.dtype(
+    [
+        ("index", "i8"),  # event time // width
+        ("total", "i8"),  # 1/10,000 currency units
+        ("greatest", "i8"),
+        ("squares", "f8"),  # of amounts in currency units
+        ("count", "u4"),
+        ("spikes", "u4"),
+        ("merchants", "u8", (4,)),  # bits by hash
+        ("countries", "u8", (4,)),
+    ],
+    align=True,
+)
+"""One bucket of a hot card's ring."""
+
+FIRST_CAPACITY = 4
+SIZE_CLASSES = 8
+MOST_EVENTS = FIRST_CAPACITY << (SIZE_CLASSES - 1)
+"""Events kept one by one for a card at most: 512. Beyond them it is hot."""
+RING = 128
+"""Buckets of a ring; a hot card has one ring per window."""
+IDS_PER_SET = 2048
+HOT_IDS = 2 * IDS_PER_SET
+EMPTY = -1
+
+# counters of a key group, one int64 each
+CARDS, EVENTS, PROFILES, ALERTED, HOT_CARDS, LIVE_EVENTS, FREE_PROFILE, FREE_HOT, FREE_SEGMENT = range(9)
+COUNTERS = FREE_SEGMENT + SIZE_CLASSES
+"""Number of counters; FREE_SEGMENT + c heads the list of free segments of size class c."""
+
+
+def country_code(country: str) -> int:
+    """Code of an ISO 3166-1 alpha-2 country of two letters A-Z, 0..675."""
+    return (ord(country[0]) - 65) * 26 + ord(country[1]) - 65
+
+
+def country_name(code: int) -> str:
+    """Inverse of `country_code`."""
+    return chr(65 + code // 26) + chr(65 + code % 26)

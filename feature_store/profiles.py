@@ -1,0 +1,76 @@
+"""Kernel that folds profile changes into a short version history per card.
+
+A version is visible to transactions that arrive at or after its own arrival. Versions of a card are chained
+from the newest to the oldest, in the order of their Kafka offsets.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.cards import Array, Counters
+from feature_store.jit import njit
+from feature_store.layout import BEGINNING, DELETE, EMPTY, FREE_PROFILE, PROFILES, SNAPSHOT, TOMBSTONE
+
+
+@njit(cache=True)
+def _drop_superseded(card: Array, profiles: Array, counters: Counters) -> None:
+    """Free the versions that no later transaction of the card can see.
+
+    No transaction looks behind an earlier one's arrival, so everything older than the version that the card's
+    last transaction saw is out of sight.
+    """
+    version = card.profile
+    while version != EMPTY and profiles[version].arrival > card.last_arrival:
+        version = profiles[version].older
+    if version == EMPTY:
+        return
+    gone = profiles[version].older
+    profiles[version].older = EMPTY
+    while gone != EMPTY:
+        older = profiles[gone].older
+        profiles[gone].older = counters[FREE_PROFILE]
+        counters[FREE_PROFILE] = gone
+        gone = older
+
+
+@njit(cache=True)
+def apply_changes(
+    cards: Array, profiles: Array, counters: Counters, changes: Array, numbers: NDArray[np.int32]
+) -> int:
+    """Fold changes, in offset order, into the version histories.
+
+    Args:
+        cards: cards of the key group (CARD).
+        profiles: versions of the key group (PROFILE), with room for one more per change.
+        counters: counters of the key group.
+        changes: n changes (PROFILE); `older` is ignored.
+        numbers: card number of each change, shape (n,).
+
+    Returns:
+        How many changes turned up behind a transaction that should have seen them.
+    """
+    behind = 0
+    for row in range(changes.size):
+        change = changes[row]
+        card = cards[numbers[row]]
+        newest = card.profile
+        if change.change == SNAPSHOT and newest != EMPTY:
+            continue  # a snapshot row never overwrites a version that the log already held
+        if change.change == TOMBSTONE and newest != EMPTY and profiles[newest].change >= DELETE:
+            continue  # follows the delete it belongs to
+        # a snapshot row counts as known from the beginning, and was not when the card's first came
+        if card.seen > 0 and (change.change == SNAPSHOT or card.last_arrival >= change.arrival):
+            behind += 1
+        _drop_superseded(card, profiles, counters)
+        number = counters[FREE_PROFILE]
+        if number == EMPTY:
+            number = counters[PROFILES]
+            counters[PROFILES] += 1
+        else:
+            counters[FREE_PROFILE] = profiles[number].older
+        profiles[number] = change
+        if change.change == SNAPSHOT:
+            profiles[number].arrival = BEGINNING
+        profiles[number].older = card.profile
+        card.profile = number
+    return behind

@@ -1,0 +1,71 @@
+"""docs/features.md, made from the catalogue; `python -m feature_store.reference FILE` writes it anew."""
+
+import sys
+from pathlib import Path
+
+from feature_store.catalogue import DAY_MS, FEATURES, HOUR_MS, MINUTE_MS, Feature, feature_hash
+
+_HEAD = """# Features
+
+Made from `feature_store/catalogue.py` by `make docs`; a test fails when the two differ. All are float64.
+*t* is the transaction's event time; "before" means: accepted before it in the order of the log. A window at
+*t* is (*t* - length, *t*], the transaction itself included.
+
+Feature list hash: `{hash}`. A model is only used with the list that it was trained on.
+
+| feature | of | unit | window | if unknown | version | meaning |
+|---|---|---|---|---|---|---|
+"""
+
+_TAIL = """
+Cards with more than 512 transactions within 37 days are *hot*: their windows come from rings of buckets with
+a bounded error, see [decision 5](decisions/005-hot-cards.md). For all others every number is exact.
+
+## Against the handbook's definitions
+
+The Fraud Detection Handbook (Le Borgne et al., 2022) is the yardstick: these nine equal the authors' own
+columns of its sample days to 1e-6 (`tests/feature_store/test_training_parity.py`).
+
+| handbook | here | the same but for |
+|---|---|---|
+| `TX_AMOUNT` | `amount` | kept to 1/10,000 of the currency unit |
+| `TX_DURING_WEEKEND` | `is_weekend` | Saturday and Sunday in UTC; the handbook's times are taken as UTC |
+| `TX_DURING_NIGHT` | `is_night` | both take hour <= 6, so the night ends at 06:59:59, not at 06:00:00 |
+| `CUSTOMER_ID_NB_TX_1DAY_WINDOW` (7, 30) | `count_24h` (7d, 30d) | nothing: pandas rolls over (t - w, t] |
+| `CUSTOMER_ID_AVG_AMOUNT_1DAY_WINDOW` (7, 30) | `mean_24h` (7d, 30d) | sums are exact integers here |
+
+Both windows include the current transaction. Transactions of one card in the same millisecond are taken in
+the order of the table there, of the log here; later ones see earlier ones and not the other way round. The
+handbook's terminal risk columns look at labels that become known a week later; they are no card features,
+their place in the catalogue is the key `merchant`.
+"""
+
+_LENGTHS = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"))
+
+
+def _length(ms: int | None) -> str:
+    if ms is None:
+        return ""
+    return next(f"{ms // length} {unit}" for length, unit in _LENGTHS if ms % length == 0)
+
+
+def _row(feature: Feature) -> str:
+    cells = (
+        f"`{feature.name}`",
+        feature.key.value,
+        feature.unit,
+        _length(feature.window_ms),
+        "NaN" if feature.default is None else f"{feature.default:g}",
+        str(feature.version),
+        feature.meaning.replace("|", "\\\\|"),
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+def page() -> str:
+    """The whole page, Markdown."""
+    return _HEAD.format(hash=feature_hash()) + "".join(_row(feature) for feature in FEATURES) + _TAIL
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page())

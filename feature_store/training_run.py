@@ -1,0 +1,125 @@
+"""From parquet to parquet: the training set of whole files, in this process, in bounded memory."""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from feature_store.errors import FraudError
+from feature_store.group_state import DEFAULT_LATENESS_MS
+from feature_store.labels import Labels
+from feature_store.training_files import Rows, TrainingFile
+from feature_store.training_set import CHUNK, DEFAULT_SKEW_MS, PointInTime, arrival_order
+from feature_store.transaction_files import TransactionFiles
+
+
+class OutputError(FraudError):
+    """The training set cannot be written."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to compute."""
+
+    transactions: TransactionFiles
+    profiles: pa.Table | None = None
+    """See `transaction_table.profile_records`."""
+    labels: Labels | None = None
+    """Default: the transactions' own column `label`, where there is one."""
+    lateness_ms: int = DEFAULT_LATENESS_MS
+    skew_ms: int = DEFAULT_SKEW_MS
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the result gets a column `label`."""
+        return self.labels is not None or self.transactions.has_label
+
+    def point_in_time(self) -> PointInTime:
+        """Empty history with the profiles."""
+        return PointInTime(self.profiles, lateness_ms=self.lateness_ms, skew_ms=self.skew_ms)
+
+
+@dataclass
+class Summary:
+    """What came of it."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """Rows by outcome (`training_set.OUTCOMES`)."""
+    sorted_first: bool = False
+    """Whether the rows had to be brought into order of arrival."""
+
+    @property
+    def rows(self) -> int:
+        """Rows written."""
+        return self.outcomes.total()
+
+
+def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda rows: None) -> Summary:
+    """Write the training set in order of arrival, a row group a chunk.
+
+    Rows that are not in order of arrival are sorted first, which takes the whole input (not the features)
+    into memory.
+
+    Args:
+        task: what to compute.
+        output: the file; appears whole or not at all.
+        progress: called with the number of rows done.
+
+    Raises:
+        TrainingSetError: the input breaks the contract.
+        LabelError: its labels do.
+        OutputError: the file cannot be written.
+    """
+    order = arrival_order(task.transactions.arrivals())
+    summary = Summary(sorted_first=order is not None)
+    with replacing(output) as part:
+        file = TrainingFile(part, labelled=task.labelled)
+        point_in_time = task.point_in_time()
+        for rows in _in_order(task, order):
+            file.write(rows, point_in_time.features(rows.records))
+            progress(len(rows))
+        file.close()
+    summary.outcomes = file.outcomes
+    return summary
+
+
+def _in_order(task: Task, order: NDArray[np.int64] | None) -> Iterator[Rows]:
+    batches = task.transactions.batches(CHUNK)
+    if order is None:
+        for first_row, table in batches:
+            yield Rows.of(table, first_row, task.labels)
+        return
+    everything = Rows.concat([Rows.of(table, first_row, task.labels) for first_row, table in batches])
+    for start in range(0, len(everything), CHUNK):
+        yield everything.take(order[start : start + CHUNK])
+
+
+@contextmanager
+def replacing(output: Path) -> Iterator[Path]:
+    """A path beside `output` that takes its place at the end, or is removed if anything goes wrong.
+
+    Raises:
+        OutputError: there is no such directory, no permission or no room.
+    """
+    part = output.with_name(output.name + ".part")
+    try:
+        yield part
+        _remove(output)
+        part.replace(output)
+    except (OSError, pa.ArrowException) as fault:
+        raise OutputError(f"cannot write {output} ({fault}); give a writable place with room") from fault
+    finally:
+        _remove(part)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Simulator, replays and benchmarks: everything that produces load."""

@@ -1,0 +1,1 @@
+"""Benchmarks; figures with command and load stand in docs/benchmarks.md."""

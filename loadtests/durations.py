@@ -1,0 +1,19 @@
+"""Lengths of time as people write them: 90s, 5m, 2h, 7d."""
+
+import re
+
+from feature_store.errors import FraudError
+
+_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def seconds(text: str) -> float:
+    """Seconds of a text like 500ms, 90, 90s, 5m, 2h or 7d.
+
+    Raises:
+        FraudError: not a length of time, or zero.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)\s*", text)
+    if not match or not float(match[1]):
+        raise FraudError(f"{text!r} is no length of time; write for example 90s, 5m, 2h or 7d")
+    return float(match[1]) * _UNITS[match[2]]

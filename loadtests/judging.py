@@ -1,0 +1,140 @@
+"""Runs the oracle over the transactions of a log: here, or in one process for each partition.
+
+A card lives in one partition, so partitions are judged apart from each other; every judge reads the tables
+for itself.
+"""
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from typing import NamedTuple
+
+from feature_store.errors import FraudError
+from loadtests.oracle import Kind, Model, Oracle, Outcome, ProfileLog, RolloutLog
+from loadtests.topic_log import Log, TopicLog
+from models import registry
+from models.rollouts import Rollout
+from streaming_job.settings import JobSettings
+
+STEP = 2_000
+"""Transactions judged between two reports."""
+
+Ends = Mapping[tuple[str, int], int]
+"""(topic, partition) -> first offset that is not audited."""
+Load = Callable[[Rollout], Model]
+"""Gives the model of a rollout."""
+
+
+class JudgeError(FraudError):
+    """The oracle cannot judge."""
+
+
+class Judged(NamedTuple):
+    """Some transactions and what had to become of them."""
+
+    kinds: Counter[Kind]
+    outcomes: list[Outcome]
+    """Alerts and dead letters; of the rest there is nothing to compare."""
+
+
+Judge = Callable[[Ends], Iterator[Judged]]
+"""Judges all transactions up to the ends."""
+
+
+def partition_ends(ends: Ends, topic: str) -> dict[int, int]:
+    """The ends of one topic by partition."""
+    return {partition: end for (name, partition), end in ends.items() if name == topic}
+
+
+def tables(log: Log, settings: JobSettings, ends: Ends) -> tuple[ProfileLog, RolloutLog, list[Outcome]]:
+    """The tables as the log tells them, and the dead letters among their records.
+
+    Raises:
+        JudgeError: there is no rollout, so nothing can have been decided.
+    """
+    profiles, rollouts = ProfileLog(), RolloutLog()
+    topics = settings.topics
+    refused = profiles.read(log.read(topics.profiles, partition_ends(ends, topics.profiles)))
+    refused += rollouts.read(log.read(topics.model_rollouts, partition_ends(ends, topics.model_rollouts)))
+    if not len(rollouts):
+        raise JudgeError(f"there is no rollout on {topics.model_rollouts}; nothing can have been decided")
+    return profiles, rollouts, refused
+
+
+def here(log: Log, settings: JobSettings, load: Load) -> Judge:
+    """Judges in this process."""
+
+    def judge(ends: Ends) -> Iterator[Judged]:
+        profiles, rollouts, _ = tables(log, settings, ends)
+        oracle = Oracle(
+            profiles,
+            rollouts,
+            load,
+            allowed_lateness_ms=settings.allowed_lateness_ms,
+            allowed_skew_ms=settings.allowed_skew_ms,
+        )
+        topic = settings.topics.transactions
+        judged = Judged(Counter(), [])
+        for outcome in oracle.judge(log.read(topic, partition_ends(ends, topic))):
+            judged.kinds[outcome.kind] += 1
+            if outcome.kind in (Kind.ALERT, Kind.DEAD_LETTER):
+                judged.outcomes.append(outcome)
+            if judged.kinds.total() == STEP:
+                yield judged
+                judged = Judged(Counter(), [])
+        yield judged
+
+    return judge
+
+
+def in_processes(settings: JobSettings) -> Judge:
+    """Judges each partition in a process of its own; the models come from the registry."""
+
+    def judge(ends: Ends) -> Iterator[Judged]:
+        context = get_context("spawn")
+        readers: list[Connection] = []
+        for place in ends:
+            if place[0] != settings.topics.transactions:
+                continue
+            reader, writer = context.Pipe(duplex=False)
+            mine = {other: end for other, end in ends.items() if other[0] != place[0]} | {place: ends[place]}
+            # daemons end with us; if we are killed, their next report fails and they end too
+            context.Process(target=_judge_partition, args=(settings, mine, writer), daemon=True).start()
+            writer.close()
+            readers.append(reader)
+        while readers:
+            ready = set(wait(readers))
+            for reader in [reader for reader in readers if reader in ready]:
+                try:
+                    report = reader.recv()
+                except EOFError:
+                    raise JudgeError("a judging process ended unexpectedly; see above") from None
+                if isinstance(report, Exception):
+                    raise report
+                if report is None:
+                    readers.remove(reader)
+                else:
+                    yield report
+
+    return judge
+
+
+def from_registry(settings: JobSettings) -> Load:
+    """Loads models as the job does: by digest, which is checked at every load."""
+    directory = settings.work_dir / "models"
+    return lambda rollout: registry.load(rollout.model, settings.mlflow_tracking_uri, directory)
+
+
+def _judge_partition(settings: JobSettings, ends: Ends, reports: Connection) -> None:
+    gc.disable()  # histories hold millions of objects and no cycles: walking them finds nothing
+    log = TopicLog(settings.bootstrap_servers, settings.kafka)
+    try:
+        for judged in here(log, settings, from_registry(settings))(ends):
+            reports.send(judged)
+        reports.send(None)
+    except BrokenPipeError:
+        pass  # nobody waits for the rest
+    except FraudError as error:
+        reports.send(error)

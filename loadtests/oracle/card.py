@@ -1,0 +1,211 @@
+"""A card's whole past, kept as it is: nothing is folded, bucketed or forgotten."""
+
+import math
+from bisect import bisect_right
+from typing import NamedTuple
+
+from loadtests.oracle.hot import MOST_EVENTS, HotCard
+from loadtests.oracle.records import UNITS, Transaction
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+MONTH_MS = 30 * DAY_MS
+WINDOWS = {
+    "1m": 60_000, "5m": 300_000, "1h": HOUR_MS, "24h": DAY_MS, "7d": 7 * DAY_MS, "30d": MONTH_MS
+}  # fmt: skip
+REMEMBER_MS = 37 * DAY_MS
+"""What looks at single transactions looks back this long: 30 days, the longest window, and 7 of lateness."""
+FORGET_AFTER_MS = 90 * DAY_MS
+"""A card without an accepted transaction for longer than this starts afresh."""
+
+
+class Profile(NamedTuple):
+    """One version of a card's row in the bank's table."""
+
+    status: str
+    home_country: str
+    credit_limit: float
+    risk_tier: int
+    opened_on: int
+    """Days since 1970-01-01."""
+    partition: int
+    """Of the profile topic."""
+    offset: int
+    """Of the profile topic."""
+    known_from: int
+    """Kafka timestamp, ms; 0 for what counts as known from the beginning."""
+
+
+class Card:
+    """The accepted transactions of one card: parallel lists sorted by (event time, order of acceptance)."""
+
+    __slots__ = (
+        "alerts",
+        "arrival",
+        "countries",
+        "hot",
+        "ids",
+        "mean",
+        "merchants",
+        "robust_mean",
+        "spikes",
+        "squares",
+        "times",
+        "transactions",
+        "units",
+    )
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        """Event times, ms."""
+        self.units: list[int] = []
+        """Amounts, 1/10,000 of the currency unit."""
+        self.merchants: list[str] = []
+        self.countries: list[str] = []
+        self.spikes: list[bool] = []
+        """Which were spikes when they were accepted."""
+        self.transactions: list[str] = []
+        """Transaction ids."""
+        self.mean = 0.0
+        """Of the amounts in the order of acceptance, currency units."""
+        self.squares = 0.0
+        """Sum of the squared deviations from `mean`."""
+        self.robust_mean = 0.0
+        """Of the amounts in the order of acceptance, currency units; 0 before the first amount above 0."""
+        self.ids: dict[str, int] = {}
+        """Transaction ids accepted, with their event times, ms."""
+        self.arrival = -1
+        """Greatest arrival time accepted, ms."""
+        self.hot: HotCard | None = None
+        """What counts once there are too many transactions to look at each."""
+        self.alerts: list[int] = []
+        """Arrival times of this card's alerts in the order of decision, ms."""
+
+    def is_late(self, event_time: int) -> bool:
+        """Whether a transaction with a greater event time was accepted before."""
+        return bool(self.times) and self.times[-1] > event_time
+
+    def has(self, tx: Transaction) -> bool:
+        """Whether a transaction is a repetition of one accepted before and not yet forgotten."""
+        if self.hot is not None:
+            return self.hot.has(tx.transaction_id)
+        horizon = max(self.arrival, tx.arrival) - REMEMBER_MS
+        return self.ids.get(tx.transaction_id, horizon) > horizon
+
+    def heat_up(self, tx: Transaction) -> None:
+        """Make the card hot if this transaction, not yet accepted, is one too many to look at each."""
+        if self.hot is None and len(self.times) >= MOST_EVENTS:
+            first = bisect_right(self.times, max(self.arrival, tx.arrival) - REMEMBER_MS)
+            if len(self.times) - first >= MOST_EVENTS:
+                events = zip(self.times, self.units, self.merchants, self.countries, self.spikes, strict=True)
+                self.hot = HotCard(WINDOWS, list(events)[first:], self.transactions[first:])
+        if self.hot is not None:
+            self.hot.make_room()
+
+    def suspicious_count(self, arrival: int) -> dict[str, int]:
+        """Alerts by clock hour of arrival: this hour's and the 23 hours' before it; and all of them."""
+        hour = arrival // HOUR_MS
+        day = sum(hour - 24 < alerted // HOUR_MS <= hour for alerted in self.alerts)
+        return {"day": day, "total": len(self.alerts)}
+
+    def accept(self, tx: Transaction) -> int:
+        """Insert a transaction at its place; returns the place."""
+        place = bisect_right(self.times, tx.event_time)
+        self.times.insert(place, tx.event_time)
+        self.units.insert(place, tx.units)
+        self.merchants.insert(place, tx.merchant_id)
+        self.countries.insert(place, tx.country)
+        amount = tx.units / UNITS
+        spike = self.robust_mean > 0 and amount / self.robust_mean > 2.5
+        self.spikes.insert(place, spike)
+        self.transactions.insert(place, tx.transaction_id)
+        if self.hot is not None:
+            self.hot.add((tx.event_time, tx.units, tx.merchant_id, tx.country, spike), tx.transaction_id)
+        # the textbook's running mean (Welford 1962): the exact sums differ in the last bits, and one card in
+        # a million would then fall on the other side of a cut of a tree
+        off = amount - self.mean
+        self.mean += off / len(self.times)
+        self.squares += off * (amount - self.mean)
+        self.robust_mean = _moved(self.robust_mean, amount, len(self.times))
+        self.ids[tx.transaction_id] = tx.event_time
+        self.arrival = max(self.arrival, tx.arrival)
+        return place
+
+
+def _moved(mean: float, amount: float, number: int) -> float:
+    """The robust mean after the `number`-th amount: an outlier pulls no harder than three times the mean."""
+    if mean == 0:
+        return amount
+    return mean + (min(amount, 3 * mean) - mean) / min(number, 64)
+
+
+class Window(NamedTuple):
+    """The card's transactions in (t - length, t], the one at t last: parallel lists by event time."""
+
+    units: list[int]
+    merchants: list[str]
+    countries: list[str]
+
+
+class Others(NamedTuple):
+    """The card's other transactions in (t - 30 d, t]: parallel lists by event time."""
+
+    times: list[int]
+    units: list[int]
+    merchants: list[str]
+    countries: list[str]
+    spikes: list[bool]
+
+
+class View:
+    """What a feature may look at: a transaction at its place in its card's past, and the profile then.
+
+    Making a view accepts the transaction: it counts in its own windows. Transactions with a later event
+    time lie behind it; no window holds them.
+    """
+
+    __slots__ = (
+        "card", "deviation", "late", "mean", "month", "overruled", "place", "profile", "robust_mean", "tx"
+    )  # fmt: skip
+
+    def __init__(self, tx: Transaction, card: Card, profile: Profile | None) -> None:
+        self.tx = tx
+        self.card = card
+        self.profile = profile
+        self.robust_mean = card.robust_mean
+        """Of the card before this transaction."""
+        self.mean = card.mean
+        """Of the card's amounts before this transaction, currency units."""
+        self.deviation = math.sqrt(card.squares / max(len(card.units), 1))
+        """Population standard deviation of the card's amounts before this transaction, currency units."""
+        self.late = card.is_late(tx.event_time)
+        card.heat_up(tx)
+        self.overruled = {} if card.hot is None else card.hot.features(tx)
+        """Features of a hot card that are not those of its single transactions."""
+        self.month = self._others()
+        """The others of the last 30 days, without this one; of a hot card those that are kept."""
+        self.place = card.accept(tx)
+        """Of this transaction in the card's lists."""
+
+    def _others(self) -> Others:
+        card, time = self.card, self.tx.event_time
+        if card.hot is not None:
+            near = [event for event in card.hot.kept if time - MONTH_MS < event[0] <= time]
+            times, units, merchants, countries, spikes = (
+                map(list, zip(*near, strict=True)) if near else [[]] * 5
+            )
+            return Others(times, units, merchants, countries, spikes)
+        start, end = bisect_right(card.times, time - MONTH_MS), bisect_right(card.times, time)
+        return Others(
+            card.times[start:end],
+            card.units[start:end],
+            card.merchants[start:end],
+            card.countries[start:end],
+            card.spikes[start:end],
+        )
+
+    def window(self, length_ms: int) -> Window:
+        """The window of this length that ends with this transaction."""
+        card, end = self.card, self.place + 1
+        start = bisect_right(card.times, self.tx.event_time - length_ms, 0, self.place)
+        return Window(card.units[start:end], card.merchants[start:end], card.countries[start:end])

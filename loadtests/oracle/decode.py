@@ -1,0 +1,167 @@
+"""Stateless checks of a record, one after another, in the order that names the reason.
+
+Plain `json` and `if`: slow, obvious and written without looking at the job's decoder.
+"""
+
+import json
+import math
+import re
+from typing import Any
+
+from loadtests.oracle.records import UNITS, Record, Transaction
+from streaming_job.contracts import Reason
+
+MAX_RECORD_BYTES = 65_536
+MAX_DEPTH = 256
+MAX_EVENT_TIME = 99_999_999_999_999
+MAX_AMOUNT = 1e9
+DECIDING = {"transaction_id", "card_id", "merchant_id", "amount", "currency", "country", "event_time"}
+"""What decisions depend on; what else stands in a record may be anything that is JSON."""
+CURRENCY = re.compile("[A-Z]{3}")
+COUNTRY = re.compile("[A-Z]{2}")
+
+_FORBIDDEN_IN_IDENTIFIER = re.compile("[\x00-\x1f\ud800-\udfff]")
+
+
+class RefusedError(Exception):
+    """The record breaks its contract; the only argument is the `Reason`."""
+
+    @property
+    def reason(self) -> Reason:
+        """Why."""
+        found: Reason = self.args[0]
+        return found
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that knows which names stood in it more than once."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated: set[str] = set()
+        if len(pairs) > len(self):
+            names = [name for name, _ in pairs]
+            self.repeated = {name for name in self if names.count(name) > 1}
+
+
+_PARSER = json.JSONDecoder(object_pairs_hook=_Object)
+
+
+def _depth(value: Any) -> int:
+    """How many objects and arrays lie within one another."""
+    depth, level = 0, [value]
+    while level := [inner for inner in level if isinstance(inner, list | dict)]:
+        depth += 1
+        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]
+    return depth
+
+
+def parse_object(value: bytes | None) -> _Object:
+    """Parse a record's value, or refuse it with the first check that fails.
+
+    Raises:
+        RefusedError: with the reason.
+    """
+    if not value:
+        raise RefusedError(Reason.EMPTY_VALUE)
+    if len(value) > MAX_RECORD_BYTES:
+        raise RefusedError(Reason.RECORD_TOO_LARGE)
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise RefusedError(Reason.INVALID_UTF8) from None
+    try:
+        found = _PARSER.decode(text)
+    except (ValueError, RecursionError):
+        raise RefusedError(Reason.MALFORMED_JSON) from None
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(found) > MAX_DEPTH:
+        raise RefusedError(Reason.MALFORMED_JSON)
+    if not isinstance(found, _Object):
+        raise RefusedError(Reason.NOT_AN_OBJECT)
+    return found
+
+
+def _field(row: Any, name: str) -> Any:
+    if not isinstance(row, dict):
+        raise RefusedError(Reason.WRONG_TYPE)
+    if name not in row:
+        raise RefusedError(Reason.MISSING_FIELD)
+    return row[name]
+
+
+def identifier(row: Any, name: str) -> str:
+    """1 to 64 characters without control characters or halves of surrogate pairs."""
+    value = _field(row, name)
+    if type(value) is not str:
+        raise RefusedError(Reason.WRONG_TYPE)
+    if not 1 <= len(value) <= 64 or _FORBIDDEN_IN_IDENTIFIER.search(value):
+        raise RefusedError(Reason.INVALID_VALUE)
+    return value
+
+
+def text(row: Any, name: str, pattern: re.Pattern[str]) -> str:
+    """A string that is what the pattern says, whole."""
+    value = _field(row, name)
+    if type(value) is not str:
+        raise RefusedError(Reason.WRONG_TYPE)
+    if not pattern.fullmatch(value):
+        raise RefusedError(Reason.INVALID_VALUE)
+    return value
+
+
+def amount(row: Any, name: str, most: float = MAX_AMOUNT) -> float:
+    """A finite number, not negative; true and false are no numbers."""
+    value = _field(row, name)
+    if type(value) is not int and type(value) is not float:
+        raise RefusedError(Reason.WRONG_TYPE)
+    if type(value) is float and not math.isfinite(value):
+        raise RefusedError(Reason.NON_FINITE_NUMBER)
+    if value > most:
+        raise RefusedError(Reason.INVALID_VALUE)
+    if value < 0:
+        raise RefusedError(Reason.NEGATIVE_AMOUNT)
+    return float(value)
+
+
+def integer(row: Any, name: str, least: int, most: int) -> int:
+    """An integer, written as one: 1.0 is none."""
+    value = _field(row, name)
+    if type(value) is not int:
+        raise RefusedError(Reason.WRONG_TYPE)
+    if not least <= value <= most:
+        raise RefusedError(Reason.INVALID_VALUE)
+    return value
+
+
+def read_transaction(record: Record, *, allowed_lateness_ms: int, allowed_skew_ms: int) -> Transaction:
+    """The transaction in a record.
+
+    Raises:
+        RefusedError: with the reason of the dead letter that it has to become.
+    """
+    found = parse_object(record.value)
+    if found.repeated & DECIDING:
+        raise RefusedError(Reason.DUPLICATE_FIELD)
+    transaction_id = identifier(found, "transaction_id")
+    card_id = identifier(found, "card_id")
+    merchant_id = identifier(found, "merchant_id")
+    units = round(amount(found, "amount") * UNITS)
+    currency = text(found, "currency", CURRENCY)
+    country = text(found, "country", COUNTRY)
+    event_time = integer(found, "event_time", 0, MAX_EVENT_TIME)
+    if event_time < record.timestamp - allowed_lateness_ms:
+        raise RefusedError(Reason.TOO_LATE)
+    if event_time > record.timestamp + allowed_skew_ms:
+        raise RefusedError(Reason.FUTURE_EVENT_TIME)
+    return Transaction(
+        transaction_id,
+        card_id,
+        merchant_id,
+        units,
+        currency,
+        country,
+        event_time,
+        record.timestamp,
+        record.partition,
+        record.offset,
+    )

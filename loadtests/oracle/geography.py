@@ -1,0 +1,28 @@
+"""Distance between two countries, for the implied travel speed."""
+
+import math
+
+from feature_store.countries import CENTROIDS
+
+EARTH_RADIUS_KM = 6371.0
+
+
+def kilometres(a: str, b: str) -> float:
+    """Great-circle distance between the centroids of two countries; NaN where one is unknown."""
+    if "ZZ" in (a, b):
+        return math.nan
+    if a == b:
+        return 0.0
+    (lat_a, lon_a), (lat_b, lon_b) = _place(a), _place(b)
+    h = (
+        math.sin((lat_b - lat_a) / 2) ** 2
+        + math.cos(lat_a) * math.cos(lat_b) * math.sin((lon_b - lon_a) / 2) ** 2
+    )
+    return 2 * EARTH_RADIUS_KM * math.asin(min(1.0, math.sqrt(h)))
+
+
+def _place(country: str) -> tuple[float, float]:
+    """Latitude and longitude in radians."""
+    row = (ord(country[0]) - ord("A")) * 26 + ord(country[1]) - ord("A")
+    latitude, longitude = CENTROIDS[row]
+    return math.radians(latitude), math.radians(longitude)

@@ -1,0 +1,210 @@
+"""The oracle: from the logs alone, which transaction had to become what.
+
+Naive on purpose: whole histories in plain Python, one transaction after another. What it shares with the
+job are the reasons of the contract, the model and the policy; neither decoding nor features nor state.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadtests.oracle.card import FORGET_AFTER_MS, Card, Profile, View
+from loadtests.oracle.decode import RefusedError, read_transaction
+from loadtests.oracle.features import compute
+from loadtests.oracle.records import UNITS, Kind, Outcome, Record, Transaction
+from loadtests.oracle.tables import ProfileLog, RolloutLog, dead_letter
+from models.policy import alert_id, decide
+from models.rollouts import Rollout
+
+CHUNK = 10_000
+"""Transactions that are scored together."""
+REASONS = 5
+"""An alert names at most this many features."""
+
+
+class Model(Protocol):
+    """What the oracle needs of a model: `models.scoring.Scorer`."""
+
+    @property
+    def name(self) -> str:
+        """Of the registered model."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Of the registered model."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its files."""
+        ...
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Columns of x, in order."""
+        ...
+
+    def score(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probability of fraud of each row, shape (n,)."""
+        ...
+
+    def explain(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How much each feature raised the score of each row, shape (n, features)."""
+        ...
+
+
+class _Pending(NamedTuple):
+    """An accepted transaction with everything that its decision needs but the score."""
+
+    topic: str
+    tx: Transaction
+    card: Card
+    profile: Profile | None
+    rollout: Rollout
+    row: list[float]
+    count_5m: int
+    late: bool
+
+
+class Oracle:
+    """Judges transactions in log order, against tables that are read first.
+
+    Args:
+        profiles: the profile topic, folded.
+        rollouts: the rollout topic, folded; must hold at least one rollout.
+        load: gives the model of a rollout.
+        allowed_lateness_ms: older transactions are dead letters.
+        allowed_skew_ms: transactions further ahead of their arrival are dead letters.
+    """
+
+    def __init__(
+        self,
+        profiles: ProfileLog,
+        rollouts: RolloutLog,
+        load: Callable[[Rollout], Model],
+        *,
+        allowed_lateness_ms: int,
+        allowed_skew_ms: int,
+    ) -> None:
+        self._profiles = profiles
+        self._rollouts = rollouts
+        self._load = load
+        self._models: dict[str, Model] = {}
+        self._lateness = allowed_lateness_ms
+        self._skew = allowed_skew_ms
+        self._cards: dict[str, Card] = {}
+
+    def judge(self, records: Iterable[Record]) -> Iterator[Outcome]:
+        """One outcome for each record of the transactions topic, in the same order.
+
+        Args:
+            records: of each partition in the order of offsets; partitions may be mixed.
+        """
+        chunk: list[_Pending | Outcome] = []
+        for record in records:
+            chunk.append(self._features(record))
+            if len(chunk) == CHUNK:
+                yield from self._decide(chunk)
+                chunk = []
+        yield from self._decide(chunk)
+
+    def _features(self, record: Record) -> "_Pending | Outcome":
+        try:
+            tx = read_transaction(record, allowed_lateness_ms=self._lateness, allowed_skew_ms=self._skew)
+        except RefusedError as refused:
+            return dead_letter(record, refused.reason)
+        card = self._cards.get(tx.card_id)
+        if card is None or tx.arrival - card.arrival > FORGET_AFTER_MS:
+            card = self._cards[tx.card_id] = Card()
+        if card.has(tx):
+            return Outcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)
+        # of a card that has been ahead, nothing is looked up behind that
+        profile = self._profiles.in_force(tx.card_id, max(tx.arrival, card.arrival))
+        rollout = self._rollouts.in_force(tx.arrival)
+        view = View(tx, card, profile)
+        found = compute(view)
+        row = [found[name] for name in self._model(rollout).feature_names]
+        return _Pending(record.topic, tx, card, profile, rollout, row, int(found["count_5m"]), view.late)
+
+    def _model(self, rollout: Rollout) -> Model:
+        model = self._models.get(rollout.rollout_id)
+        if model is None:
+            model = self._models[rollout.rollout_id] = self._load(rollout)
+        return model
+
+    def _decide(self, chunk: "list[_Pending | Outcome]") -> Iterator[Outcome]:
+        scores = self._scores([item for item in chunk if isinstance(item, _Pending)])
+        for item in chunk:
+            yield item if isinstance(item, Outcome) else self._decision(item, next(scores))
+
+    def _scores(self, pending: list[_Pending]) -> Iterator[float]:
+        """Scores in the order of `pending`, one call for each run of rows of the same rollout."""
+        for _, rows in groupby(pending, key=lambda item: item.rollout.rollout_id):
+            run = list(rows)
+            yield from self._model(run[0].rollout).score(np.array([item.row for item in run])).tolist()
+
+    def _decision(self, item: _Pending, score: float) -> Outcome:
+        tx, card, rollout = item.tx, item.card, item.rollout
+        status = item.profile.status if item.profile else None
+        decision = decide(rollout.policy, score, item.count_5m, status)
+        if decision is None:
+            return Outcome(item.topic, tx.partition, tx.offset, Kind.PASSED)
+        card.alerts.append(tx.arrival)
+        model = self._model(rollout)
+        alert: dict[str, Any] = {
+            "schema_version": 1,
+            "alert_id": alert_id(tx.card_id, tx.transaction_id),
+            "card_id": tx.card_id,
+            "transaction_id": tx.transaction_id,
+            "merchant_id": tx.merchant_id,
+            "amount": tx.units / UNITS,
+            "currency": tx.currency,
+            "country": tx.country,
+            "event_time": tx.event_time,
+            "arrival_time": tx.arrival,
+            "decision": decision.decision,
+            "rules": list(decision.rules),
+            "score": _known(score),
+            "threshold": rollout.policy.threshold,
+            "reasons": _reasons(model, item.row),
+            "features": dict(zip(model.feature_names, map(_known, item.row), strict=True)),
+            "model": {"name": model.name, "version": model.version, "digest": model.digest},
+            "rollout_id": rollout.rollout_id,
+            "profile": _version(item.profile),
+            "suspicious_count": card.suspicious_count(tx.arrival),
+            "late": item.late,
+            "source": {"topic": item.topic, "partition": tx.partition, "offset": tx.offset},
+        }
+        return Outcome(item.topic, tx.partition, tx.offset, Kind.ALERT, alert=alert)
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _version(profile: Profile | None) -> dict[str, Any] | None:
+    if profile is None:
+        return None
+    return {
+        "status": profile.status,
+        "partition": profile.partition,
+        "offset": profile.offset,
+        "arrival_time": profile.known_from,
+    }
+
+
+def _reasons(model: Model, row: list[float]) -> list[dict[str, Any]]:
+    """The features that raised the score most, strongest first."""
+    contributions = model.explain(np.array([row]))[0].tolist()
+    raised = sorted(
+        (-contribution, column) for column, contribution in enumerate(contributions) if contribution > 0
+    )
+    return [
+        {"feature": model.feature_names[column], "value": _known(row[column]), "contribution": -negative}
+        for negative, column in raised[:REASONS]
+    ]

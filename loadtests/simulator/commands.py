@@ -1,0 +1,121 @@
+"""`fraud simulate`: card traffic from our own world or from a file, to Kafka or to a file."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feature_store.errors import FraudError
+from loadtests.durations import seconds
+from loadtests.simulator import runs
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.replay import Replay
+from loadtests.simulator.runs import Limits, Traffic
+from loadtests.simulator.scenarios import FraudMix
+
+app = typer.Typer(add_completion=False)
+_USUAL = Disturbances()
+_FEEDS = "Where it goes"
+_WORLD = "The simulated world"
+_FAULTS = "Shares of disturbed transactions, 0 to 1"
+_LIVE_DELAY, _REPLAY_DELAY = "2m", "7d"
+
+
+@app.command()
+def simulate(
+    seed: Annotated[int, typer.Option(help="Same seed, same traffic.", rich_help_panel=_WORLD)] = 0,
+    rate: Annotated[float, typer.Option(help="Transactions per second.", rich_help_panel=_WORLD)] = 500.0,
+    cards: Annotated[int, typer.Option(help="Number of cards.", rich_help_panel=_WORLD)] = 50_000,
+    merchants: Annotated[int, typer.Option(help="Number of merchants.", rich_help_panel=_WORLD)] = 5_000,
+    fraud_share: Annotated[float, typer.Option(help="Share of fraud.", rich_help_panel=_WORLD)] = 0.01,
+    start: Annotated[
+        datetime, typer.Option(help="Time of the first transaction in a file, UTC.", rich_help_panel=_WORLD)
+    ] = datetime(2026, 1, 1),  # fixed, so that the same command gives the same file
+    length: Annotated[str | None, typer.Option("--for", help="Stop after so long: 60s, 5m, 2h.")] = None,
+    events: Annotated[int | None, typer.Option(min=1, help="Stop after so many transactions.")] = None,
+    speed: Annotated[str, typer.Option(help="Multiple of real time, or max.")] = "1",
+    output: Annotated[Path | None, typer.Option(help="Write a parquet file.", rich_help_panel=_FEEDS)] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            help="Stream this parquet file (contract's or handbook's columns).", rich_help_panel=_FEEDS
+        ),
+    ] = None,
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Send to this Kafka.", rich_help_panel=_FEEDS),
+    ] = None,
+    postgres_dsn: Annotated[
+        str | None,
+        typer.Option(
+            envvar="FRAUD_POSTGRES_DSN",
+            help="Load and change profiles in this Postgres.",
+            rich_help_panel=_FEEDS,
+        ),
+    ] = None,
+    profile_changes: Annotated[
+        float, typer.Option(min=0, help="Profile changes per second.", rich_help_panel=_FEEDS)
+    ] = 2.0,
+    chargeback_delay: Annotated[
+        str | None,
+        typer.Option(help="From payment to label; default 2m, in a replay 7d.", rich_help_panel=_FEEDS),
+    ] = None,
+    late: Annotated[
+        float, typer.Option(help="Minutes to weeks late.", rich_help_panel=_FAULTS)
+    ] = _USUAL.late,
+    out_of_order: Annotated[
+        float, typer.Option(help="Up to 30 s late.", rich_help_panel=_FAULTS)
+    ] = _USUAL.out_of_order,
+    future: Annotated[
+        float, typer.Option(help="Clock ahead by hours.", rich_help_panel=_FAULTS)
+    ] = _USUAL.future,
+    malformed: Annotated[
+        float, typer.Option(help="Broken in one of 13 ways.", rich_help_panel=_FAULTS)
+    ] = _USUAL.malformed,
+    duplicated: Annotated[
+        float, typer.Option(help="Sent twice.", rich_help_panel=_FAULTS)
+    ] = _USUAL.duplicated,
+) -> None:
+    """Card traffic with labelled fraud: simulated or replayed, to Kafka or to a parquet file."""
+    limits = Limits(seconds(length) if length is not None else None, events)
+    factor = _speed(speed)
+    if replay is not None:
+        if output is not None:
+            raise FraudError("--replay sends to Kafka; leave out --output")
+        delay_ms = int(seconds(chargeback_delay or _REPLAY_DELAY) * 1_000)
+        runs.replay(_servers(bootstrap_servers), Replay(replay), factor, limits, delay_ms)
+        return
+    disturbances = Disturbances(late, out_of_order, future, malformed, duplicated)
+    traffic = Traffic(seed, cards, merchants, rate, FraudMix(share=fraud_share), disturbances)
+    if output is not None:
+        runs.to_file(
+            traffic, int(start.replace(tzinfo=start.tzinfo or UTC).timestamp() * 1_000), output, limits
+        )
+        return
+    servers = _servers(bootstrap_servers)
+    delay_ms = int(seconds(chargeback_delay or _LIVE_DELAY) * 1_000)
+    if factor == float("inf"):
+        runs.backlog(traffic, servers, limits, delay_ms, postgres_dsn)
+    elif factor == 1:
+        runs.live(traffic, servers, limits, delay_ms, postgres_dsn, profile_changes)
+    else:
+        raise FraudError("simulated traffic runs at --speed 1 or max; change --rate instead")
+
+
+def _servers(bootstrap_servers: str | None) -> str:
+    if bootstrap_servers is None:
+        raise FraudError(
+            "nowhere to send; give --bootstrap-servers (see `fraud stack status`) or --output FILE.parquet"
+        )
+    return bootstrap_servers
+
+
+def _speed(text: str) -> float:
+    try:
+        factor = float("inf") if text == "max" else float(text)
+    except ValueError:
+        factor = 0.0
+    if not factor > 0:
+        raise FraudError(f"--speed {text} is neither a positive number nor max")
+    return factor

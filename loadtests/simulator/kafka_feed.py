@@ -1,0 +1,194 @@
+"""Sends records to Kafka: at their time, in ticks of a few milliseconds, or as fast as the broker can."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+
+from feature_store.errors import FraudError
+from loadtests.simulator.pacing import Clock, Pace, SystemClock, paced
+from loadtests.simulator.timeline import Records
+
+_FLUSH_S = 60.0
+
+_PRODUCER = {
+    # Java's partitioner, so that a card lies in the partition where any other client would put it
+    "partitioner": "murmur2_random",
+    "enable.idempotence": True,
+    "linger.ms": 2,
+    "batch.size": 512 * 1024,
+    "batch.num.messages": 20_000,
+    "compression.type": "lz4",
+    # the largest malformed record is a megabyte
+    "message.max.bytes": 2 * 1024 * 1024,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 256 * 1024,
+    # half a million reports of success would cost more than the records
+    "delivery.report.only.error": True,
+    "message.timeout.ms": 120_000,
+}
+
+
+class FeedError(FraudError):
+    """Records could not be sent."""
+
+
+class KafkaFeed:
+    """One producer for all topics of a stream."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        kafka: Mapping[str, str] | None = None,
+        archive: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        """Connect lazily.
+
+        Args:
+            bootstrap_servers: host:port[,host:port].
+            kafka: more librdkafka settings, for example for security.
+            archive: stamp each record with its own arrival (the topics must have CreateTime); otherwise the
+                broker stamps it.
+            clock: default the machine's.
+        """
+        self._client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap_servers,
+            "log_level": 2,
+            **(kafka or {}),
+        }
+        self._archive, self._clock = archive, clock or SystemClock()
+        self._stopped = threading.Event()
+        self._fault: KafkaError | None = None
+        self._producer = Producer({**_PRODUCER, **self._client, "on_delivery": self._undelivered})
+        self.sent: Counter[str] = Counter()
+        """Records handed to the producer, by topic; after `run` returned all of them are in Kafka."""
+        self.behind_ms = 0.0
+        """How late the last records were, simulated ms; grows when the rate is too much for this machine."""
+
+    def stop(self) -> None:
+        """Make `run` flush and return soon; safe from any thread and from a signal handler."""
+        self._stopped.set()
+
+    def run(
+        self,
+        records: Iterable[Records],
+        pace: Pace | None = None,
+        *,
+        for_s: float | None = None,
+        progress: Callable[["KafkaFeed"], None] | None = None,
+    ) -> Counter[str]:
+        """Send until the records end, `stop` is called, or the time is over. Blocks.
+
+        Args:
+            records: in time order.
+            pace: default `Pace.live()`.
+            for_s: stop after so many real seconds.
+            progress: called after every tick, at least once a second.
+
+        Returns:
+            Delivered records by topic.
+
+        Raises:
+            FeedError: no broker, or a record was not delivered.
+        """
+        pace = pace or Pace.live()
+        deadline = self._clock.now_ms() + for_s * 1_000 if for_s is not None else float("inf")
+        for piece, behind_ms in paced(records, pace, self._clock, self._stopped, deadline):
+            self.behind_ms = behind_ms
+            self._send(piece)
+            if progress is not None:
+                progress(self)
+        self._flush()
+        return self.sent
+
+    def check_topics(self, topics: Iterable[str], first_ms: int | None = None) -> None:
+        """See that the topics exist and, for an archive, that they keep records of its age.
+
+        Args:
+            topics: names.
+            first_ms: the oldest arrival that will be sent.
+
+        Raises:
+            FeedError: says which topic to create or change, and how.
+        """
+        admin = AdminClient(self._client)
+        try:
+            existing = admin.list_topics(timeout=10).topics
+        except KafkaException as error:
+            brokers = self._client["bootstrap.servers"]
+            raise FeedError(
+                f"no Kafka at {brokers} ({_text(error)}); start it with `fraud stack up`"
+            ) from error
+        for topic in topics:
+            if topic not in existing:
+                raise FeedError(f"topic {topic} does not exist; `fraud stack up` creates it")
+            if self._archive:
+                self._check_archive_topic(admin, topic, first_ms)
+
+    def _check_archive_topic(self, admin: AdminClient, topic: str, first_ms: int | None) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        settings = admin.describe_configs([resource], request_timeout=10)[resource].result()
+        if settings["message.timestamp.type"].value != "CreateTime":
+            raise FeedError(
+                f"topic {topic} is stamped by the broker, a replay needs its own times; "
+                "create it with message.timestamp.type=CreateTime (`fraud stack up --replay`)"
+            )
+        kept = int(settings["retention.ms"].value)
+        if first_ms is not None and 0 <= kept < self._clock.now_ms() - first_ms:
+            raise FeedError(
+                f"topic {topic} would delete records as old as these at once; set its retention.ms to -1"
+            )
+
+    def _send(self, records: Records) -> None:
+        topic, produce, sent = records.topic, self._producer.produce, 0
+        # partition, two callbacks, time: by position, because keywords cost 0.4 us a record
+        stamps = (repeat(-1), repeat(None), repeat(None), records.at.tolist()) if self._archive else ()
+        try:
+            for row in zip(repeat(topic), records.values, records.keys, *stamps, strict=False):
+                while True:
+                    try:
+                        produce(*row)
+                        break
+                    except BufferError:
+                        # the broker is slower than we are: now it sets the pace
+                        self._poll(0.01)
+                        if self._stopped.is_set():
+                            return
+                sent += 1
+        except KafkaException as error:
+            raise FeedError(
+                f"Kafka refused a record for {topic}: {_text(error)}; see the broker's log"
+            ) from error
+        finally:
+            self.sent[topic] += sent
+        self._poll()
+
+    def _undelivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._fault is None:
+            self._fault = error
+
+    def _poll(self, seconds: float = 0) -> None:
+        self._producer.poll(seconds)
+        if self._fault is not None:
+            raise FeedError(
+                f"Kafka did not take a record: {self._fault.str()}; see the broker's log, then start again"
+            )
+
+    def _flush(self) -> None:
+        left = self._producer.flush(_FLUSH_S)
+        self._poll()
+        if left:
+            raise FeedError(f"{left} records are still unsent after {_FLUSH_S:.0f} s; is the broker alive?")
+
+
+def _text(error: KafkaException) -> str:
+    return str(error.args[0].str()) if error.args and isinstance(error.args[0], KafkaError) else str(error)

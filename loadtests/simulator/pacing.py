@@ -1,0 +1,102 @@
+"""When simulated time is due on a real clock."""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from loadtests.simulator.timeline import Records
+
+TICK_S = 0.005
+"""Records due within one tick leave together: at any rate they are late by at most this."""
+_CHUNK = 2_000
+"""Given at once at most: the reader can look up in between."""
+_QUIET_S = 1.0
+
+
+class Clock(Protocol):
+    """What time it is, and waiting for it."""
+
+    def now_ms(self) -> float:
+        """Milliseconds since 1970-01-01 UTC."""
+        ...
+
+    def wait(self, seconds: float, stopped: threading.Event) -> None:
+        """Return after so many seconds, or as soon as `stopped` is set."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> float:
+        """Wall clock, ms since 1970-01-01 UTC."""
+        return time.time() * 1_000
+
+    def wait(self, seconds: float, stopped: threading.Event) -> None:
+        """Sleep until the time is over or someone stops us."""
+        stopped.wait(seconds)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A line through real and simulated time."""
+
+    wall_ms: float
+    """Real time of the origin."""
+    simulated_ms: float
+    """Simulated time of the origin."""
+    speed: float
+    """Simulated seconds per second; inf for as fast as possible."""
+
+    @classmethod
+    def live(cls) -> "Pace":
+        """Simulated time is real time."""
+        return cls(0.0, 0.0, 1.0)
+
+    def due_ms(self, now_ms: float) -> float:
+        """Simulated time at a real one: everything up to it is due."""
+        if self.speed == float("inf"):
+            return float("inf")
+        return self.simulated_ms + (now_ms - self.wall_ms) * self.speed
+
+    def seconds_until(self, simulated_ms: float, now_ms: float) -> float:
+        """Real seconds until a simulated time is due, 0 if it is."""
+        if self.speed == float("inf"):
+            return 0.0
+        return max(0.0, (simulated_ms - self.due_ms(now_ms)) / self.speed / 1_000)
+
+
+def paced(
+    records: Iterable[Records], pace: Pace, clock: Clock, stopped: threading.Event, deadline_ms: float
+) -> Iterator[tuple[Records, float]]:
+    """Pieces of the records, each when it is due, and by how much it is late (simulated ms).
+
+    In a quiet stream an empty piece comes once a second, so that the reader can look after its connection.
+
+    Args:
+        records: in time order.
+        pace: when simulated time is due.
+        clock: real time.
+        stopped: ends the iteration.
+        deadline_ms: real time that ends the iteration.
+    """
+    for part in records:
+        start = 0
+        while start < len(part):
+            now = clock.now_ms()
+            if stopped.is_set() or now >= deadline_ms:
+                return
+            due = pace.due_ms(now)
+            end = min(int(np.searchsorted(part.at, due, side="right")), start + _CHUNK)
+            if end > start:
+                yield part.cut(start, end), due - float(part.at[start]) if due != float("inf") else 0.0
+                start = end
+                continue
+            wait = max(TICK_S, pace.seconds_until(float(part.at[start]), now))
+            clock.wait(min(wait, _QUIET_S, (deadline_ms - now) / 1_000), stopped)
+            if wait > _QUIET_S:
+                yield part.cut(start, start), 0.0

@@ -1,0 +1,152 @@
+"""A file of transactions that someone else wrote, as a stream: the contract's columns or the handbook's."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from feature_store import handbook
+from feature_store.errors import FraudError
+from loadtests.simulator import encode
+
+_ROWS = 16_384
+_LABELS = {"fraud": 1, "genuine": 0}
+
+
+class ReplayError(FraudError):
+    """The file cannot be replayed."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayBatch:
+    """Rows of the file in order of arrival."""
+
+    table: pa.Table
+    """The contract's columns, arrival_time int64 (ms) and, where the file has it, label int8."""
+    known: None = None
+    """Every row can get a label."""
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @cached_property
+    def arrival(self) -> npt.NDArray[np.int64]:
+        """Milliseconds since 1970-01-01 UTC, rising."""
+        arrival: npt.NDArray[np.int64] = self.table.column("arrival_time").combine_chunks().to_numpy()
+        return arrival
+
+    def encode(self) -> tuple[list[bytes], list[bytes | None]]:
+        """Kafka keys and values."""
+        keys = self.table.column("card_id").combine_chunks().cast(pa.binary()).to_pylist()
+        return keys, list(encode.encode(self.table))
+
+
+class Replay:
+    """A parquet file of transactions, read piece by piece."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a file and check its columns.
+
+        Raises:
+            ReplayError: no such file, not parquet, empty, or columns that are neither the contract's nor the
+                handbook's.
+        """
+        self.path = path
+        try:
+            self._file = pq.ParquetFile(path)
+        except FileNotFoundError as error:
+            raise ReplayError(f"no file {path}; give a parquet file of transactions") from error
+        except (OSError, pa.ArrowException) as error:
+            raise ReplayError(f"cannot read {path} as parquet ({' '.join(str(error).split())})") from error
+        names = self._file.schema_arrow.names
+        self._handbook = handbook.is_handbook(names)
+        needed = handbook.COLUMNS if self._handbook else encode.REQUIRED
+        missing = [name for name in needed if name not in names]
+        if missing:
+            raise ReplayError(
+                f"{path} lacks the columns {', '.join(missing)}; it needs the transaction contract's "
+                f"({', '.join(encode.REQUIRED)}) or the handbook's ({', '.join(handbook.COLUMNS)})"
+            )
+        self.rows: int = self._file.metadata.num_rows
+        if self.rows == 0:
+            raise ReplayError(f"{path} holds no rows; nothing to replay")
+        wanted = {*needed, *encode.OPTIONAL, "arrival_time", "label", handbook.LABEL}
+        self._columns = [name for name in names if name in wanted]
+
+    @cached_property
+    def first_ms(self) -> int:
+        """Arrival of the first row, ms since 1970-01-01 UTC."""
+        return int(next(self.batches()).arrival[0])
+
+    def batches(self, events: int | None = None) -> Iterator[ReplayBatch]:
+        """The rows in the file's order.
+
+        Args:
+            events: stop after so many rows.
+
+        Raises:
+            ReplayError: a value is missing or of the wrong type, or the rows are not in order of arrival.
+        """
+        before = -1
+        for number, piece in enumerate(self._file.iter_batches(_ROWS, columns=self._columns)):
+            if events is not None:
+                piece = piece.slice(0, max(0, events - number * _ROWS))
+            if not len(piece):
+                return
+            table = pa.Table.from_batches([piece])
+            batch = ReplayBatch(handbook.transactions(table) if self._handbook else self._contract(table))
+            batch = ReplayBatch(_with_arrival(batch.table))
+            steps = np.diff(batch.arrival, prepend=before)
+            if steps.min() < 0:
+                row = number * _ROWS + int(np.argmax(steps < 0))
+                time = "TX_DATETIME" if self._handbook else "arrival_time (or event_time)"
+                raise ReplayError(f"{self.path} goes back in time at row {row}; sort it by {time}")
+            before = int(batch.arrival[-1])
+            yield batch
+
+    def _contract(self, table: pa.Table) -> pa.Table:
+        columns = {}
+        for name in self._columns:
+            if name in table.column_names and name != handbook.LABEL:
+                columns[name] = self._cast(name, table.column(name))
+        holes = [name for name in encode.REQUIRED if columns[name].null_count]
+        if holes:
+            raise ReplayError(f"{self.path} has nulls in {', '.join(holes)}; fill or drop these rows")
+        return pa.table(columns)
+
+    def _cast(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        try:
+            if name in ("event_time", "arrival_time"):
+                if pa.types.is_timestamp(column.type):
+                    return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+                return column.cast(pa.int64())
+            if name == "label":
+                return _labels(column)
+            return column.cast(pa.float64() if name == "amount" else pa.string())
+        except (pa.ArrowException, KeyError) as error:
+            raise ReplayError(
+                f"{self.path}: column {name} is of the wrong type, {column.type} ({error})"
+            ) from error
+
+
+def _labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """1 fraud, 0 genuine, null unknown, from numbers, booleans or the words of the chargeback contract."""
+    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+        return pc.not_equal(column.cast(pa.int64()), 0).cast(pa.int8())
+    words = column.cast(pa.string()).to_pylist()
+    return pa.chunked_array(
+        [pa.array([None if word is None else _LABELS[word] for word in words], pa.int8())]
+    )
+
+
+def _with_arrival(table: pa.Table) -> pa.Table:
+    """A file without arrival times arrived as it happened."""
+    if "arrival_time" in table.column_names:
+        return table
+    return table.append_column("arrival_time", table.column("event_time"))

@@ -1,0 +1,226 @@
+"""What `fraud simulate` can do: file, live traffic, backlog, replay; each with progress and final counts."""
+
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from feature_store.errors import FraudError
+from loadtests.simulator import parquet
+from loadtests.simulator.chargebacks import Chargebacks
+from loadtests.simulator.churn import ProfileChurn, ProfileFeed
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.kafka_feed import KafkaFeed
+from loadtests.simulator.pacing import Pace
+from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator.replay import Replay
+from loadtests.simulator.scenarios import FraudMix
+from loadtests.simulator.tally import Tally
+from loadtests.simulator.timeline import Records, timeline
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+from streaming_job.contracts.topics import Topics
+
+_out = Console(highlight=False, soft_wrap=True)
+_err = Console(stderr=True, highlight=False)
+
+
+class FeedSettings(BaseSettings):
+    """What the simulator shares with the job, from the same variables (`FRAUD_TOPICS__TRANSACTIONS`, ...)."""
+
+    model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="ignore")
+
+    kafka: dict[str, str] = {}
+    """More Kafka client settings, for example security.protocol (librdkafka names)."""
+    topics: Topics = Topics()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop; None for never."""
+
+    seconds: float | None
+    """Real time when sending, simulated time when writing a file."""
+    events: int | None
+    """Transactions."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What to simulate."""
+
+    seed: int
+    cards: int
+    merchants: int
+    rate: float
+    """Transactions per second."""
+    fraud: FraudMix
+    disturbances: Disturbances
+
+    def world(self) -> World:
+        """Make the world, showing that it is being made."""
+        with _busy("making cards and merchants"):
+            return World.create(self.seed, self.cards, self.merchants)
+
+    def stream(self, world: World, start_ms: int) -> Stream:
+        """The transactions from a start on."""
+        return Stream(world, self.rate, start_ms, fraud=self.fraud, disturbances=self.disturbances)
+
+
+def to_file(traffic: Traffic, start_ms: int, path: Path, limits: Limits) -> None:
+    """Write a parquet file."""
+    if limits.seconds is None and limits.events is None:
+        raise FraudError("a file needs an end; give --events or --for (simulated time)")
+    stream = traffic.stream(traffic.world(), start_ms)
+    until_ms = start_ms + int(limits.seconds * 1_000) if limits.seconds is not None else None
+    total = min(limits.events or float("inf"), (limits.seconds or float("inf")) * traffic.rate)
+    tally = Tally()
+    with _progress() as bar:
+        task = bar.add_task(f"writing {path}", total=total)
+        batches = tally.watch(stream.blocks(events=limits.events, until_ms=until_ms))
+        rows, left_out = parquet.write(batches, path, lambda n: bar.advance(task, n))
+    _out.print(
+        f"wrote {rows:,} transactions to {path}; {left_out:,} malformed ones have no columns and are left out"
+    )
+    _print_tally(tally)
+
+
+def live(
+    traffic: Traffic,
+    servers: str,
+    limits: Limits,
+    chargeback_delay_ms: int,
+    postgres_dsn: str | None,
+    profile_changes_per_s: float,
+) -> None:
+    """Send transactions and labels as they happen, and change profiles meanwhile."""
+    feed, settings = _feed(servers)
+    world = traffic.world()
+    _load(world, postgres_dsn)
+    start_ms = int(time.time() * 1_000)
+    changing = None
+    if postgres_dsn is not None:
+        churn = ProfileChurn(
+            world, traffic.rate, start_ms, changes_per_s=profile_changes_per_s, fraud=traffic.fraud
+        )
+        changing = ProfileFeed(postgres_dsn, churn)
+    stream = traffic.stream(world, start_ms)
+    _simulate(stream, feed, settings, Pace.live(), limits, chargeback_delay_ms, changing)
+
+
+def backlog(
+    traffic: Traffic, servers: str, limits: Limits, chargeback_delay_ms: int, postgres_dsn: str | None
+) -> None:
+    """Send the transactions of a time that ends now, as fast as possible."""
+    if limits.events is None:
+        raise FraudError("--speed max needs --events: how much is to be sent at once")
+    feed, settings = _feed(servers)
+    world = traffic.world()
+    _load(world, postgres_dsn)
+    # none lies in the future, where its event time would be refused
+    start_ms = int((time.time() - limits.events / traffic.rate) * 1_000)
+    pace = Pace(0.0, 0.0, float("inf"))
+    _simulate(traffic.stream(world, start_ms), feed, settings, pace, limits, chargeback_delay_ms, None)
+
+
+def replay(servers: str, source: Replay, speed: float, limits: Limits, chargeback_delay_ms: int) -> None:
+    """Send a file with its own times, and its labels a while after."""
+    feed, settings = _feed(servers, archived_ms=source.first_ms)
+    labels = Chargebacks(delay_ms=chargeback_delay_ms)
+    records = timeline(source.batches(limits.events), labels, settings.topics, drain=True)
+    pace = Pace(time.time() * 1_000, source.first_ms, speed)
+    _send(feed, records, pace, Limits(limits.seconds, min(limits.events or source.rows, source.rows)), None)
+
+
+def _feed(servers: str, *, archived_ms: int | None = None) -> tuple[KafkaFeed, FeedSettings]:
+    settings = FeedSettings()
+    feed = KafkaFeed(servers, kafka=settings.kafka, archive=archived_ms is not None)
+    feed.check_topics([settings.topics.transactions, settings.topics.chargebacks], archived_ms)
+    return feed, settings
+
+
+def _load(world: World, postgres_dsn: str | None) -> None:
+    if postgres_dsn is not None:
+        with _busy("loading profiles"):
+            loaded = ProfileLoader(postgres_dsn).load(world)
+        _out.print(f"profiles {loaded.rows:,}, of them written {loaded.written:,}")
+
+
+def _simulate(
+    stream: Stream,
+    feed: KafkaFeed,
+    settings: FeedSettings,
+    pace: Pace,
+    limits: Limits,
+    chargeback_delay_ms: int,
+    changing: ProfileFeed | None,
+) -> None:
+    labels = Chargebacks(
+        stream.world.seed, delay_ms=chargeback_delay_ms, spread=0.5, fraud_share=0.95, genuine_share=0.001
+    )
+    tally = Tally()
+    batches = tally.watch(stream.blocks(events=limits.events))
+    _send(feed, timeline(batches, labels, settings.topics, drain=False), pace, limits, changing)
+    tally.finish(feed.sent[settings.topics.transactions])
+    _print_tally(tally)
+
+
+def _send(
+    feed: KafkaFeed, records: Iterable[Records], pace: Pace, limits: Limits, changing: ProfileFeed | None
+) -> None:
+    """Run a feed to its end or to Ctrl-C, with a line that shows how it goes."""
+    started = time.monotonic()
+    handlers = {
+        number: signal.signal(number, lambda *_: feed.stop()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        if changing is not None:
+            changing.start()
+        with _progress() as bar:
+            task = bar.add_task("sending", total=limits.events)
+
+            def show(feed: KafkaFeed) -> None:
+                behind = f", {feed.behind_ms / 1_000:.1f} s behind" if feed.behind_ms > 1_000 else ""
+                bar.update(task, completed=feed.sent.total(), description=f"sending{behind}")
+                if changing is not None:
+                    changing.check()
+
+            sent = feed.run(records, pace, for_s=limits.seconds, progress=show)
+        if changing is not None:
+            changing.stop()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    took = time.monotonic() - started
+    parts = ", ".join(f"{topic} {count:,}" for topic, count in sorted(sent.items()))
+    _out.print(f"sent {sent.total():,} records in {took:.1f} s ({sent.total() / took:,.0f}/s): {parts}")
+    if changing is not None:
+        _out.print(f"profile changes {changing.applied:,}")
+
+
+def _print_tally(tally: Tally) -> None:
+    for line in tally.lines():
+        _out.print(line)
+
+
+def _progress() -> Progress:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,} events"),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=_err, transient=True)
+
+
+@contextmanager
+def _busy(what: str) -> Iterator[None]:
+    with _err.status(what):
+        yield

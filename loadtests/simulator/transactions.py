@@ -1,0 +1,169 @@
+"""The stream of transactions: genuine ones at a steady rate, frauds among them, disturbances on top.
+
+It is made in blocks of fixed length, whatever the reader asks for: the same arguments give the same bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from feature_store.errors import FraudError
+from loadtests.simulator import countries, disturbances
+from loadtests.simulator.batch import I64, EventBatch
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.randomness import generator, mix, salt
+from loadtests.simulator.scenarios import Campaigns, FraudMix, Frauds
+from loadtests.simulator.world import ECOM, F64, FAVOURITES, I32, World
+
+BLOCK = 8_192
+"""Genuine transactions made at a time. Part of what a seed means: another value gives other transactions."""
+_TRAVELLERS = 0.015
+"""Share of the cards that are abroad with their owners."""
+_MAX_TIME = 253_402_300_799_999
+
+
+class Stream:
+    """All transactions of a world from a start on. Read it once, from the beginning."""
+
+    def __init__(
+        self,
+        world: World,
+        rate: float,
+        start_ms: int,
+        *,
+        fraud: FraudMix | None = None,
+        disturbances: Disturbances | None = None,
+    ) -> None:
+        """Begin a stream.
+
+        Args:
+            world: who pays where.
+            rate: transactions per second of simulated time, duplicates not counted.
+            start_ms: arrival of the first one, ms since 1970-01-01 UTC; another start, another stream.
+            fraud: default 1 % of all four scenarios.
+            disturbances: default a little of everything.
+        """
+        if not 0.001 <= rate <= 10_000_000:
+            raise FraudError(f"rate {rate} is out of range; give 0.001 to 10,000,000 events a second")
+        if not 0 <= start_ms <= _MAX_TIME:
+            raise FraudError(f"start {start_ms} is out of range; give ms since 1970-01-01 UTC")
+        self.world, self.rate, self.start_ms = world, rate, start_ms
+        self.fraud = fraud or FraudMix()
+        self.disturbances = disturbances or Disturbances()
+        self._step_ms = 1_000 / (rate * (1 - self.fraud.share))
+        # a trip lasts some twelve payments, as a week does for a card used twice a day
+        rhythm = len(world.cards.ids) / rate * 1_000
+        self._trip_ms = float(np.clip(12 * rhythm, 600_000, 14 * 86_400_000))
+        self._salt = salt(world.seed, "transactions", start_ms)
+
+    def batches(
+        self, n: int, *, events: int | None = None, until_ms: int | None = None
+    ) -> Iterator[EventBatch]:
+        """The stream in batches of n records; the last may be shorter.
+
+        Args:
+            n: records per batch.
+            events: stop after so many records.
+            until_ms: stop before the first record that arrives then or later.
+        """
+        held: list[EventBatch] = []
+        for block in self.blocks(events=events, until_ms=until_ms):
+            held.append(block)
+            if sum(map(len, held)) >= n:
+                whole = EventBatch.concat(held)
+                cut = len(whole) - len(whole) % n
+                yield from (whole.take(slice(at, at + n)) for at in range(0, cut, n))
+                held = [whole.take(slice(cut, None))]
+        if held and any(map(len, held)):
+            yield EventBatch.concat(held)
+
+    def blocks(self, *, events: int | None = None, until_ms: int | None = None) -> Iterator[EventBatch]:
+        """The stream in its own blocks of about `BLOCK` records: the cheapest way to read it."""
+        left = events
+        for block in self._endless():
+            if until_ms is not None:
+                block = block.take(slice(0, int(np.searchsorted(block.arrival, until_ms, side="left"))))
+            if left is not None:
+                block = block.take(slice(0, left))
+                left -= len(block)
+            if not len(block):
+                return
+            yield block
+            if left == 0:
+                return
+
+    def _endless(self) -> Iterator[EventBatch]:
+        campaigns = Campaigns(self.world, self.rate, self.start_ms, self.fraud)
+        late_copies: EventBatch | None = None
+        block = 0
+        while True:
+            rng = generator(self.world.seed, "transactions", self.start_ms, block)
+            end_ms = self.start_ms + (block + 1) * BLOCK * self._step_ms
+            batch = self._disturbed(rng, self._block(rng, block, campaigns.until(end_ms)))
+            again, delay = disturbances.repeats(rng, self.disturbances, batch.disturbance)
+            copies = self._copies(batch, again, delay)
+            waiting = copies if late_copies is None else EventBatch.concat([late_copies, copies])
+            due = waiting.arrival < end_ms
+            late_copies = waiting.take(~due)
+            merged = EventBatch.concat([batch, waiting.take(due)])
+            yield merged.take(np.argsort(merged.arrival, kind="stable"))
+            block += 1
+
+    def _block(self, rng: np.random.Generator, block: int, frauds: Frauds) -> EventBatch:
+        """Genuine transactions of one block and the frauds of its time, undisturbed."""
+        at = self.start_ms + (block * BLOCK + np.arange(BLOCK) + rng.random(BLOCK)) * self._step_ms
+        card = self.world.cards.pick(rng.random(BLOCK))
+        merchant, channel = self._where(rng, at, card)
+        usual = self.world.cards.mean_amount[card] * self.world.merchants.amount_factor[merchant]
+        amount = np.round(np.clip(usual * np.exp(rng.normal(-0.18, 0.6, BLOCK)), 0.5, 25_000), 2)
+        order = np.argsort(np.concatenate([at, frauds.at]), kind="stable")
+        count = len(order)
+        arrival = np.concatenate([at, frauds.at])[order].astype(np.int64)
+        counter = np.arange(count, dtype=np.uint64) + np.uint64(block << 24)
+        return EventBatch(
+            world=self.world,
+            arrival=arrival,
+            event_time=arrival,
+            number=mix(counter ^ self._salt),
+            card=np.concatenate([card, frauds.card])[order],
+            merchant=np.concatenate([merchant, frauds.merchant])[order],
+            amount=np.concatenate([amount, frauds.amount])[order],
+            channel=np.concatenate([channel, frauds.channel])[order],
+            scenario=np.concatenate([np.zeros(BLOCK, np.int8), frauds.scenario])[order],
+            disturbance=np.zeros(count, np.int8),
+        )
+
+    def _where(self, rng: np.random.Generator, at: F64, card: I32) -> tuple[I32, npt.NDArray[np.int8]]:
+        """Where genuine payments happen: at a favourite, nearby, over the net, or where a trip goes."""
+        shops, home = self.world.merchants, self.world.cards.country[card]
+        kind, u, by_net = rng.random((3, BLOCK))
+        merchant = self.world.cards.favourites[card, (u * FAVOURITES).astype(np.int64)]
+        nearby = np.flatnonzero(kind >= 0.75)
+        merchant[nearby] = shops.pick(home[nearby], u[nearby])
+        remote = np.flatnonzero(kind >= 0.97)
+        merchant[remote] = shops.pick_anywhere(u[remote])
+        channel = shops.channel(merchant, by_net)
+        channel[remote] = ECOM
+        # whether a card travels is a hash of card and week, so no state is kept
+        draw = mix(
+            card.astype(np.uint64) ^ (at / self._trip_ms).astype(np.uint64) << np.uint64(32) ^ self._salt
+        )
+        away = np.flatnonzero((draw & np.uint64(0xFFFF)) < _TRAVELLERS * 0x10000)
+        hop = 1 + (draw[away] >> np.uint64(16)) % np.uint64(len(countries.COUNTRIES) - 1)
+        abroad = (home[away] + hop.astype(np.int64)) % len(countries.COUNTRIES)
+        merchant[away] = shops.pick(abroad, u[away], present=True)
+        channel[away] = shops.by_hand(merchant[away])
+        return merchant, channel
+
+    def _disturbed(self, rng: np.random.Generator, batch: EventBatch) -> EventBatch:
+        codes = disturbances.choose(rng, self.disturbances, len(batch))
+        shifted = np.clip(batch.event_time + disturbances.shift(rng, codes), 0, _MAX_TIME)
+        return replace(batch, event_time=shifted, disturbance=codes)
+
+    def _copies(self, batch: EventBatch, again: I64, delay: I64) -> EventBatch:
+        """The same records once more, later."""
+        copies = batch.take(again)
+        code = np.full(len(copies), disturbances.DUPLICATE, np.int8)
+        return replace(copies, arrival=copies.arrival + delay, disturbance=code)

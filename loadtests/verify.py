@@ -1,0 +1,157 @@
+"""The audit behind `fraud verify`: which alerts and dead letters had to come of the log, and which did.
+
+Order matters on a job that runs: first the offsets that the job has committed, then the outputs (which hold
+everything of those offsets, because both come in one transaction), then the inputs up to those offsets.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from feature_store.errors import FraudError
+from loadtests.comparison import Findings, Found
+from loadtests.judging import Ends, Judge, Load, here, partition_ends, tables
+from loadtests.oracle import Kind, Outcome, Record
+from loadtests.progress_audit import ProgressAudit
+from loadtests.topic_log import Log
+from streaming_job.settings import JobSettings
+
+Progress = Callable[[str, int, int], None]
+"""(what is read, records so far, records in all or 0 if unknown)."""
+STEP = 1_000
+
+
+class VerifyError(FraudError):
+    """The audit cannot be made."""
+
+
+@dataclass
+class Verdict:
+    """What an audit found."""
+
+    findings: Findings
+    kinds: Counter[Kind] = field(default_factory=Counter)
+    """Transactions by what had to become of them."""
+    dead_letters: Counter[str] = field(default_factory=Counter)
+    """Dead letters that had to be, of all inputs, by reason."""
+    problems: list[str] = field(default_factory=list)
+    """Where the job's own account in job-progress does not agree."""
+    late_table_changes: int = 0
+    """Table changes behind transactions already decided, as the job counted them."""
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    """First offset of each input partition that was not audited."""
+
+    @property
+    def events(self) -> int:
+        """Transaction records audited."""
+        return sum(self.kinds.values())
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything agrees."""
+        found = self.findings
+        return not (found.missing or found.duplicated or found.unexpected or self.problems)
+
+    def report(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "events": self.events,
+            "alerts": self.kinds[Kind.ALERT],
+            "dead_letters": sum(self.dead_letters.values()),
+            "missing": self.findings.missing,
+            "duplicated": self.findings.duplicated,
+            "unexpected": self.findings.unexpected,
+            "different": self.findings.different,
+            "passed": self.kinds[Kind.PASSED],
+            "repeated_transactions": self.kinds[Kind.DUPLICATE],
+            "dead_letters_by_reason": dict(sorted(self.dead_letters.items())),
+            "late_table_changes": self.late_table_changes,
+            "examples": self.findings.examples,
+            "progress_problems": self.problems,
+            "ends": [[topic, partition, end] for (topic, partition), end in sorted(self.ends.items())],
+        }
+
+
+def verify(
+    log: Log,
+    settings: JobSettings,
+    load: Load,
+    *,
+    judge: Judge | None = None,
+    ends: Ends | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> Verdict:
+    """Audit everything that the job has committed.
+
+    The profile topic is compacted: after a compaction (not before a segment of it is a week old or full)
+    older versions are gone and decisions that used them can no longer be checked.
+
+    Args:
+        log: where the topics are.
+        settings: of the job.
+        load: gives the model of a rollout.
+        judge: runs the oracle, see `judging`; default: here.
+        ends: (topic, partition) -> first offset not to audit; default: what the job has committed.
+        progress: told how far it is.
+
+    Raises:
+        VerifyError: the job has committed nothing.
+        JudgeError: there is no rollout.
+        TopicReadError: a topic cannot be read.
+    """
+    topics = settings.topics
+    reach = dict(
+        log.committed(settings.job_id, (topics.transactions, *topics.tables)) if ends is None else ends
+    )
+    transactions = partition_ends(reach, topics.transactions)
+    if not transactions:
+        raise VerifyError(
+            f"job {settings.job_id} has committed no offsets; start it, or give its FRAUD_JOB_ID"
+        )
+    findings = Findings()
+    found, audit = Found(findings), ProgressAudit(reach)
+    verdict = Verdict(findings, ends=reach)
+    _read_outputs(log, settings, found, audit, progress)
+    _, _, refused = tables(log, settings, reach)
+    _compare(refused, found, verdict)
+    for judged in (judge or here(log, settings, load))(reach):
+        verdict.kinds += judged.kinds
+        _compare(judged.outcomes, found, verdict)
+        progress("recomputing", verdict.events, sum(transactions.values()))
+    found.finish(reach)
+    audit.check_totals(verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}))
+    verdict.problems, verdict.late_table_changes = audit.problems, audit.late_table_changes
+    return verdict
+
+
+def _compare(outcomes: list[Outcome], found: Found, verdict: Verdict) -> None:
+    for outcome in outcomes:
+        if outcome.kind == Kind.ALERT:
+            found.compare_alert(outcome)
+        else:
+            found.compare_dead_letter(outcome)
+            verdict.dead_letters[str(outcome.reason)] += 1
+
+
+def _read_outputs(
+    log: Log, settings: JobSettings, found: Found, audit: ProgressAudit, progress: Progress
+) -> None:
+    topics = settings.topics
+    for record in _counted(log, topics.job_progress, progress):
+        if record.key == settings.job_id.encode():
+            audit.add_progress(record)
+    for record in _counted(log, topics.fraud_alerts, progress):
+        found.add_alert(record)
+        audit.add_alert(record)
+    for record in _counted(log, topics.dead_letters, progress):
+        found.add_dead_letter(record)
+        audit.add_dead_letter(record)
+    audit.check()
+
+
+def _counted(log: Log, topic: str, progress: Progress) -> Iterator[Record]:
+    for done, record in enumerate(log.read(topic), 1):
+        yield record
+        if done % STEP == 0:
+            progress(f"reading {topic}", done, 0)

@@ -1,0 +1,1 @@
+"""Training, registration, loading and decision policy of the fraud models."""

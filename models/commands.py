@@ -1,0 +1,123 @@
+"""`fraud models`: train, list, promote."""
+
+import getpass
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from models.errors import ModelError
+
+app = typer.Typer(help="Train, list and roll out models.", no_args_is_help=True)
+
+TrackingUri = Annotated[
+    str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="MLflow, e.g. sqlite:////directory/mlflow.db")
+]
+
+
+@app.command("train")
+def train_command(
+    tracking_uri: TrackingUri,
+    transactions: Annotated[Path, typer.Option(help="Parquet, columns of the transaction contract")],
+    labels: Annotated[Path | None, typer.Option(help="Parquet, columns of the chargeback contract")] = None,
+    profiles: Annotated[Path | None, typer.Option(help="Parquet, columns of the profile contract")] = None,
+    alert_budget: Annotated[float, typer.Option(help="Share of transactions that may become alerts")] = 0.005,
+    iterations: Annotated[int, typer.Option(help="Number of trees")] = 100,
+    leaves: Annotated[int, typer.Option(help="Leaves of each tree")] = 8,
+    seed: Annotated[int, typer.Option(help="The same data and seed give the same model")] = 0,
+    name: Annotated[str, typer.Option(help="Of the registered model")] = "card-fraud",
+) -> None:
+    """Train on labelled history, judge on its newest quarter, register."""
+    from models.pipeline import fit_and_register
+
+    trained = fit_and_register(
+        _table(transactions),
+        tracking_uri,
+        labels=_table(labels) if labels else None,
+        profiles=_table(profiles) if profiles else None,
+        alert_budget=alert_budget,
+        iterations=iterations,
+        leaves=leaves,
+        seed=seed,
+        name=name,
+    )
+    quality = trained.quality
+    typer.echo(f"registered {trained.ref.name}/{trained.ref.version}  digest {trained.ref.digest}")
+    typer.echo(f"trained on {trained.rows:,} transactions, {trained.frauds:,} frauds; on the hold-out:")
+    typer.echo(f"  AUC ROC {quality.auc_roc:.3f}  average precision {quality.average_precision:.3f}")
+    typer.echo(
+        f"  threshold {quality.threshold:.6f}: alerts on {quality.alert_share:.2%}, "
+        f"precision {quality.precision:.3f}, recall {quality.recall:.3f}"
+    )
+    typer.echo(
+        f"next: fraud models promote {trained.ref.name}/{trained.ref.version} "
+        f"--threshold {quality.threshold:.6f} --max-count-5m 6"
+    )
+
+
+@app.command("list")
+def list_command(
+    tracking_uri: TrackingUri,
+    name: Annotated[str, typer.Option(help="Of the registered model")] = "card-fraud",
+) -> None:
+    """List the registered versions, newest first."""
+    from models.registry import versions
+
+    found = versions(tracking_uri, name)
+    if not found:
+        raise ModelError(f"no model {name} is registered there; train one: fraud models train")
+    for ref, metrics in found:
+        measured = "  ".join(f"{metric} {value:.4f}" for metric, value in sorted(metrics.items()))
+        typer.echo(
+            f"{ref.name}/{ref.version}  digest {ref.digest[:12]}  features {ref.features[:12]}  {measured}"
+        )
+
+
+@app.command("promote")
+def promote_command(
+    model: Annotated[str, typer.Argument(help="NAME/VERSION")],
+    tracking_uri: TrackingUri,
+    bootstrap_servers: Annotated[str, typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Kafka brokers")],
+    threshold: Annotated[float, typer.Option(help="Scores from here on are alerts, 0 to 1")],
+    max_count_5m: Annotated[int, typer.Option(help="More transactions in 5 minutes are an alert")] = 6,
+    rollout_id: Annotated[str | None, typer.Option(help="Unique name; default: model, version, time")] = None,
+    topic: Annotated[str, typer.Option(envvar="FRAUD_TOPICS__MODEL_ROLLOUTS")] = "model-rollouts",
+    kafka: Annotated[list[str] | None, typer.Option(help="More client settings, key=value")] = None,
+) -> None:
+    """Check a model and let it decide from now on: exists, loads, right features, golden scores reproduce."""
+    from models.policy import Policy
+    from models.registry import find, verify
+    from models.rollouts import Rollout, publish
+
+    name, slash, version = model.rpartition("/")
+    if not slash or not version.isdigit():
+        raise ModelError(f"{model!r} is no NAME/VERSION; see fraud models list")
+    policy = Policy(threshold, max_count_5m)
+    ref = find(name, version, tracking_uri)
+    with tempfile.TemporaryDirectory() as scratch:
+        verify(ref, tracking_uri, Path(scratch))
+    now = time.time_ns() // 1_000_000
+    rollout = Rollout(rollout_id or f"{name}-{version}-{now}", ref, policy, getpass.getuser(), now)
+    publish(rollout, bootstrap_servers, topic, dict(_pair(setting) for setting in kafka or []))
+    typer.echo(
+        f"rolled out {model} as {rollout.rollout_id}: threshold {threshold:g}, max_count_5m {max_count_5m}"
+    )
+
+
+def _pair(setting: str) -> tuple[str, str]:
+    key, equals, value = setting.partition("=")
+    if not equals:
+        raise ModelError(f"{setting!r} is no key=value; give for example --kafka security.protocol=SSL")
+    return key, value
+
+
+def _table(path: Path):  # type: ignore[no-untyped-def]
+    import pyarrow.lib
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.read_table(path)
+    except (OSError, pyarrow.lib.ArrowInvalid) as error:
+        raise ModelError(f"{path} cannot be read as parquet: {error}; check the file") from error

@@ -1,0 +1,116 @@
+"""From labelled history to a registered model: features, training, judgement, threshold, registration."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from feature_store.labels import FRAUD, LabelError, Labels, is_fraud
+from models import registry
+from models.errors import ModelError
+from models.train import Quality, evaluate, split_by_time, threshold_for_budget, train
+
+GOLDEN_ROWS = 200
+"""Rows of the history that every later copy of the model must score alike."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A registered model and what is known of it."""
+
+    ref: registry.ModelRef
+    """What a rollout pins."""
+    quality: Quality
+    """On the hold-out; its threshold is the one to roll out with."""
+    rows: int
+    """Transactions trained on."""
+    frauds: int
+    """Frauds among them."""
+
+
+def fit_and_register(
+    transactions: pa.Table,
+    tracking_uri: str,
+    *,
+    labels: pa.Table | None = None,
+    profiles: pa.Table | None = None,
+    alert_budget: float = 0.005,
+    iterations: int = 100,
+    leaves: int = 8,
+    seed: int = 0,
+    name: str = registry.NAME,
+) -> Trained:
+    """Train on point-in-time features of a history and register the model.
+
+    The model is fitted on what precedes the hold-out by the label delay and judged on the hold-out; that
+    same fit is registered, so the threshold belongs to its scores.
+
+    Args:
+        transactions: the transaction contract's columns in order of arrival.
+        tracking_uri: of MLflow.
+        labels: chargeback contract's columns (transaction_id, card_id, label); what is not named is genuine.
+            Default: the transactions' own column `label`, 1 where fraud.
+        profiles: the profile contract's columns.
+        alert_budget: share of transactions that may become alerts by score.
+        iterations: number of trees.
+        leaves: of each tree.
+        seed: of training.
+        name: of the registered model.
+
+    Raises:
+        LabelError: no labels, or unreadable ones.
+        ModelError: one class only, or the registry fails.
+        TrainingSetError: columns are missing or wrong.
+    """
+    from feature_store import catalogue, training_set
+
+    x = training_set.build(transactions, profiles)
+    y = outcomes(transactions, labels)
+    # by arrival: one transaction that was weeks late would stretch the span of event times
+    known_at = "arrival_time" if "arrival_time" in transactions.column_names else "event_time"
+    arrived = transactions[known_at].to_numpy().astype(np.int64)
+    decided = ~np.isnan(x).all(axis=1)  # repeated transactions are not
+    x, y, arrived = x[decided], y[decided], arrived[decided]
+    if not len(x):
+        raise ModelError("the history holds no transactions; give one that does")
+    split = split_by_time(arrived)
+    estimator = train(x[split.train], y[split.train], seed=seed, iterations=iterations, leaves=leaves)
+    scores = estimator.predict_proba(x[split.holdout])[:, 1]
+    quality = evaluate(y[split.holdout], scores, threshold_for_budget(scores, alert_budget))
+    golden = np.random.default_rng(seed).choice(len(x), size=min(GOLDEN_ROWS, len(x)), replace=False)
+    ref = registry.register(
+        estimator,
+        catalogue.feature_names(),
+        catalogue.feature_hash(),
+        x[np.sort(golden)],
+        _medians(x[split.train]),
+        tracking_uri,
+        metrics=quality.metrics(),
+        params={"iterations": str(iterations), "leaves": str(leaves), "seed": str(seed)},
+        name=name,
+    )
+    return Trained(ref, quality, int(split.train.sum()), int(y[split.train].sum()))
+
+
+def outcomes(transactions: pa.Table, labels: pa.Table | None) -> np.ndarray:
+    """bool[n], true where the transaction was fraud.
+
+    Args:
+        transactions: n rows with transaction_id and card_id, or with `label`.
+        labels: as for `fit_and_register`; the last label of a transaction counts.
+
+    Raises:
+        LabelError: neither has labels, or they cannot be read.
+    """
+    if labels is not None:
+        reported = Labels(labels).of(transactions["card_id"], transactions["transaction_id"])
+        return np.asarray(reported == FRAUD)
+    if "label" not in transactions.column_names:
+        raise LabelError("the history has no column 'label'; give --labels")
+    return is_fraud(transactions["label"])
+
+
+def _medians(x: np.ndarray) -> np.ndarray:
+    """float64[f]: median of each column's known values; 0 where none is known."""
+    known = np.where(np.isnan(x).all(axis=0), 0.0, x)
+    return np.asarray(np.nanmedian(known, axis=0))

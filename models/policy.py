@@ -1,0 +1,77 @@
+"""From a score to a decision: the rules, their order, and the alert's identity.
+
+This is the definition, one transaction at a time, that documentation and the oracle use; the stream runs a
+vectorised form of it that is tested against this one.
+"""
+
+import uuid
+from dataclasses import dataclass
+
+from models.errors import ModelError
+
+ALERT_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "card-fraud/alert")
+
+SCORE = "score"
+VELOCITY_5M = "velocity_5m"
+BLOCKED_CARD = "blocked_card"
+RULES = (SCORE, VELOCITY_5M, BLOCKED_CARD)
+"""Names of the rules, in the order in which an alert lists them."""
+
+REVIEW = "review"
+DECLINE = "decline"
+BLOCKED = "blocked"
+"""The profile status that declines whatever the score says."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The numbers that turn a score and a card's recent activity into a decision."""
+
+    threshold: float
+    """An alert from this score on, 0 to 1."""
+    max_count_5m: int
+    """More transactions than this in the 5 minutes up to one, itself included, are an alert."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.threshold <= 1.0:
+            raise ModelError(f"threshold {self.threshold} is no probability; give a number from 0 to 1")
+        if self.max_count_5m < 1:
+            raise ModelError(f"max_count_5m {self.max_count_5m} would alert on everything; give 1 or more")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What an alert says about one transaction."""
+
+    decision: str
+    """`decline` for a blocked card, else `review`."""
+    rules: tuple[str, ...]
+    """The rules that fired, never empty, in the order of `RULES`."""
+
+
+def decide(policy: Policy, score: float | None, count_5m: int, status: str | None) -> Decision | None:
+    """Decide one transaction.
+
+    Args:
+        policy: the policy of the rollout in force.
+        score: probability of fraud; None or NaN when the model failed, then the other rules decide alone.
+        count_5m: transactions of the card in the 5 minutes up to this one, itself included.
+        status: of the card's profile version in force; None when there is none.
+
+    Returns:
+        None when no rule fires: no alert.
+    """
+    fired = {
+        SCORE: score is not None and score >= policy.threshold,
+        VELOCITY_5M: count_5m > policy.max_count_5m,
+        BLOCKED_CARD: status == BLOCKED,
+    }
+    rules = tuple(rule for rule in RULES if fired[rule])
+    if not rules:
+        return None
+    return Decision(DECLINE if fired[BLOCKED_CARD] else REVIEW, rules)
+
+
+def alert_id(card_id: str, transaction_id: str) -> str:
+    """The alert's name: the same from any copy of the log, whoever computes it, however often."""
+    return str(uuid.uuid5(ALERT_NAMESPACE, f"{card_id}\x00{transaction_id}"))

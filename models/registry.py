@@ -1,0 +1,237 @@
+"""Models in MLflow's registry: register one, load one that a rollout names.
+
+A rollout pins a model by the digest of its files. A loader copies them once into a local directory named by
+the digest, verifies the digest at every load, and needs MLflow only for the copy.
+"""
+
+import os
+import shutil
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models import artifact, tracking
+from models.errors import ModelError
+from models.scoring import Scorer
+
+NAME = "card-fraud"
+"""Of the registered model."""
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """One version of a registered model, pinned by content: `model` of model-rollout.v1."""
+
+    name: str
+    """Of the registered model."""
+    version: str
+    """Of the registered model."""
+    uri: str
+    """models:/<name>/<version>."""
+    digest: str
+    """SHA-256 of the artifact's files, 64 hex digits."""
+    features: str
+    """Hash of the feature list it was trained on."""
+
+
+def register(
+    estimator: Any,
+    feature_names: tuple[str, ...],
+    feature_hash: str,
+    golden_rows: np.ndarray,
+    typical: np.ndarray,
+    tracking_uri: str,
+    *,
+    metrics: dict[str, float] | None = None,
+    params: dict[str, str] | None = None,
+    name: str = NAME,
+) -> ModelRef:
+    """Log a fitted classifier with MLflow and register it as the next version of `name`.
+
+    Args:
+        estimator: fitted scikit-learn classifier with predict_proba; class 1 is fraud.
+        feature_names: of its columns.
+        feature_hash: of the catalogue it was trained on.
+        golden_rows: float64[k, f]; their scores are stored and must be reproduced at every load.
+        typical: float64[f], training medians.
+        tracking_uri: of MLflow; `sqlite:////directory/mlflow.db` needs no server.
+        metrics: of its evaluation, logged to the run.
+        params: how it was trained, logged to the run.
+        name: of the registered model.
+
+    Raises:
+        ModelError: the registry cannot be reached, or the model does not come back as it went in.
+    """
+    import sklearn
+
+    with tempfile.TemporaryDirectory() as scratch, tracking.registry(tracking_uri) as client:
+        import mlflow.sklearn
+        from mlflow.models import infer_signature
+
+        extra = artifact.write(Path(scratch), estimator, feature_names, feature_hash, golden_rows, typical)
+        with mlflow.start_run(experiment_id=tracking.experiment_id(client, tracking_uri)):
+            mlflow.log_params(params or {})
+            mlflow.log_metrics(metrics or {})
+            logged = mlflow.sklearn.log_model(
+                estimator,
+                name=name,
+                signature=infer_signature(golden_rows, estimator.predict_proba(golden_rows)),
+                input_example=golden_rows[:5],
+                pyfunc_predict_fn="predict_proba",
+                # named, so that MLflow does not start a second Python to find out
+                pip_requirements=[f"scikit-learn=={sklearn.__version__}", f"numpy=={np.__version__}"],
+                serialization_format="skops",
+                skops_trusted_types=artifact.untrusted_types(estimator),
+                extra_files=[str(path) for path in extra],
+            )
+        # not mlflow.register_model: it prints
+        if not client.search_registered_models(f"name = '{name}'"):
+            client.create_registered_model(name)
+        version = client.create_model_version(
+            name,
+            logged.model_uri,
+            logged.run_id,
+            tags={"features": feature_hash},
+            model_id=logged.model_id,
+        ).version
+        with tempfile.TemporaryDirectory() as back:
+            # of the files as the registry gives them out, which is what loaders will see
+            digest = artifact.digest(_download(client, name, str(version), Path(back), tracking_uri))
+        client.set_model_version_tag(name, version, "digest", digest)
+    return ModelRef(name, str(version), f"models:/{name}/{version}", digest, feature_hash)
+
+
+def find(name: str, version: str, tracking_uri: str) -> ModelRef:
+    """The reference of a version that `register` wrote.
+
+    Raises:
+        ModelError: there is no such version, or it was registered by other means.
+    """
+    with tracking.registry(tracking_uri) as client:
+        return _ref(client.get_model_version(name, version))
+
+
+def versions(tracking_uri: str, name: str = NAME) -> list[tuple[ModelRef, dict[str, float]]]:
+    """All registered versions with the metrics of their runs, newest first."""
+    with tracking.registry(tracking_uri) as client:
+        found = [
+            found
+            for found in client.search_model_versions(f"name = '{name}'")
+            if {"digest", "features"} <= set(found.tags)
+        ]
+        found.sort(key=lambda found: int(found.version), reverse=True)
+        return [
+            (_ref(found), dict(client.get_run(found.run_id).data.metrics) if found.run_id else {})
+            for found in found
+        ]
+
+
+def load(ref: ModelRef, tracking_uri: str, cache_dir: Path, *, feature_hash: str | None = None) -> Scorer:
+    """The model of a rollout, ready to score.
+
+    The first load copies the artifact to `cache_dir/<digest>`; later ones, also in other processes, do
+    without MLflow. A damaged copy is replaced.
+
+    Args:
+        ref: what the rollout names.
+        tracking_uri: of MLflow.
+        cache_dir: local directory, made if missing; many processes may share it.
+        feature_hash: of the feature list it will be given; default: this release's catalogue.
+
+    Raises:
+        ModelError: not found, other files than the rollout pinned, unreadable, trained on another feature
+            list, or other scores than its golden ones.
+    """
+    from feature_store import catalogue
+
+    wanted = feature_hash or catalogue.feature_hash()
+    label = f"model {ref.name} {ref.version}"
+    directory = _cached(ref, tracking_uri, cache_dir, label)
+    content = artifact.read(directory)
+    if not ref.features == content.feature_hash == wanted:
+        raise ModelError(
+            f"{label} was trained on feature list {content.feature_hash[:12]}, this release computes "
+            f"{wanted[:12]}; train it again, or run the release it was trained with"
+        )
+    scorer = Scorer(ref.name, ref.version, ref.digest, content.feature_names, content.classifier)
+    content.check_golden(scorer.score(content.golden_rows), label)
+    return scorer
+
+
+def verify(ref: ModelRef, tracking_uri: str, cache_dir: Path, *, feature_hash: str | None = None) -> Scorer:
+    """What must hold before a rollout: `load` works, and the estimator scores like its compiled form."""
+    scorer = load(ref, tracking_uri, cache_dir, feature_hash=feature_hash)
+    content = artifact.read(cache_dir / ref.digest)
+    with tracking.registry(tracking_uri):
+        import mlflow.sklearn
+
+        estimator = mlflow.sklearn.load_model(str(cache_dir / ref.digest))
+    content.check_golden(
+        estimator.predict_proba(content.golden_rows)[:, 1], f"the estimator of model {ref.name} {ref.version}"
+    )
+    return scorer
+
+
+def _ref(found: Any) -> ModelRef:
+    if not {"digest", "features"} <= set(found.tags):
+        raise ModelError(
+            f"model {found.name} {found.version} was registered by other means; use `fraud models train`"
+        )
+    uri = f"models:/{found.name}/{found.version}"
+    return ModelRef(found.name, str(found.version), uri, found.tags["digest"], found.tags["features"])
+
+
+def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Path:
+    """The local copy with the pinned digest."""
+    directory = cache_dir / ref.digest
+    if directory.is_dir():
+        if artifact.digest(directory) == ref.digest:
+            return directory
+        _discard(directory)
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache_dir, prefix=".copy-") as scratch:
+            with tracking.registry(tracking_uri) as client:
+                copy = _download(client, ref.name, ref.version, Path(scratch), tracking_uri)
+            found = artifact.digest(copy)
+            if found != ref.digest:
+                raise ModelError(
+                    f"{label} has digest {found[:12]}, the rollout pinned {ref.digest[:12]}: its files were "
+                    "changed; roll out a version whose files are whole"
+                )
+            try:
+                os.rename(copy, directory)
+            except OSError:
+                # another loader was first; its copy passed the same check
+                if not directory.is_dir():
+                    raise
+    except OSError as error:
+        raise ModelError(
+            f"{label} cannot be copied to {cache_dir}: {error}; free or name another directory"
+        ) from error
+    return directory
+
+
+def _discard(directory: Path) -> None:
+    """Move a damaged copy out of the way first, so that no loader finds half of it."""
+    aside = directory.with_name(f".damaged-{uuid.uuid4().hex}")
+    try:
+        os.rename(directory, aside)
+    except FileNotFoundError:
+        return  # another loader discarded it
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _download(client: Any, name: str, version: str, into: Path, tracking_uri: str) -> Path:
+    import mlflow.artifacts
+
+    source = client.get_model_version_download_uri(name, version)
+    return Path(
+        mlflow.artifacts.download_artifacts(
+            artifact_uri=source, dst_path=str(into), tracking_uri=tracking_uri
+        )
+    )

@@ -1,0 +1,1 @@
+"""The FastAPI sidecar: health, metrics and rollouts."""

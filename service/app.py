@@ -1,0 +1,94 @@
+"""The sidecar's HTTP face."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fastapi import FastAPI, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from service.lag import LagWatch
+from service.metrics import FraudCollector
+from service.progress_reader import ProgressReader
+from service.readiness import reasons_against
+from service.settings import ServiceSettings
+
+LINKS = {
+    "health": "/healthz",
+    "ready": "/readyz",
+    "metrics": "/metrics",
+    "progress": "/v1/progress",
+    "openapi": "/openapi.json",
+}
+
+
+def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time) -> FastAPI:
+    """The application; its threads live from start-up to shutdown.
+
+    Args:
+        settings: what to watch.
+        clock: seconds since 1970-01-01 UTC.
+    """
+    progress = ProgressReader(settings)
+    watch = LagWatch(settings, lambda: progress.read(lambda totals: dict(totals.end_offsets)), clock)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FraudCollector(progress, watch, clock))
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        progress.start()
+        watch.start()
+        yield
+        watch.stop()
+        progress.stop()
+
+    app = FastAPI(title="card-fraud sidecar", version=_version(), lifespan=lifespan)
+
+    @app.get("/")
+    def index() -> dict[str, Any]:
+        """What is here."""
+        return {"service": "card-fraud sidecar", "job_id": settings.job_id, "links": LINKS}
+
+    @app.get("/healthz")
+    def health() -> dict[str, str]:
+        """This process is up."""
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    def ready() -> JSONResponse:
+        """The metrics can be believed and the job keeps up; 503 with the reasons if not."""
+        reasons = reasons_against(
+            now_s=clock(),
+            broker_fault=watch.fault,
+            waiting_for=progress.waiting_for,
+            lag=watch.lag,
+            last=progress.last,
+            max_age_s=settings.max_progress_age_s,
+        )
+        body = {"ready": not reasons, "reasons": reasons}
+        return JSONResponse(body, status_code=503 if reasons else 200)
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        """For Prometheus."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/v1/progress")
+    def newest() -> JSONResponse:
+        """The newest progress record (job-progress.v1); 404 before the first batch."""
+        last = progress.last
+        if last is None:
+            return JSONResponse({"detail": "the job has not committed a batch yet"}, status_code=404)
+        return JSONResponse(last)
+
+    return app
+
+
+def _version() -> str:
+    try:
+        return version("card-fraud")
+    except PackageNotFoundError:
+        return "0"  # run from a checkout that is not installed

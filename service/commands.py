@@ -1,0 +1,82 @@
+"""`fraud serve`: the sidecar in a process of its own."""
+
+import errno
+import json
+import signal
+import socket
+from typing import Annotated
+
+import typer
+
+from feature_store.errors import FraudError
+
+SHUTDOWN_S = 5
+
+
+class ServiceError(FraudError):
+    """The sidecar cannot start."""
+
+
+def serve(
+    bootstrap_servers: Annotated[str, typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Kafka brokers")],
+    port: Annotated[int, typer.Option(help="0 takes a free one")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
+    job_id: Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to watch")] = "card-fraud",
+    max_progress_age: Annotated[
+        float,
+        typer.Option(
+            envvar="FRAUD_MAX_PROGRESS_AGE_S",
+            help="Seconds without a batch, records waiting, until not ready",
+        ),
+    ] = 60.0,
+    kafka: Annotated[
+        str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")
+    ] = "{}",
+) -> None:
+    """Serve health, readiness and metrics of the job until SIGTERM or Ctrl-C."""
+    import uvicorn
+
+    from service.app import create_app
+    from service.settings import ServiceSettings
+
+    settings = ServiceSettings(
+        bootstrap_servers=bootstrap_servers,
+        job_id=job_id,
+        max_progress_age_s=max_progress_age,
+        kafka=_settings(kafka),
+    )
+    listener = _listen(host, port)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(settings), log_level="warning", access_log=False, timeout_graceful_shutdown=SHUTDOWN_S
+        )
+    )
+    # uvicorn raises the signal that stopped it once more when it is done: it has had its effect
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    shown = f"[{host}]" if ":" in host else host
+    typer.echo(f"sidecar: http://{shown}:{listener.getsockname()[1]}/")
+    server.run(sockets=[listener])
+
+
+app = typer.Typer(help="The sidecar: health, readiness and metrics over HTTP.")
+app.command("serve")(serve)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ServiceError(f"port {port} is taken; give another --port, or 0 for a free one") from error
+        raise ServiceError(
+            f"cannot listen on {host}:{port}: {error}; give another --host or --port"
+        ) from error
+
+
+def _settings(text: str) -> dict[str, str]:
+    try:
+        return {str(name): str(value) for name, value in json.loads(text).items()}
+    except (ValueError, AttributeError) as error:
+        raise ServiceError(f"--kafka {text!r} is no JSON object; give for example {{}}") from error

@@ -1,0 +1,196 @@
+"""How far the job is behind its inputs, by the broker's own account."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from service.settings import ServiceSettings, say
+
+TIMEOUT_S = 5.0
+METADATA_S = 3.0
+"""While the broker is away, shutting down takes as long."""
+EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+Place = tuple[str, int]
+"""(topic, partition)."""
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """One input partition."""
+
+    topic: str
+    partition: int
+    start: int
+    """Oldest offset that the broker still holds."""
+    end: int
+    """Offset that the next record will get."""
+    committed: int | None
+    """Offset from which the job reads next; None before it committed any."""
+    waiting_since_ms: int | None = None
+    """Kafka timestamp of the oldest record not yet processed; None without one."""
+
+    @property
+    def records(self) -> int:
+        """Records not yet processed."""
+        return max(0, self.end - max(self.start, self.committed or 0))
+
+    def seconds(self, now_s: float) -> float:
+        """Age of the oldest record not yet processed, by its Kafka timestamp."""
+        return 0.0 if self.waiting_since_ms is None else max(0.0, now_s - self.waiting_since_ms / 1e3)
+
+
+@dataclass(frozen=True)
+class Lag:
+    """All input partitions at one moment."""
+
+    taken_at: float
+    """Seconds since 1970-01-01 UTC."""
+    partitions: tuple[PartitionLag, ...]
+    missing: tuple[str, ...] = ()
+    """Input topics that do not exist."""
+
+    @property
+    def records(self) -> int:
+        """Records of all inputs not yet processed."""
+        return sum(partition.records for partition in self.partitions)
+
+    def seconds(self, now_s: float) -> float:
+        """Age of the oldest record not yet processed."""
+        return max((partition.seconds(now_s) for partition in self.partitions), default=0.0)
+
+
+class LagWatch:
+    """Asks the broker now and then; keeps the last answer and the last fault."""
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        read_by_job: Callable[[], Mapping[Place, int]],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._read_by_job = read_by_job  # end offsets from progress, where the group has no commit
+        self._clock = clock
+        self._lag: Lag | None = None
+        self._fault: str | None = "the broker has not answered yet"
+        self._ages: dict[tuple[Place, int], int] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lag-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def lag(self) -> Lag | None:
+        """The last answer; None before the first."""
+        return self._lag
+
+    @property
+    def fault(self) -> str | None:
+        """Why the broker did not answer last time; None when it did."""
+        if self._thread.ident is not None and not self._thread.is_alive():
+            return "the thread that asks the broker has died; restart the sidecar"
+        return self._fault
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._watch()
+            except (KafkaException, TimeoutError) as error:
+                self._fault = f"the broker does not answer: {say(error)}"
+                self._stop.wait(self._settings.offsets_interval_s)
+
+    def _watch(self) -> None:
+        """Ask until told to stop, or until an answer stays out.
+
+        Then with new clients: after a restart of the broker an AdminClient may never again find the group's
+        coordinator (seen with librdkafka 2.16).
+        """
+        admin = AdminClient(self._settings.client())
+        consumer = Consumer(
+            self._settings.client(
+                **{
+                    "group.id": f"{self._settings.job_id}-sidecar",  # never joined
+                    "enable.auto.commit": False,
+                    "allow.auto.create.topics": False,
+                    "auto.offset.reset": "earliest",
+                    "fetch.message.max.bytes": 4096,  # one record is wanted, not the backlog
+                    "queued.max.messages.kbytes": 64,
+                }
+            )
+        )
+        try:
+            while not self._stop.is_set():
+                found = self._offsets(admin)
+                self._lag = replace(found, partitions=self._with_ages(consumer, found.partitions))
+                self._fault = None
+                self._stop.wait(self._settings.offsets_interval_s)
+        finally:
+            consumer.close()
+
+    def _offsets(self, admin: AdminClient) -> Lag:
+        topics = admin.list_topics(timeout=METADATA_S).topics
+        missing = tuple(topic for topic in self._settings.inputs if topic not in topics)
+        places = [
+            TopicPartition(topic, partition)
+            for topic in self._settings.inputs
+            if topic in topics
+            for partition in sorted(topics[topic].partitions)
+        ]
+        if not places:
+            return Lag(self._clock(), (), missing)
+        group = ConsumerGroupTopicPartitions(self._settings.job_id)
+        asked = admin.list_consumer_group_offsets([group], request_timeout=TIMEOUT_S)[self._settings.job_id]
+        starts = admin.list_offsets(dict.fromkeys(places, EARLIEST), request_timeout=TIMEOUT_S)
+        ends = admin.list_offsets(dict.fromkeys(places, LATEST), request_timeout=TIMEOUT_S)
+        committed = dict(self._read_by_job()) | {
+            (p.topic, p.partition): p.offset
+            for p in asked.result(2 * TIMEOUT_S).topic_partitions
+            if p.offset >= 0
+        }
+        partitions = tuple(
+            PartitionLag(
+                place.topic,
+                place.partition,
+                start=starts[place].result(2 * TIMEOUT_S).offset,
+                end=ends[place].result(2 * TIMEOUT_S).offset,
+                committed=committed.get((place.topic, place.partition)),
+            )
+            for place in places
+        )
+        return Lag(self._clock(), partitions, missing)
+
+    def _with_ages(
+        self, consumer: Consumer, partitions: tuple[PartitionLag, ...]
+    ) -> tuple[PartitionLag, ...]:
+        """Add the timestamp of each partition's oldest waiting record, read from the log."""
+        wanted = {
+            ((p.topic, p.partition), max(p.start, p.committed or 0)): p for p in partitions if p.records
+        }
+        self._ages = {at: stamp for at, stamp in self._ages.items() if at in wanted}
+        unknown = {place: offset for place, offset in wanted if (place, offset) not in self._ages}
+        if unknown:
+            consumer.assign([TopicPartition(*place, offset) for place, offset in unknown.items()])
+            deadline = time.monotonic() + TIMEOUT_S
+            while unknown and time.monotonic() < deadline and not self._stop.is_set():
+                message = consumer.poll(0.2)
+                if message is None or message.error() is not None:
+                    continue
+                place = (message.topic(), message.partition())
+                if place in unknown:
+                    self._ages[place, unknown.pop(place)] = message.timestamp()[1]
+            consumer.unassign()
+        ages = {place: stamp for (place, _), stamp in self._ages.items()}
+        return tuple(replace(p, waiting_since_ms=ages.get((p.topic, p.partition))) for p in partitions)

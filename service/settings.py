@@ -1,0 +1,43 @@
+"""Settings of the sidecar, from the environment (`FRAUD_...`, as for the job) or from code."""
+
+from typing import Annotated, Any
+
+from confluent_kafka import KafkaException
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from streaming_job.contracts.topics import Topics
+
+
+class ServiceSettings(BaseSettings):
+    """What the sidecar watches, and when it calls it ready."""
+
+    model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="forbid")
+
+    job_id: str = "card-fraud"
+    """The job: its consumer group and the key of its progress."""
+    bootstrap_servers: str
+    """Kafka brokers, host:port[,host:port]."""
+    kafka: dict[str, str] = {}
+    """More Kafka client settings (librdkafka names)."""
+    topics: Topics = Topics()
+    offsets_interval_s: Annotated[float, Field(gt=0)] = 2.0
+    """How often the broker is asked for offsets."""
+    max_progress_age_s: Annotated[float, Field(gt=0)] = 60.0
+    """A job that has lag and has not committed a batch for longer is not ready."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The topics whose lag is watched."""
+        return (self.topics.transactions, *self.topics.tables)
+
+    def client(self, **more: Any) -> dict[str, Any]:
+        """Configuration of a Kafka client: ours, then the operator's."""
+        # what fails is shown by /readyz and in the metrics, not on stderr by a C library
+        return {"log_level": 0, **more, **self.kafka, "bootstrap.servers": self.bootstrap_servers}
+
+
+def say(error: KafkaException | TimeoutError) -> str:
+    """A Kafka error in words."""
+    cause = error.args[0] if error.args else "no answer in time"
+    return str(cause.str() if hasattr(cause, "str") else cause)

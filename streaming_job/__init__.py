@@ -1,0 +1,1 @@
+"""The streaming query: source -> decode -> keyed stage -> sink."""

@@ -1,0 +1,104 @@
+"""The alert: its fields, in the order in which they are written."""
+
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from feature_store.catalogue import NAMES
+from feature_store.layout import STATUSES, UNITS_PER_CURRENCY
+from models.policy import alert_id
+from models.rollouts import Rollout
+from streaming_job.decode import strict
+from streaming_job.outcome import Alert
+
+REASONS = 5
+"""How many features an alert names as reasons at most."""
+
+
+def reasons(features: NDArray[np.float64], contributions: NDArray[np.float64]) -> list[dict[str, Any]]:
+    """The features that raised the score most, strongest first; equal ones in column order."""
+    strongest = np.argsort(-contributions, kind="stable")[:REASONS]
+    return [
+        {"feature": NAMES[c], "value": float(features[c]), "contribution": float(contributions[c])}
+        for c in strongest.tolist()
+        if contributions[c] > 0
+    ]
+
+
+def build(
+    value: bytes,
+    record: np.void,
+    topic: str,
+    *,
+    decision: str,
+    rules: tuple[str, ...],
+    score: float | None,
+    rollout: Rollout,
+    features: NDArray[np.float64],
+    contributions: NDArray[np.float64],
+    profile: np.void | None,
+    suspicious_day: int,
+    suspicious_total: int,
+    late: bool,
+) -> Alert:
+    """An alert of contract alert.v1; the same inputs give the same bytes.
+
+    Args:
+        value: the transaction's record as received.
+        record: the same, decoded (TRANSACTION).
+        topic: its topic.
+        decision: review or decline.
+        rules: those that fired.
+        score: None when the model failed.
+        rollout: the one that decided.
+        features: shape (len(FEATURES),).
+        contributions: what each feature added to the log-odds, shape (len(FEATURES),).
+        profile: the version in force (PROFILE), None without one.
+        suspicious_day: alerts of the card in the last 24 clock hours, this one included.
+        suspicious_total: alerts of the card, this one included.
+        late: whether a later event of the card had been decided before.
+    """
+    fields = strict.transaction(value)
+    alert = {
+        "schema_version": 1,
+        "alert_id": alert_id(fields["card_id"], fields["transaction_id"]),
+        "card_id": fields["card_id"],
+        "transaction_id": fields["transaction_id"],
+        "merchant_id": fields["merchant_id"],
+        "amount": int(record["amount"]) / UNITS_PER_CURRENCY,
+        "currency": fields["currency"],
+        "country": fields["country"],
+        "event_time": int(record["time"]),
+        "arrival_time": int(record["arrival"]),
+        "decision": decision,
+        "rules": rules,
+        "score": score,
+        "threshold": rollout.policy.threshold,
+        "reasons": reasons(features, contributions),
+        "features": dict(zip(NAMES, features.tolist(), strict=True)),
+        "model": {
+            "name": rollout.model.name,
+            "version": rollout.model.version,
+            "digest": rollout.model.digest,
+        },
+        "rollout_id": rollout.rollout_id,
+        "profile": None if profile is None else _profile(profile),
+        "suspicious_count": {"day": suspicious_day, "total": suspicious_total},
+        "late": late,
+        "source": {"topic": topic, "partition": int(record["partition"]), "offset": int(record["offset"])},
+    }
+    return Alert(
+        int(record["partition"]), int(record["offset"]), fields["card_id"].encode(), orjson.dumps(alert)
+    )
+
+
+def _profile(profile: np.void) -> dict[str, Any]:
+    return {
+        "status": STATUSES[int(profile["status"])],
+        "partition": int(profile["partition"]),
+        "offset": int(profile["offset"]),
+        # a snapshot row counts as known from the beginning
+        "arrival_time": max(int(profile["arrival"]), 0),
+    }

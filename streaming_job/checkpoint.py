@@ -1,0 +1,99 @@
+"""Reading Spark's checkpoint: the query's id, and the offset ranges that a batch was given.
+
+Spark writes `offsets/<batch>` before it runs the batch, so a batch that is run again has the same ranges.
+"""
+
+import json
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from feature_store.errors import FraudError
+from streaming_job.progress import OffsetRange
+
+
+class CheckpointError(FraudError):
+    """The checkpoint is not what this job can go on from."""
+
+
+class Checkpoint:
+    """A checkpoint directory on any file system that Hadoop knows."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        jvm: Any = spark._jvm
+        hadoop: Any = spark._jsc.hadoopConfiguration()
+        self._jvm = jvm
+        self._path = jvm.org.apache.hadoop.fs.Path(location)
+        self._files = self._path.getFileSystem(hadoop)
+        self._query_id: str | None = None
+        self._ranges: dict[int, dict[tuple[str, int], int]] = {}
+
+    def _read(self, *names: str) -> str | None:
+        path = self._path
+        for name in names:
+            path = self._jvm.org.apache.hadoop.fs.Path(path, name)
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return str(text)
+
+    def query_id(self) -> str | None:
+        """Id of the query whose checkpoint this is; None before its first start."""
+        if self._query_id is None and (text := self._read("metadata")) is not None:
+            self._query_id = str(json.loads(text)["id"])
+        return self._query_id
+
+    def last_batch(self) -> int | None:
+        """Number of the last batch that was begun; None before the first."""
+        directory = self._jvm.org.apache.hadoop.fs.Path(self._path, "offsets")
+        if not self._files.exists(directory):
+            return None
+        names = [str(status.getPath().getName()) for status in self._files.listStatus(directory)]
+        return max((int(name) for name in names if name.isdigit()), default=None)
+
+    def key_groups(self, batch_id: int) -> int:
+        """Number of state partitions that a batch ran with, the same for the checkpoint's whole life."""
+        lines = self._offsets_of(batch_id).splitlines()
+        return int(json.loads(lines[1])["conf"]["spark.sql.shuffle.partitions"])
+
+    def _offsets_of(self, batch_id: int) -> str:
+        text = self._read("offsets", str(batch_id))
+        if text is None:
+            raise CheckpointError(
+                f"the checkpoint has no offsets of batch {batch_id}; restore it whole, or start a new job id"
+            )
+        return text
+
+    def _ends(self, batch_id: int) -> dict[tuple[str, int], int]:
+        if batch_id < 0:
+            return {}
+        if batch_id not in self._ranges:
+            # line 1: version, line 2: metadata, then one line a source: {topic: {partition: offset}}
+            lines = self._offsets_of(batch_id).splitlines()[2:]
+            sources = [json.loads(line) for line in lines if line != "-"]
+            self._ranges = {number: ends for number, ends in self._ranges.items() if number == batch_id - 1}
+            self._ranges[batch_id] = {
+                (topic, int(partition)): end
+                for source in sources
+                for topic, ends in source.items()
+                for partition, end in ends.items()
+            }
+        return self._ranges[batch_id]
+
+    def ranges(self, batch_id: int) -> tuple[OffsetRange, ...]:
+        """What a batch reads, by topic and partition.
+
+        A batch without a predecessor starts where its sources did; `start` is then 0.
+
+        Raises:
+            CheckpointError: the offset log lacks the batch.
+        """
+        starts = self._ends(batch_id - 1)
+        return tuple(
+            OffsetRange(topic, partition, starts.get((topic, partition), 0), end)
+            for (topic, partition), end in sorted(self._ends(batch_id).items())
+        )

@@ -1,0 +1,78 @@
+"""The one place that owns what is on each topic: names, keys and versioned JSON Schemas.
+
+The schemas lie beside this file, one per record type and version. Producers write the newest version;
+readers tolerate fields they do not know.
+"""
+
+import json
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+
+from feature_store.errors import FraudError
+
+
+class ContractError(FraudError):
+    """A record does not keep its contract."""
+
+
+class Contract(StrEnum):
+    """The record types, by the name of their newest schema."""
+
+    TRANSACTION = "transaction.v1"
+    PROFILE = "profile.v1"
+    CHARGEBACK = "chargeback.v1"
+    ALERT = "alert.v1"
+    DEAD_LETTER = "dead-letter.v1"
+    JOB_PROGRESS = "job-progress.v1"
+    MODEL_ROLLOUT = "model-rollout.v1"
+
+
+class Reason(StrEnum):
+    """Why a record became a dead letter."""
+
+    EMPTY_VALUE = "empty_value"
+    RECORD_TOO_LARGE = "record_too_large"
+    INVALID_UTF8 = "invalid_utf8"
+    MALFORMED_JSON = "malformed_json"
+    NOT_AN_OBJECT = "not_an_object"
+    DUPLICATE_FIELD = "duplicate_field"
+    MISSING_FIELD = "missing_field"
+    WRONG_TYPE = "wrong_type"
+    INVALID_VALUE = "invalid_value"
+    NON_FINITE_NUMBER = "non_finite_number"
+    NEGATIVE_AMOUNT = "negative_amount"
+    TOO_LATE = "too_late"
+    FUTURE_EVENT_TIME = "future_event_time"
+
+
+@cache
+def schema(contract: Contract) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a record type."""
+    text = files(__name__).joinpath(f"{contract.value}.json").read_text()
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+@cache
+def _validator(contract: Contract) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(
+        schema(contract), format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+    )
+
+
+def validate(contract: Contract, record: Any) -> None:
+    """Check one decoded record against its schema.
+
+    For tests, tools and control events; the hot path has its own vectorised checks that are tested
+    against this one.
+
+    Raises:
+        ContractError: with the path and the fault of the worst violation.
+    """
+    fault = jsonschema.exceptions.best_match(_validator(contract).iter_errors(record))
+    if fault is not None:
+        raise ContractError(f"not a {contract.value}: {fault.json_path}: {fault.message}; mend the producer")

@@ -1,0 +1,52 @@
+"""Names and settings of the topics."""
+
+from pydantic import BaseModel
+
+CREATE_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+COMPACT = {"cleanup.policy": "compact"}
+
+
+class Topics(BaseModel):
+    """Topic names; the defaults are those of the documentation."""
+
+    transactions: str = "transactions"
+    profiles: str = "bank.public.card_profiles"
+    chargebacks: str = "chargebacks"
+    model_rollouts: str = "model-rollouts"
+    fraud_alerts: str = "fraud-alerts"
+    dead_letters: str = "dead-letters"
+    job_progress: str = "job-progress"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The changelogs that the job folds into its state."""
+        return (self.profiles, self.model_rollouts)
+
+    def configs(self, *, replay: bool = False) -> dict[str, dict[str, str]]:
+        """Topic-level configuration by topic name.
+
+        Args:
+            replay: take record timestamps from the producer (CreateTime) on the input topics, so that an
+                archive can be fed with its original arrival times; otherwise the broker stamps them.
+        """
+        # an archive is older than any retention
+        arrival = CREATE_TIME if replay else LOG_APPEND_TIME
+        # a dead letter holds its record in base64: room for the largest record a broker takes by default
+        large = {"max.message.bytes": str(4 * 1024 * 1024)}
+        return {
+            self.transactions: {**arrival, "max.message.bytes": str(2 * 1024 * 1024)},
+            self.profiles: {**arrival, **COMPACT},
+            self.chargebacks: arrival,
+            self.model_rollouts: {**arrival, "retention.ms": "-1"},
+            self.fraud_alerts: {},
+            self.dead_letters: large,
+            # never compacted: every batch is needed to audit the alerts of its transaction
+            self.job_progress: {"retention.ms": str(30 * 24 * 3600 * 1000)},
+        }
+
+    def partitions(self, partitions: int) -> dict[str, int]:
+        """Partition count by topic name, given the count of the topics keyed by card."""
+        counts = dict.fromkeys(self.configs(), partitions)
+        counts[self.model_rollouts] = counts[self.job_progress] = 1
+        return counts

@@ -1,0 +1,195 @@
+"""One record at a time: the decision that the vectorised path must agree with, with a reason for a person."""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from streaming_job.contracts import Reason
+
+MAX_RECORD_BYTES = 65_536
+MAX_NESTING = 256
+"""Objects and arrays within one another. Where Python's json gives up depends on its caller's stack."""
+MAX_DIGITS = 4300
+"""Of an integer: Python's own limit."""
+MAX_ID_CHARACTERS = 64
+MAX_AMOUNT = 1e9
+MAX_TIME_MS = 99_999_999_999_999
+FIELDS = ("transaction_id", "card_id", "merchant_id", "amount", "currency", "country", "event_time")
+"""What decisions about a transaction depend on."""
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_BRACKET = re.compile(r"[][{}]")
+_CONTROL = re.compile(r"[\x00-\x1f\ud800-\udfff]")
+_COUNTRY = re.compile(r"[A-Z]{2}", re.ASCII)
+_CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
+
+
+class Rejected(Exception):  # noqa: N818  a typed outcome, not an error
+    """The record becomes a dead letter."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(reason.value, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that remembers which names stood in it more than once."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated: set[str] = set()
+        if len(self) != len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            self.repeated = {name for name, count in counts.items() if count > 1}
+
+
+def _nesting(text: str) -> int:
+    """How deep objects and arrays lie within one another."""
+    if text.count("[") + text.count("{") <= MAX_NESTING:
+        return 0  # not deep, whatever it is
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(_STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def parse_object(value: bytes | None, fields: Iterable[str] = ()) -> dict[str, Any]:
+    """The JSON object in a record's value.
+
+    Args:
+        value: the record's value.
+        fields: names that decisions depend on and that must not stand twice. What else is in the record is
+            none of our business: unknown fields may hold anything that Python's json module reads, up to
+            MAX_NESTING and MAX_DIGITS.
+
+    Raises:
+        Rejected: with the first reason that applies, in the order of the checks below.
+    """
+    if not value:
+        raise Rejected(Reason.EMPTY_VALUE, "the record has no value")
+    if len(value) > MAX_RECORD_BYTES:
+        raise Rejected(Reason.RECORD_TOO_LARGE, f"{len(value)} bytes; at most {MAX_RECORD_BYTES} are taken")
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        raise Rejected(Reason.INVALID_UTF8, f"invalid UTF-8 at byte {fault.start}") from None
+    if _nesting(text) > MAX_NESTING:
+        raise Rejected(Reason.MALFORMED_JSON, f"nested more than {MAX_NESTING} deep")
+    try:
+        record = json.loads(text, object_pairs_hook=_Object)
+    except (ValueError, RecursionError) as fault:
+        # ValueError covers JSONDecodeError and Python's limit on the digits of a number
+        raise Rejected(Reason.MALFORMED_JSON, str(fault)[:200] or type(fault).__name__) from None
+    if not isinstance(record, _Object):
+        raise Rejected(Reason.NOT_AN_OBJECT, f"the value is a JSON {type(record).__name__}")
+    for name in fields:
+        if name in record.repeated:
+            raise Rejected(Reason.DUPLICATE_FIELD, f"field {name!r} stands more than once")
+    return record
+
+
+def _field(record: dict[str, Any], name: str) -> Any:
+    if name not in record:
+        raise Rejected(Reason.MISSING_FIELD, f"field {name!r} is missing")
+    return record[name]
+
+
+def identifier(record: dict[str, Any], name: str) -> str:
+    """A string of 1 to 64 characters without control characters."""
+    value = _field(record, name)
+    if not isinstance(value, str):
+        raise Rejected(Reason.WRONG_TYPE, f"{name} must be a string, not {_kind(value)}")
+    if not 1 <= len(value) <= MAX_ID_CHARACTERS:
+        raise Rejected(Reason.INVALID_VALUE, f"{name} has {len(value)} characters; 1 to 64 are allowed")
+    if _CONTROL.search(value):
+        raise Rejected(Reason.INVALID_VALUE, f"{name} holds a control character or half a surrogate pair")
+    return value
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+def matching(record: dict[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+    """A string that is what the pattern says, whole."""
+    value = _field(record, name)
+    if not isinstance(value, str):
+        raise Rejected(Reason.WRONG_TYPE, f"{name} must be a string, not {_kind(value)}")
+    if not pattern.fullmatch(value):
+        raise Rejected(Reason.INVALID_VALUE, f"{name} must match {pattern.pattern}")
+    return value
+
+
+def country(record: dict[str, Any], name: str) -> str:
+    """Two capital letters."""
+    return matching(record, name, _COUNTRY)
+
+
+def currency(record: dict[str, Any], name: str) -> str:
+    """Three capital letters."""
+    return matching(record, name, _CURRENCY)
+
+
+def number(record: dict[str, Any], name: str, most: float) -> float:
+    """A finite number from 0 to `most`."""
+    value = _field(record, name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Rejected(Reason.WRONG_TYPE, f"{name} must be a number, not {_kind(value)}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Rejected(Reason.NON_FINITE_NUMBER, f"{name} is {value}")
+    if value > most:
+        raise Rejected(Reason.INVALID_VALUE, f"{name} is over {most:g}")
+    if value < 0:
+        raise Rejected(Reason.NEGATIVE_AMOUNT, f"{name} is negative")
+    return float(value)
+
+
+def integer(record: dict[str, Any], name: str, least: int, most: int) -> int:
+    """A JSON integer from `least` to `most`."""
+    value = _field(record, name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Rejected(Reason.WRONG_TYPE, f"{name} must be an integer, not {_kind(value)}")
+    if not least <= value <= most:
+        raise Rejected(Reason.INVALID_VALUE, f"{name} must be from {least} to {most}")
+    return value
+
+
+def transaction(value: bytes | None) -> dict[str, Any]:
+    """The fields of a transaction that decisions depend on.
+
+    Raises:
+        Rejected: the record does not keep the contract.
+    """
+    record = parse_object(value, FIELDS)
+    return {
+        "transaction_id": identifier(record, "transaction_id"),
+        "card_id": identifier(record, "card_id"),
+        "merchant_id": identifier(record, "merchant_id"),
+        "amount": number(record, "amount", MAX_AMOUNT),
+        "currency": currency(record, "currency"),
+        "country": country(record, "country"),
+        "event_time": integer(record, "event_time", 0, MAX_TIME_MS),
+    }
+
+
+def check_time(event_time: int, arrival: int, lateness_ms: int, skew_ms: int) -> None:
+    """Refuse transactions that are too late, or ahead of their arrival by more than clocks may differ.
+
+    Raises:
+        Rejected: too_late or future_event_time.
+    """
+    if event_time < arrival - lateness_ms:
+        raise Rejected(
+            Reason.TOO_LATE,
+            f"event time is {arrival - event_time} ms before arrival; {lateness_ms} ms are allowed",
+        )
+    if event_time > arrival + skew_ms:
+        raise Rejected(
+            Reason.FUTURE_EVENT_TIME,
+            f"event time is {event_time - arrival} ms after arrival; {skew_ms} ms are allowed",
+        )

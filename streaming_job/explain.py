@@ -1,0 +1,163 @@
+"""`fraud explain-card`: what the job's state knows about a card right now.
+
+Read from the checkpoint as of the last batch that Spark has committed, so it works beside a running job and
+after it has ended, and disturbs neither.
+"""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from feature_store.card_view import describe, find_card
+from feature_store.errors import FraudError
+from feature_store.group_state import DEFAULT_LATENESS_MS
+from feature_store.hashing import hash_string
+from streaming_job.checkpoint import Checkpoint, CheckpointError
+
+log = logging.getLogger(__name__)
+app = typer.Typer(add_completion=False)
+
+
+class UnknownCardError(FraudError):
+    """The state does not know the card."""
+
+
+def masked(card: str) -> str:
+    """A card id as it may stand in logs: enough to recognise, not enough to use."""
+    return f"{card[:2]}***{card[-2:]}" if len(card) > 6 else "***"
+
+
+@app.command()
+def explain_card(
+    card: Annotated[str, typer.Argument(help="card_id")],
+    checkpoint: Annotated[
+        str, typer.Option(envvar="FRAUD_CHECKPOINT", help="Of the job: a directory or URI")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+    allowed_lateness_ms: Annotated[
+        int, typer.Option(envvar="FRAUD_ALLOWED_LATENESS_MS", min=0, help="As the job's setting")
+    ] = DEFAULT_LATENESS_MS,
+) -> None:
+    """Tell what the job knows about a card right now: windows, profile versions, suspicious_count."""
+    known = look_up(card, checkpoint, allowed_lateness_ms)
+    if as_json:
+        typer.echo(json.dumps(known))
+    else:
+        _print(known)
+
+
+def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) -> dict[str, Any]:
+    """What the state knows about a card (`card_view.describe`), with its card_id and the batch it is as of.
+
+    Raises:
+        CheckpointError: no batch has been committed there.
+        UnknownCardError: the card has neither transactions nor a profile.
+        StateDamagedError: the state cannot be trusted.
+    """
+    lo, hi = hash_string(card)
+    with _session() as spark:
+        _ = spark.streams.active  # starts the coordinator that the state reader asks for its stores
+        checkpoint = Checkpoint(spark, location)
+        batch = checkpoint.last_batch()
+        if batch is None:
+            raise CheckpointError(f"{location} holds no batch yet; give the checkpoint of a job that has run")
+        group = hi % checkpoint.key_groups(batch)
+        log.info("looking up card %s in key group %d", masked(card), group)
+        found = find_card(_pieces(spark, location, group), lo, hi, lateness_ms)
+    if found is None:
+        raise UnknownCardError(
+            f"card {masked(card)} is not in the job's state; check the id and the checkpoint"
+        )
+    return {"card_id": card, **describe(found)}
+
+
+def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[str, bytes]]:
+    """The pieces of a key group, whose number is its state partition's (see `packets.grouping_values`)."""
+    try:
+        rows = (
+            spark.read.format("statestore")
+            .option("path", location)
+            .option("stateVarName", "pieces")
+            .load()
+            .where(f"partition_id = {group}")
+            .selectExpr("user_map_key.name", "user_map_value.blob")
+        )
+        for row in rows.toLocalIterator():
+            yield row["name"], bytes(row["blob"])
+    except PySparkException as fault:
+        told = str(fault).splitlines()[0]
+        raise CheckpointError(
+            f"the state in {location} cannot be read ({told}); has a batch been committed?"
+        ) from fault
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .appName("card-fraud explain-card")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        # as the job writes it
+        .config("spark.sql.streaming.stateStore.providerClass", rocksdb)
+        .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+        .getOrCreate()
+    )
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _print(known: dict[str, Any]) -> None:
+    console = Console()
+    console.print(f"[bold]{known['card_id']}[/bold]{'  hot' if known['hot'] else ''}")
+    kept, running, suspicious = known["kept_events"], known["running"], known["suspicious_count"]
+    console.print(
+        f"transactions {known['transactions']:,}, last at {_time(known['last_event_time'])}, "
+        f"arrived {_time(known['last_arrival_time'])}"
+    )
+    console.print(
+        f"events kept {kept['count']:,} ({kept['spikes']} spikes), from {_time(kept['oldest_event_time'])}"
+    )
+    if known["transactions"]:
+        console.print(
+            f"amounts: mean {running['mean_amount']:.2f}, deviation {running['deviation']:.2f}, "
+            f"robust mean {running['robust_mean']:.2f}"
+        )
+    console.print(f"suspicious_count: {suspicious['day']} in 24 hours, {suspicious['total']} in total")
+    if known["windows"]:
+        names = list(next(iter(known["windows"].values())))
+        table = Table("window", *names, title="as of the last event", title_justify="left")
+        for window, values in known["windows"].items():
+            table.add_row(window, *(f"{values[name]:,.2f}".removesuffix(".00") for name in names))
+        console.print(table)
+    table = Table("profile known from", "status", "home", "limit", "tier", "opened on")
+    for version in known["profiles"]:
+        since = _time(version["known_from"]) if version["known_from"] is not None else "the beginning"
+        if version.get("deleted"):
+            table.add_row(since, "deleted")
+        else:
+            limit, tier = f"{version['credit_limit']:,.2f}", str(version["risk_tier"])
+            table.add_row(
+                since, version["status"], version["home_country"], limit, tier, version["opened_on"]
+            )
+    console.print(table if known["profiles"] else "no profile")
+
+
+def _time(ms: int | None) -> str:
+    return "-" if ms is None else f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,178 @@
+"""The query, put together: sources -> source stage -> keyed stage -> sink."""
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from feature_store.errors import FraudError
+from streaming_job import session, source
+from streaming_job.checkpoint import Checkpoint, CheckpointError
+from streaming_job.crash_points import Step, reach
+from streaming_job.keyed_stage import OUTCOME_SCHEMA, KeyedStage
+from streaming_job.outcome import Outcome
+from streaming_job.progress import Batch
+from streaming_job.settings import JobSettings
+from streaming_job.sink import TransactionalSink
+from streaming_job.start_up import require_inputs
+
+log = logging.getLogger(__name__)
+
+STOP_POLL_S = 0.02
+
+
+class JobFailedError(FraudError):
+    """The query ended with an error."""
+
+
+class StopRequested(Exception):  # noqa: N818  a signal, not an error
+    """Raised in place of running a batch once a graceful stop has been asked for."""
+
+
+class Job:
+    """One run of the streaming job."""
+
+    def __init__(self, settings: JobSettings, jars: Sequence[Path], stop: threading.Event) -> None:
+        """Start the query.
+
+        Args:
+            settings: of the job.
+            jars: see `session.start`.
+            stop: set it for a graceful stop: the batch that runs is finished, no further one begins.
+
+        Raises:
+            FraudError: something that the job needs is not there, or does not belong together.
+        """
+        self._settings = settings
+        self._stop = stop
+        self._failure: FraudError | None = None
+        require_inputs(settings)
+        self._sink = TransactionalSink(settings)
+        self._spark = session.start(settings, jars)
+        self._checkpoint = Checkpoint(self._spark, settings.checkpoint)
+        self._require_match()
+        self._query = self._start()
+
+    def _require_match(self) -> None:
+        """See that checkpoint, settings and topics belong together before Spark touches any of them.
+
+        Raises:
+            FraudError: they do not.
+        """
+        last = self._checkpoint.last_batch()
+        if last is not None and (groups := self._checkpoint.key_groups(last)) != self._settings.key_groups:
+            raise CheckpointError(
+                f"the checkpoint has {groups} key groups, the settings ask for {self._settings.key_groups}; "
+                f"set FRAUD_KEY_GROUPS={groups}: the number is fixed by a job's first start"
+            )
+        self._sink.check_start(None if last is None else self._batch(last, 0))
+
+    def _batch(self, batch_id: int, started_ms: int) -> Batch:
+        query_id = str(self._checkpoint.query_id())
+        return Batch(self._settings.job_id, query_id, batch_id, started_ms, self._checkpoint.ranges(batch_id))
+
+    def _start(self) -> StreamingQuery:
+        settings = self._settings
+        stage = KeyedStage(
+            settings.topics,
+            settings.key_groups,
+            settings.allowed_lateness_ms,
+            settings.mlflow_tracking_uri,
+            settings.work_dir,
+            settings.job_id,
+        )
+        outcomes = (
+            source.packets(self._spark, settings)
+            .groupBy("key_group")
+            .transformWithState(stage, OUTCOME_SCHEMA, outputMode="Update", timeMode="None")
+        )
+        return (
+            outcomes.writeStream.queryName(settings.job_id)
+            .foreachBatch(self._write)
+            .outputMode("update")
+            .option("checkpointLocation", settings.checkpoint)
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+
+    def _write(self, outcomes: DataFrame, batch_id: int) -> None:
+        """One batch: run it, then write what came of it in one transaction."""
+        if self._stop.is_set():
+            # Spark would log a stack trace for what is no failure
+            self._spark.sparkContext.setLogLevel("OFF")
+            raise StopRequested
+        started = time.time()
+        try:
+            total = Outcome()
+            # exactly one action: a second one would run the batch twice
+            for row in outcomes.collect():
+                total.add(Outcome.unpack(bytes(row.outcome)))
+            ran = time.time()
+            reach(Step.COLLECTED)
+            batch = self._batch(batch_id, int(started * 1000))
+            total.phases["run"] = 1000 * (ran - started)  # type: ignore[assignment]
+            written = self._sink.write(batch, total)
+        except FraudError as fault:
+            self._failure = fault
+            raise
+        except Exception as fault:
+            # the query's own exception would only quote the traceback
+            self._failure = JobFailedError(explain(fault))
+            raise
+        log.info(
+            "batch %d: %d transactions, %d alerts, %d dead letters, run %.0f ms, write %.0f ms%s",
+            batch_id,
+            total.counts["transactions"],
+            len(total.alerts),
+            len(total.dead_letters),
+            1000 * (ran - started),
+            1000 * (time.time() - ran),
+            "" if written else " (had been written before)",
+        )
+
+    def run(self) -> None:
+        """Run until a stop is asked for.
+
+        Raises:
+            FraudError: what ended the query.
+        """
+        try:
+            while self._query.isActive:
+                if self._stop.wait(0.2):
+                    self._finish()
+            self._query.awaitTermination()
+        except StreamingQueryException as fault:
+            if not self._stop.is_set() or StopRequested.__name__ not in str(fault):
+                raise self._failure or JobFailedError(explain(fault)) from fault
+        finally:
+            self._spark.stop()
+
+    def _finish(self) -> None:
+        while self._query.isActive:
+            status = self._query.status
+            if not status["isTriggerActive"] and not status["isDataAvailable"]:
+                self._query.stop()
+            time.sleep(STOP_POLL_S)
+
+
+_NAMED_ERROR = re.compile(r"(?:Caused by: )?([A-Za-z_][\w.]*(?:Error|Exception)): (.+)")
+
+
+def explain(fault: Exception) -> str:
+    """One line of a query's failure: our own error from a worker, else Python's, else Java's root cause."""
+    lines = [line.strip() for line in str(fault).splitlines() if line.strip()]
+    errors = [found.groups() for line in lines if (found := _NAMED_ERROR.fullmatch(line))]
+    for name, text in errors:
+        if name.startswith(("feature_store.", "models.", "streaming_job.")):
+            return str(text)
+    pythons = [error for error in errors if "." not in error[0]]
+    if errors:
+        name, text = pythons[0] if pythons else errors[-1]
+        return f"the query failed: {name}: {text}; see the log above"
+    return f"the query failed: {lines[0] if lines else type(fault).__name__}; see the log above"

@@ -1,0 +1,102 @@
+"""What a key group makes of a micro-batch, and how the groups' outcomes add up to the job's progress."""
+
+import pickle
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_job.packets import DeadLetter
+
+LATENESS_MS = (0.0, 100.0, 1e3, 1e4, 6e4, 6e5, 3.6e6, 8.64e7, 6.048e8)
+"""Upper bounds of the lateness histogram: event time behind arrival."""
+LATENCY_MS = (10.0, 20.0, 50.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1e3, 2e3, 5e3, 1e4, 6e4, 3.6e6)
+"""Upper bounds of the latency histogram: arrival to commit."""
+SCORES = tuple(step / 10 for step in range(1, 11))
+"""Upper bounds of the score histogram."""
+ARRIVAL_BINS = 256
+"""Resolution of a batch's arrivals, of which latencies are made when it is written."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alert, ready to be produced."""
+
+    partition: int
+    """Of its transaction."""
+    offset: int
+    """Of its transaction."""
+    key: bytes
+    value: bytes
+
+
+def histogram(values: NDArray[np.generic], bounds: tuple[float, ...]) -> NDArray[np.int64]:
+    """Counts of values <= each bound and > the one before; the last count is of values over all bounds.
+
+    Args:
+        values: shape (n,); NaN is not counted.
+        bounds: ascending upper bounds, b of them.
+
+    Returns:
+        Shape (b + 1,).
+    """
+    known = values[~np.isnan(values)]
+    return np.bincount(np.searchsorted(bounds, known, side="left"), minlength=len(bounds) + 1)
+
+
+def _no_counts(bounds: tuple[float, ...]) -> NDArray[np.int64]:
+    return np.zeros(len(bounds) + 1, dtype=np.int64)
+
+
+@dataclass
+class Outcome:
+    """Of one key group, or of all groups together."""
+
+    alerts: list[Alert] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """Counts of the contract's `counts`, except those that follow from the lists."""
+    rules: Counter[str] = field(default_factory=Counter)
+    """Alerts by rule."""
+    max_event_times: dict[int, int] = field(default_factory=dict)
+    """Greatest event time by transaction partition, ms."""
+    lateness: NDArray[np.int64] = field(default_factory=lambda: _no_counts(LATENESS_MS))
+    scores: NDArray[np.int64] = field(default_factory=lambda: _no_counts(SCORES))
+    arrivals: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = field(default_factory=list)
+    """Histograms of the transactions' arrivals, ms: (counts, edges), one per group."""
+    phases: Counter[str] = field(default_factory=Counter)
+    """Milliseconds by phase; of the slowest group."""
+    state: Counter[str] = field(default_factory=Counter)
+    """State sizes: cards, events, local_bytes, rebuilds."""
+    rollout: dict[str, object] | None = None
+    """The newest rollout that decided, as on the topic."""
+
+    def pack(self) -> bytes:
+        """As bytes, for the way to the driver."""
+        return pickle.dumps(self, protocol=5)
+
+    @staticmethod
+    def unpack(blob: bytes) -> "Outcome":
+        """Inverse of `pack`."""
+        outcome = pickle.loads(blob)
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    def add(self, other: "Outcome") -> None:
+        """Take in another group's outcome; alerts and dead letters in the order of the log."""
+        self.alerts = sorted(self.alerts + other.alerts, key=lambda alert: (alert.partition, alert.offset))
+        self.dead_letters = sorted(
+            self.dead_letters + other.dead_letters,
+            key=lambda letter: (letter.topic, letter.partition, letter.offset),
+        )
+        self.counts.update(other.counts)
+        self.rules.update(other.rules)
+        for partition, time in other.max_event_times.items():
+            self.max_event_times[partition] = max(time, self.max_event_times.get(partition, time))
+        self.lateness = self.lateness + other.lateness
+        self.scores = self.scores + other.scores
+        self.arrivals += other.arrivals
+        self.phases |= other.phases  # Counter union: the greater of both
+        self.state.update(other.state)
+        self.rollout = self.rollout or other.rollout

@@ -1,0 +1,84 @@
+"""The Spark session of the job; each setting that is not Spark's default has its reason beside it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streaming_job.settings import JobSettings
+
+_STREAMING = "spark.sql.streaming"
+_ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
+
+
+def _options(settings: JobSettings, jars: Sequence[Path]) -> dict[str, str]:
+    class_path = ":".join(str(jar) for jar in jars)
+    options = {
+        "spark.app.name": settings.job_id,
+        "spark.driver.memory": settings.driver_memory,
+        # throughput collector: shorter batches than with G1 on few cores
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+        "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
+        "spark.ui.enabled": str(settings.ui_port > 0).lower(),
+        "spark.ui.port": str(settings.ui_port or 4040),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "200",
+        "spark.ui.retainedTasks": "1000",
+        "spark.sql.ui.retainedExecutions": "20",
+        "spark.sql.session.timeZone": "UTC",
+        # one state partition a key group; the checkpoint keeps the number for ever
+        "spark.sql.shuffle.partitions": str(settings.key_groups),
+        # the plan is tiny and the same in every batch: nothing to adapt or to compile whole
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        # one Arrow batch, one parse, one packet a key group
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        "spark.python.unix.domain.socket.enabled": "true",
+        # workers keep the kernels and the model
+        "spark.python.worker.reuse": "true",
+        f"{_STREAMING}.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        # a batch uploads its changes, not a snapshot of the database
+        f"{_ROCKSDB}.changelogCheckpointing.enabled": "true",
+        # counting rows costs a look-up per put
+        f"{_ROCKSDB}.trackTotalNumberOfRows": "false",
+        f"{_ROCKSDB}.boundedMemoryUsage": "true",
+        f"{_ROCKSDB}.maxMemoryUsageMB": "256",
+        # a snapshot of RocksDB is made on the way of a batch: seldom
+        f"{_STREAMING}.stateStore.minDeltasForSnapshot": "50",
+        # no second, empty batch after each batch
+        f"{_STREAMING}.noDataMicroBatches.enabled": "false",
+        # the default manager forks ten processes for each checkpoint file
+        f"{_STREAMING}.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        # ... and Hadoop's local file system one; java.nio needs none
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFs",
+    }
+    if class_path:
+        options["spark.driver.extraClassPath"] = class_path
+        options["spark.executor.extraClassPath"] = class_path
+    return options
+
+
+def start(settings: JobSettings, jars: Sequence[Path]) -> SparkSession:
+    """Start Spark for the job.
+
+    Args:
+        settings: of the job.
+        jars: the Kafka connector and what it needs, on the class path of driver and executors.
+    """
+    # one thread a task: the tasks share the cores already
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(settings.master)
+    for name, value in _options(settings, jars).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session

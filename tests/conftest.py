@@ -1,0 +1,64 @@
+"""Real servers for the tests: one embedded stack a session, on free ports, in a temporary directory."""
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local import stack as embedded
+from deploy.local.console import to_stderr
+from deploy.local.stack import Endpoints
+from streaming_job.contracts.topics import Topics
+
+WaitFor = Callable[..., object]
+
+
+@pytest.fixture(scope="session")
+def stack_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data directory of the session's stack."""
+    return tmp_path_factory.mktemp("stack")
+
+
+@pytest.fixture(scope="session")
+def stack(stack_dir: Path) -> Iterator[Endpoints]:
+    """Kafka, Postgres with Debezium, and MLflow: leave them as you found them, use names of your own."""
+    try:
+        yield embedded.up(stack_dir, progress=to_stderr())
+    finally:
+        embedded.down(stack_dir)
+
+
+@pytest.fixture(scope="session")
+def topic_names() -> Callable[[], Topics]:
+    """Makes topic names that no other test uses; Debezium's profiles topic stays, there is one connector."""
+    numbers = itertools.count()
+
+    def fresh() -> Topics:
+        suffix = f"-{os.getpid()}-{next(numbers)}"
+        names = Topics()
+        return Topics(
+            **{field: getattr(names, field) + suffix for field in Topics.model_fields if field != "profiles"}
+        )
+
+    return fresh
+
+
+@pytest.fixture(scope="session")
+def wait_for() -> WaitFor:
+    """Waits until a function answers something true, and returns that; fails after the deadline."""
+
+    def wait(
+        condition: Callable[[], object], *, deadline_s: float = 30.0, what: str = "the condition"
+    ) -> object:
+        end = time.monotonic() + deadline_s
+        while True:
+            answer = condition()
+            if answer:
+                return answer
+            assert time.monotonic() < end, f"{what} did not come true within {deadline_s:.0f} s"
+            time.sleep(0.02)
+
+    return wait

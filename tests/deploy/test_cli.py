@@ -1,0 +1,51 @@
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from deploy import cli
+from feature_store.errors import FraudError
+
+pytestmark = pytest.mark.unit
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    code = (
+        "import sys; from deploy.cli import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'confluent_kafka', 'psycopg', 'pyspark', 'mlflow', 'numba', 'numpy'} & set(sys.modules)\n"
+        "print('HEAVY', sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "HEAVY []" in done.stdout
+    for name in cli.COMMANDS:
+        assert name in done.stdout
+
+
+def test_command_is_found_in_its_module() -> None:
+    done = CliRunner().invoke(cli.app, ["stack", "--help"])
+    assert done.exit_code == 0
+    for name in ("up", "down", "status", "logs"):
+        assert name in done.output
+
+
+def test_unknown_command_is_a_usage_error() -> None:
+    assert CliRunner().invoke(cli.app, ["nonsense"]).exit_code == 2
+
+
+def test_error_becomes_one_line_and_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class SpecialError(FraudError):
+        exit_code = 7
+
+    def fail() -> None:
+        raise SpecialError("it broke: mend it")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 7
+    assert capsys.readouterr().err == "error: it broke: mend it\n"

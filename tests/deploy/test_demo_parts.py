@@ -1,0 +1,152 @@
+"""The demo's parts that need no servers."""
+
+import io
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from deploy.demo import environment, state, summary, view
+from deploy.demo.options import DemoError, Options
+from deploy.demo.state import Run
+from deploy.demo.view import Moment
+from deploy.demo.watch import Percentiles
+from deploy.local.processes import Server
+from loadtests.comparison import Findings
+from loadtests.oracle import Kind
+from loadtests.verify import Verdict
+
+pytestmark = pytest.mark.unit
+
+ALERT = {
+    "arrival_time": 1_780_000_200_000,
+    "score": 0.9341,
+    "decision": "decline",
+    "card_id": "card-00012345",
+    "amount": 1234.5,
+    "currency": "EUR",
+    "country": "DE",
+    "rules": ["score", "blocked_card"],
+    "reasons": [{"feature": "travel_speed", "value": 812.25, "contribution": 1.5}],
+}
+MOMENT = Moment(
+    title="streaming",
+    elapsed_s=75.2,
+    sent=40_000,
+    sent_per_s=500.2,
+    decided=39_000,
+    decided_per_s=499.0,
+    lag=973,
+    alerts=55,
+    rules={"score": 34, "blocked_card": 24},
+    declined_after_change=7,
+    dead_letters={"too_late": 18, "wrong_type": 2},
+    duplicates=77,
+    late=32,
+    recent=Percentiles(131.0, 284.0, 55),
+    profile_changes=81,
+    memory=3 * 2**30,
+    progress={"written_at": 110, "started_at": 20, "batch_id": 22, "state": {"cards": 49_828}},
+    latest=[ALERT],
+)
+
+
+def run_of(options: Options) -> Run:
+    return Run(options.story(), 1_780_000_200.0)
+
+
+def test_run_is_remembered_with_its_processes(tmp_path: Path):
+    run = run_of(Options(tmp_path, seed=3))
+    run.children["job"] = Server(4711, 12.5, "mark")
+    run.save(tmp_path)
+    assert state.load(tmp_path) == run
+
+
+def test_nothing_is_remembered_of_an_empty_directory(tmp_path: Path):
+    assert state.load(tmp_path) is None
+
+
+def test_damaged_memory_is_told(tmp_path: Path):
+    (tmp_path / state.FILE).write_text('{"story": ')
+    with pytest.raises(DemoError, match="damaged; start with --fresh"):
+        state.load(tmp_path)
+
+
+def test_two_demos_do_not_share_a_directory(tmp_path: Path):
+    with (
+        state.exclusive(tmp_path),
+        pytest.raises(DemoError, match="another demo works"),
+        state.exclusive(tmp_path),
+    ):
+        pass
+
+
+def test_clearing_leaves_nothing_but_the_lock(tmp_path: Path):
+    with state.exclusive(tmp_path):
+        run_of(Options(tmp_path)).save(tmp_path)
+        (tmp_path / "kafka" / "data").mkdir(parents=True)
+        (tmp_path / "kafka" / "data" / "log").write_text("x")
+        state.clear(tmp_path)
+        assert {entry.name for entry in tmp_path.iterdir()} <= state.LOCKS
+
+
+def test_directory_of_somebody_else_is_not_cleared(tmp_path: Path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(DemoError, match="not made by a demo"):
+        state.clear(tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_other_seed_is_another_story(tmp_path: Path):
+    run = run_of(Options(tmp_path, seed=1))
+    assert state.differences(run, Options(tmp_path, seed=1, rate=9_000)) == []
+    assert state.differences(run, Options(tmp_path, seed=2)) == ["--seed 1, not 2"]
+
+
+def test_callers_own_servers_are_left_out_of_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", "bank:9092")
+    monkeypatch.setenv("FRAUD_TOPICS__TRANSACTIONS", "theirs")
+    monkeypatch.setenv("FRAUD_IVY_SETTINGS", "mirror.xml")
+    environment.forget_callers_settings()
+    assert {name for name in os.environ if name.startswith("FRAUD_")} == {"FRAUD_IVY_SETTINGS"}
+
+
+def test_screen_shows_what_matters():
+    console = Console(width=128, file=io.StringIO(), record=True)
+    console.print(view.screen(MOMENT, {"sidecar": "http://127.0.0.1:8000/"}, "Ctrl-C ends"))
+    text = console.export_text()
+    for words in (
+        "streaming", "01:15", "http://127.0.0.1:8000/", "500/s", "973", "131 ms", "284 ms", "49,828",
+        "3.0 GiB", "card-00012345", "1,234.50 EUR", "0.934", "decline", "score, blocked_card",
+        "travel_speed 812.2",
+    ):  # fmt: skip
+        assert words in text
+
+
+def test_line_says_it_in_one():
+    line = view.line(MOMENT)
+    assert "\n" not in line
+    for words in ("500/s", "39,000", "lag 973", "alerts 55", "dead letters 20", "p50 131 ms p99 284 ms"):
+        assert words in line
+
+
+def test_percentiles_of_nothing_are_unknown():
+    assert Percentiles.of([]) is None
+    assert Percentiles.of([1.0, 2.0, 3.0]) == Percentiles(2.0, pytest.approx(2.98), 3)
+
+
+def test_report_keeps_its_promise(tmp_path: Path):
+    verdict = Verdict(Findings(missing=1), Counter({Kind.PASSED: 7, Kind.ALERT: 2}), Counter({"too_late": 3}))
+    measured = summary.Measured(Percentiles(130.04, 280.0, 9), 499.96, 60.0, 2**31, {"score": 2}, 1, 120, 1)
+    found = summary.report(verdict, measured)
+    assert list(found)[:9] == [
+        "events", "alerts", "dead_letters", "missing", "duplicated", "unexpected",
+        "p50_ms", "p99_ms", "events_per_s",
+    ]  # fmt: skip
+    assert list(found.values())[:9] == [9, 2, 3, 1, 0, 0, 130.0, 280.0, 500.0]
+    assert not verdict.is_clean
+    summary.write(tmp_path / "out.json", found)
+    assert json.loads((tmp_path / "out.json").read_text())["peak_memory_bytes"] == 2**31

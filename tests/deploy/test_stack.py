@@ -1,0 +1,253 @@
+"""The embedded stack with its real servers: one shared for looking, one of its own for killing."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from deploy.local import processes, topics
+from deploy.local import stack as embedded
+from deploy.local.errors import StackError
+from deploy.local.ports import Ports
+from deploy.local.processes import running
+from deploy.local.stack import Endpoints
+from deploy.local.state import load
+from streaming_job.contracts import Contract, validate
+from streaming_job.contracts.topics import Topics
+
+pytestmark = pytest.mark.integration
+
+PROFILES = Topics().profiles
+
+
+class Reader:
+    """Reads a topic from its beginning, remembering everything."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "test-stack",
+                "enable.auto.commit": False,
+                "log_level": 0,
+                "error_cb": lambda error: None,
+            }
+        )
+        partitions = self.consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        self.consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        self.records: list[tuple[Any, Any]] = []
+
+    def found(self, wanted: Callable[[Any, Any], bool]) -> bool:
+        """Reads on a little; whether a record (key, value) like this was ever read."""
+        for message in self.consumer.consume(1000, timeout=0.1):
+            if message.error() is None:
+                self.records.append((decoded(message.key()), decoded(message.value())))
+            else:
+                assert message.error().code() != KafkaError.UNKNOWN_TOPIC_OR_PART, message.error()
+        return any(wanted(key, value) for key, value in self.records)
+
+
+def decoded(raw: bytes | None) -> Any:
+    return None if raw is None else json.loads(raw)
+
+
+def change(endpoints: Endpoints, statement: str, *values: object) -> None:
+    with psycopg.connect(endpoints.postgres_dsn) as connection:
+        connection.execute(statement, values)
+
+
+def insert_card(endpoints: Endpoints, card: str) -> None:
+    change(
+        endpoints,
+        "INSERT INTO card_profiles (card_id, home_country, currency, credit_limit, opened_on) "
+        "VALUES (%s, 'DE', 'EUR', 1500.50, '2020-01-02')",
+        card,
+    )
+
+
+def arrival_of(operation: str, card: str) -> Callable[[Any, Any], bool]:
+    return lambda key, value: bool(key == {"card_id": card} and value and value["op"] == operation)
+
+
+def test_topics_have_the_settings_of_the_contract(stack: Endpoints) -> None:
+    client = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    found = client.list_topics(timeout=20).topics
+    assert {name: len(found[name].partitions) for name in Topics().configs()} == Topics().partitions(2)
+    resource = ConfigResource(ResourceType.TOPIC, PROFILES)
+    (settings,) = client.describe_configs([resource]).values()
+    values = {name: entry.value for name, entry in settings.result(20).items()}
+    assert values["cleanup.policy"] == "compact"
+    assert values["message.timestamp.type"] == "LogAppendTime"
+
+
+def test_replay_takes_timestamps_from_the_producer_and_back(
+    stack: Endpoints, topic_names: Callable[[], Topics]
+) -> None:
+    names = topic_names()
+    client = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+
+    def timestamps() -> str:
+        (settings,) = client.describe_configs(
+            [ConfigResource(ResourceType.TOPIC, names.transactions)]
+        ).values()
+        return str(settings.result(20)["message.timestamp.type"].value)
+
+    topics.create(stack.bootstrap_servers, names, replay=True)
+    assert timestamps() == "CreateTime"
+    topics.create(stack.bootstrap_servers, names)
+    assert timestamps() == "LogAppendTime"
+    topics.create(stack.bootstrap_servers, names, replay=True)
+    assert timestamps() == "CreateTime"
+
+
+def test_large_dead_letter_and_transaction_fit(
+    stack: Endpoints, topic_names: Callable[[], Topics], wait_for: Callable[..., object]
+) -> None:
+    names = topic_names()
+    topics.create(stack.bootstrap_servers, names)
+    settings = {"bootstrap.servers": stack.bootstrap_servers, "transactional.id": names.dead_letters}
+    producer = Producer({**settings, "message.max.bytes": 4_000_000})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(names.dead_letters, json.dumps("x" * 3_000_000))
+    producer.commit_transaction(30)
+    reader = Reader(stack.bootstrap_servers, names.dead_letters)
+    wait_for(lambda: reader.found(lambda key, value: len(value) == 3_000_000))
+
+
+def test_insert_update_and_delete_arrive_in_order(stack: Endpoints, wait_for: Callable[..., object]) -> None:
+    card = "card-in-order"
+    insert_card(stack, card)
+    change(stack, "UPDATE card_profiles SET status = 'blocked' WHERE card_id = %s", card)
+    change(stack, "DELETE FROM card_profiles WHERE card_id = %s", card)
+    reader = Reader(stack.bootstrap_servers, PROFILES)
+    wait_for(lambda: reader.found(lambda key, value: key == {"card_id": card} and value is None))
+    values = [value for key, value in reader.records if key == {"card_id": card}]
+    assert [value and value["op"] for value in values] == ["c", "u", "d", None]
+    for value in values[:2]:
+        validate(Contract.PROFILE, value["after"])
+    assert values[0]["after"] == {
+        "card_id": card,
+        "status": "active",
+        "home_country": "DE",
+        "currency": "EUR",
+        "credit_limit": 1500.5,
+        "risk_tier": 0,
+        "opened_on": 18263,
+    }
+    assert values[1]["after"]["status"] == "blocked"
+    assert values[2]["before"]["card_id"] == card
+
+
+def test_second_up_keeps_what_runs(stack: Endpoints, stack_dir: Path) -> None:
+    before = load(stack_dir)
+    assert embedded.up(stack_dir) == stack
+    assert load(stack_dir) == before
+    assert {each.state for each in embedded.status(stack_dir)} == {"running"}
+    embedded.check(stack_dir)
+
+
+def test_status_tells_memory_within_the_budget(stack: Endpoints, stack_dir: Path) -> None:
+    memory = {each.service: each.memory_bytes >> 20 for each in embedded.status(stack_dir)}
+    assert 0 < memory["postgres"] < 200
+    assert 0 < memory["kafka"] < 900
+    assert 0 < memory["connect"] < 600
+
+
+def test_stack_on_other_data_is_another_stack(stack: Endpoints, stack_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(StackError, match=r"port .* for kafka is in use"):
+        embedded.up(tmp_path, ports=Ports(kafka=load(stack_dir).ports["kafka"]), services=["kafka"])
+    assert embedded.down(tmp_path) == []
+    embedded.check(stack_dir)
+
+
+def test_ctrl_c_while_starting_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "deploy.cli", "stack", "up", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as starter:
+        assert starter.stderr is not None
+        while "starting kafka" not in starter.stderr.readline():
+            assert starter.poll() is None
+        starter.send_signal(signal.SIGINT)
+        _, said = starter.communicate(timeout=120)
+    assert starter.returncode != 0
+    assert load(tmp_path).servers == {}, said
+    assert not [marker for marker in embedded.MARKERS.values() if processes.find(marker(tmp_path))]
+
+
+@pytest.fixture(scope="module")
+def own_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A stack to kill; the tests below build on each other's data."""
+    directory = tmp_path_factory.mktemp("own")
+    yield directory
+    embedded.down(directory)
+
+
+@pytest.mark.chaos
+def test_everything_killed_is_recovered_with_its_data(own_dir: Path, wait_for: Callable[..., object]) -> None:
+    first = embedded.up(own_dir)
+    insert_card(first, "before")
+    reader = Reader(first.bootstrap_servers, PROFILES)
+    wait_for(lambda: reader.found(arrival_of("c", "before")))
+    for service in embedded.ALL:
+        assert embedded.kill(own_dir, service)
+    assert {each.state for each in embedded.status(own_dir)} == {"died"}
+    with pytest.raises(StackError, match="ended unexpectedly"):
+        embedded.check(own_dir)
+    assert embedded.up(own_dir) == first
+    insert_card(first, "after")
+    again = Reader(first.bootstrap_servers, PROFILES)
+    wait_for(lambda: again.found(arrival_of("c", "after")))
+    assert again.found(arrival_of("c", "before"))
+
+
+@pytest.mark.chaos
+def test_changes_made_while_connect_is_dead_arrive_after_it(
+    own_dir: Path, wait_for: Callable[..., object]
+) -> None:
+    endpoints = embedded.up(own_dir)
+    embedded.kill(own_dir, "connect")
+    insert_card(endpoints, "meanwhile")
+    embedded.up(own_dir)
+    reader = Reader(endpoints.bootstrap_servers, PROFILES)
+    wait_for(lambda: reader.found(arrival_of("c", "meanwhile")))
+
+
+@pytest.mark.chaos
+def test_debezium_finds_back_to_a_restarted_postgres(own_dir: Path, wait_for: Callable[..., object]) -> None:
+    endpoints = embedded.up(own_dir)
+    embedded.kill(own_dir, "postgres")
+    embedded.up(own_dir)
+    insert_card(endpoints, "back")
+    reader = Reader(endpoints.bootstrap_servers, PROFILES)
+    wait_for(lambda: reader.found(arrival_of("c", "back")))
+
+
+@pytest.mark.chaos
+def test_lost_record_of_a_running_stack_does_not_leave_two(own_dir: Path) -> None:
+    embedded.up(own_dir, services=["postgres"])
+    orphan = load(own_dir).servers["postgres"]
+    (own_dir / "stack.json").unlink()
+    embedded.up(own_dir, services=["postgres"])
+    assert running(orphan) is None
+    assert load(own_dir).servers["postgres"].pid != orphan.pid
+
+
+def test_down_stops_everything_and_keeps_the_data(own_dir: Path) -> None:
+    embedded.up(own_dir)
+    servers = load(own_dir).servers
+    assert embedded.down(own_dir) == ["connect", "postgres", "kafka"]
+    assert not any(running(server) for server in servers.values())
+    assert {each.state for each in embedded.status(own_dir)} == {"stopped"}
+    with pytest.raises(StackError, match="no stack runs"):
+        embedded.endpoints(own_dir)
+    again = embedded.up(own_dir, services=["postgres"])
+    with psycopg.connect(again.postgres_dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM card_profiles").fetchone() == (4,)

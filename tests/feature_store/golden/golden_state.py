@@ -1,0 +1,88 @@
+"""Makes the golden files of the current state format: `PYTHONPATH=.:tests/feature_store python <this file>`.
+
+Run it once when a format is released; never again for that format. A directory `format-N` holds the pieces of
+a small state, and `expected.json` what came of the batch that followed.
+"""
+
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from histories import DAY, HOUR, MINUTE, SECOND, History, Pieces, one_batch
+
+from feature_store.arena import MemoryArena
+from feature_store.catalogue import NAMES
+from feature_store.group_state import GroupState
+from feature_store.journal import Meta, commit
+from feature_store.layout import FORMAT_VERSION
+from feature_store.pieces import write_piece
+
+HERE = Path(__file__).parent
+LAST = 4
+"""Transactions of the batch that the files do not hold."""
+
+
+def history() -> History:
+    """Three cards: a plain one with profile versions, late events and alerts; an idle one; and a hot one."""
+    made = History()
+    made.profile("r", 0, "plain", credit_limit=500.0, risk_tier=2)
+    made.profile("u", 3 * DAY, "plain", status="blocked", credit_limit=750.0)
+    made.profile("c", 0, "without transactions")
+    for day in range(10):
+        late = HOUR if day % 3 == 0 else 0
+        made.tx(
+            day * DAY - late, 10_000 * (day * 37 % 250), arrival=day * DAY, card="plain",
+            merchant=f"m{day % 4}", country=("FR", "DE", "ZZ")[day % 3],
+        )  # fmt: skip
+    made.tx(10 * DAY, 55_500, card="idle")
+    for number in range(600):
+        made.tx(10 * DAY + number * SECOND, 1_000 * (number % 97), card="hot", merchant=f"m{number % 7}")
+    later = 11 * DAY
+    made.tx(later, 2_000_000, card="plain", merchant="m1")
+    made.tx(later, 2_000_000, card="plain", merchant="m1", transaction_id="t0")  # a repetition, long ago
+    made.tx(later + MINUTE, 20_000, card="idle")
+    made.tx(later + MINUTE, 30_000, card="hot")
+    return made
+
+
+def main() -> None:
+    """Write the files."""
+    made = history()
+    records, changes = made.records(), made.change_records()
+    store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
+    borders = [0, 5, 300, 560, 590, len(records) - LAST]
+    read = 0
+    for start, end in pairwise(borders):
+        batch = records[start:end]
+        known = int(np.searchsorted(changes["arrival"], batch["arrival"].max(), side="right"))
+        _, delta = one_batch(state, changes[read:known], batch)
+        read = known
+        commit(store, meta, state, delta)
+        if end == 560:  # a snapshot with deltas after it, whatever the bytes would have paid for
+            store.put("s0", write_piece(state, 0))
+            meta.pieces, meta.oldest, meta.credit = [meta.sequence], meta.sequence + 1, -(10**9)
+            store.put("meta", meta.encode())
+    judged, _ = one_batch(state, changes[:0], records[-LAST:])
+    expected = {
+        "cards": state.card_count,
+        "events": state.event_count,
+        "duplicate": judged.duplicate.tolist(),
+        "late": judged.late.tolist(),
+        "suspicious": judged.suspicious,
+        "features": [
+            {name: None if math.isnan(x) else x for name, x in zip(NAMES, row, strict=True)}
+            for row in judged.features.tolist()
+        ],
+    }
+    out = HERE / f"format-{FORMAT_VERSION}"
+    out.mkdir(exist_ok=True)
+    kept = {"meta", "s0", *(f"d{n}" for n in range(meta.oldest, meta.sequence + 1))}
+    for name in sorted(kept):
+        (out / name).write_bytes(store[name])
+    (out / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""Histories of a few cards, drawn at random: late, duplicate, equal-time, burst, idle, with profile changes.
+
+A history is a log: transactions and profile changes in the order of their arrival. `replay` runs it through
+the kernels in any batches, and `judge` through the naive oracle.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from feature_store.arena import MemoryArena
+from feature_store.catalogue import NAMES
+from feature_store.deltas import Delta
+from feature_store.group_state import GroupState
+from feature_store.hashing import hash_string
+from feature_store.journal import Meta, commit, load_meta, rebuild
+from feature_store.layout import PROFILE, TRANSACTION, country_code
+from loadtests.oracle.card import FORGET_AFTER_MS, Card, View
+from loadtests.oracle.features import compute
+from loadtests.oracle.records import Record, Transaction
+from loadtests.oracle.tables import ProfileLog
+from streaming_job.decode.tables import profile_change
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+START = 1_780_000_200_000
+"""2026-05-28 20:30:00 UTC."""
+ALERT_FROM = 1_000_000
+"""In these tests an alert is a transaction of 100.00 or more (1/10,000 of the currency unit)."""
+
+
+@dataclass
+class History:
+    """A log of transactions, and one of profile changes; both in the order of arrival."""
+
+    transactions: list[Transaction] = field(default_factory=list)
+    changes: list[Record] = field(default_factory=list)
+
+    def tx(
+        self,
+        event_time: int,
+        units: int = 100_000,
+        *,
+        arrival: int | None = None,
+        card: str = "c",
+        merchant: str = "m",
+        country: str = "FR",
+        transaction_id: str | None = None,
+    ) -> None:
+        """Append a transaction; times in ms from START; arrives when it happens unless told otherwise."""
+        offset = len(self.transactions)
+        self.transactions.append(
+            Transaction(
+                transaction_id or f"t{offset}", card, merchant, units, "EUR", country, START + event_time,
+                START + (event_time if arrival is None else arrival), 0, offset,
+            )
+        )  # fmt: skip
+
+    def profile(self, op: str, arrival: int = 0, card: str = "c", **row: object) -> None:
+        """Append a profile change (`op` as Debezium has it, or "tombstone"); `arrival` in ms from START."""
+        full = {
+            "card_id": card, "status": "active", "home_country": "FR", "currency": "EUR",
+            "credit_limit": 1000.0, "risk_tier": 0, "opened_on": 20_000, **row,
+        }  # fmt: skip
+        side = "before" if op == "d" else "after"
+        value = None if op == "tombstone" else json.dumps({"op": op, side: full}).encode()
+        key = json.dumps({"card_id": card}).encode()
+        self.changes.append(Record("profiles", 0, len(self.changes), START + arrival, key, value))
+
+    def records(self) -> NDArray[np.void]:
+        """The transactions as kernel records."""
+        out = np.zeros(len(self.transactions), dtype=TRANSACTION)
+        for row, tx in zip(out, self.transactions, strict=True):
+            row["lo"], row["hi"] = hash_string(tx.card_id)
+            row["transaction"] = hash_string(tx.transaction_id)[0]
+            row["merchant"] = hash_string(tx.merchant_id)[0]
+            row["country"] = country_code(tx.country)
+            row["time"], row["arrival"], row["amount"] = tx.event_time, tx.arrival, tx.units
+            row["offset"] = tx.offset
+        return out
+
+    def change_records(self) -> NDArray[np.void]:
+        """The profile changes as kernel records."""
+        rows = [
+            profile_change(record.key, record.value, record.partition, record.offset, record.timestamp)
+            for record in self.changes
+        ]
+        return np.concatenate(rows) if rows else np.zeros(0, dtype=PROFILE)
+
+
+@dataclass
+class Judged:
+    """What became of n transactions."""
+
+    features: NDArray[np.float64]
+    """Shape (n, len(FEATURES)); NaN in the rows of duplicates."""
+    duplicate: NDArray[np.bool_]
+    late: NDArray[np.bool_]
+    suspicious: list[tuple[int, int]]
+    """suspicious_count (day, total) of each alert, in log order."""
+
+
+class Pieces(dict[str, bytes]):
+    """A `PieceStore` in memory; counts the bytes put, by the first letter of the name."""
+
+    def __init__(self, *pieces: Mapping[str, bytes]) -> None:
+        super().__init__(*pieces)
+        self.written: Counter[str] = Counter()
+
+    def put(self, name: str, blob: bytes) -> None:
+        self[name] = blob
+        self.written[name[0]] += len(blob)
+
+    def remove(self, name: str) -> None:
+        del self[name]
+
+
+def judge(history: History) -> Judged:
+    """The oracle's word."""
+    profiles = ProfileLog()
+    assert profiles.read(history.changes) == []
+    cards: dict[str, Card] = {}
+    n = len(history.transactions)
+    out = Judged(np.full((n, len(NAMES)), np.nan), np.zeros(n, np.bool_), np.zeros(n, np.bool_), [])
+    for row, tx in enumerate(history.transactions):
+        card = cards.get(tx.card_id)
+        if card is None or tx.arrival - card.arrival > FORGET_AFTER_MS:
+            card = cards[tx.card_id] = Card()
+        if card.has(tx):
+            out.duplicate[row] = True
+            continue
+        view = View(tx, card, profiles.in_force(tx.card_id, tx.arrival))
+        known = compute(view)
+        out.features[row] = [known[name] for name in NAMES]
+        out.late[row] = view.late
+        if tx.units >= ALERT_FROM:
+            card.alerts.append(tx.arrival)
+            count = card.suspicious_count(tx.arrival)
+            out.suspicious.append((count["day"], count["total"]))
+    return out
+
+
+def one_batch(state: GroupState, changes: NDArray[np.void], batch: NDArray[np.void]) -> tuple[Judged, Delta]:
+    """One batch as the job runs it: tables, features, alerts; and its delta."""
+    change_cards = state.card_numbers(changes)
+    state.change_profiles(changes, change_cards)
+    cards = state.card_numbers(batch)
+    applied = state.apply(batch, cards)
+    applied.features[applied.duplicate] = np.nan
+    alerted = (batch["amount"] >= ALERT_FROM) & ~applied.duplicate
+    counts = state.count_alerts(cards, batch["arrival"], alerted, applied.restarted)
+    day, total = (count.tolist() for count in counts)
+    kept = ~applied.duplicate
+    delta = Delta(changes, change_cards, batch[kept], cards[kept], alerted[kept])
+    late = applied.late & kept
+    return Judged(applied.features, applied.duplicate, late, list(zip(day, total, strict=True))), delta
+
+
+def rebuilt(store: Pieces) -> tuple[GroupState, Meta]:
+    """The state that a store holds, in fresh arrays."""
+    state, meta = GroupState(MemoryArena()), load_meta(store)
+    rebuild(store, meta, state)
+    return state, meta
+
+
+def replay(
+    history: History,
+    cuts: Sequence[int] = (),
+    rebuild_after: Callable[[int], bool] = lambda batch: False,
+    read_ahead: int = 0,
+) -> Judged:
+    """The kernels' word.
+
+    Args:
+        history: the log.
+        cuts: batches end before these transactions.
+        rebuild_after: whether the state is thrown away and rebuilt from its pieces after a batch.
+        read_ahead: ms; each batch holds the profile changes up to its last arrival, and so much further.
+    """
+    records, changes = history.records(), history.change_records()
+    store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
+    borders = sorted({0, len(records), *(cut for cut in cuts if 0 < cut < len(records))})
+    parts, read = [], 0
+    for number, (start, end) in enumerate(pairwise(borders)):
+        batch = records[start:end]
+        known = np.searchsorted(changes["arrival"], batch["arrival"].max() + read_ahead, side="right")
+        part, delta = one_batch(state, changes[read : max(known, read)], batch)
+        parts.append(part)
+        read = max(read, int(known))
+        commit(store, meta, state, delta)
+        if rebuild_after(number):
+            state, meta = rebuilt(store)
+    return Judged(
+        np.concatenate([part.features for part in parts]),
+        np.concatenate([part.duplicate for part in parts]),
+        np.concatenate([part.late for part in parts]),
+        [counts for part in parts for counts in part.suspicious],
+    )
+
+
+def assert_same(a: Judged, b: Judged) -> None:
+    """Bit for bit."""
+    assert a.duplicate.tolist() == b.duplicate.tolist()
+    assert a.late.tolist() == b.late.tolist()
+    assert a.suspicious == b.suspicious
+    differs = np.argwhere((a.features != b.features) & ~(np.isnan(a.features) & np.isnan(b.features)))
+    assert not len(differs), _first(differs, a, b)
+
+
+def assert_close(a: Judged, b: Judged, tolerance: float = 1e-9) -> None:
+    """Equal; features to a relative and absolute tolerance."""
+    assert a.duplicate.tolist() == b.duplicate.tolist()
+    assert a.late.tolist() == b.late.tolist()
+    assert a.suspicious == b.suspicious
+    close = np.isclose(a.features, b.features, rtol=tolerance, atol=tolerance, equal_nan=True)
+    assert close.all(), _first(np.argwhere(~close), a, b)
+
+
+def _first(places: NDArray[np.int64], a: Judged, b: Judged) -> str:
+    row, column = places[0]
+    return f"{NAMES[column]} of transaction {row}: {a.features[row, column]!r}, {b.features[row, column]!r}"
+
+
+# pauses that put events on, just inside and just outside the edges of windows and retentions
+_EDGES = (MINUTE, 5 * MINUTE, HOUR, DAY, 7 * DAY, 30 * DAY, 37 * DAY)
+_PAUSES = st.one_of(
+    st.just(0),
+    st.integers(0, 2 * SECOND),
+    st.integers(0, 2 * HOUR),
+    st.sampled_from(_EDGES).flatmap(lambda edge: st.integers(edge - 1, edge + 1)),
+    st.sampled_from((90 * DAY, 90 * DAY + 1, 100 * DAY)),
+)
+_LAGS = st.one_of(
+    st.just(0),
+    st.integers(-5 * MINUTE, 2 * SECOND),
+    st.sampled_from((MINUTE, HOUR, DAY, 7 * DAY - 1, 7 * DAY)),
+    st.integers(0, 7 * DAY),
+)
+_UNITS = st.one_of(st.sampled_from((0, 1, 100_000, 250_000, 1_000_000, 10**13)), st.integers(0, 5_000_000))
+_CARDS = ("a", "b", "c")
+
+
+@st.composite
+def histories(draw: st.DrawFn, most: int = 40) -> History:
+    """Histories of up to `most` events of up to three cards; arrivals never go back."""
+    history, clock = History(), 0
+    with_profile = set()
+    for card in draw(st.sets(st.sampled_from(_CARDS))):
+        history.profile("r", 0, card, credit_limit=500.0, risk_tier=1)
+        with_profile.add(card)
+    # a burst repeats its pause: this many events with none, or hardly any, in between
+    events = draw(st.lists(st.tuples(_PAUSES, st.integers(1, 6)), min_size=1, max_size=most // 2))
+    for pause, burst in events:
+        clock += pause
+        for _ in range(burst):
+            if len(history.transactions) == most:
+                return history
+            clock += draw(st.sampled_from((0, 0, 1, SECOND)))
+            card = draw(st.sampled_from(_CARDS))
+            kind = draw(st.integers(0, 9))
+            if kind == 0:
+                # a snapshot row in mid-log belongs to a connector that started again: versions exist
+                ops = ("c", "u", "d", "tombstone") + ("r",) * (card in with_profile)
+                history.profile(
+                    draw(st.sampled_from(ops)), clock, card,
+                    home_country=draw(st.sampled_from(("FR", "DE", "ZZ"))),
+                    credit_limit=draw(st.sampled_from((0.0, 12.5, 2000.0))),
+                    risk_tier=draw(st.integers(0, 3)),
+                    opened_on=draw(st.integers(-100, 25_000)),
+                )  # fmt: skip
+                with_profile.add(card)
+                continue
+            known = [tx.transaction_id for tx in history.transactions] if kind == 1 else []
+            history.tx(
+                clock - draw(_LAGS), draw(_UNITS), arrival=clock, card=card,
+                merchant=draw(st.sampled_from(("m", "n", "o"))),
+                country=draw(st.sampled_from(("FR", "DE", "US", "ZZ"))),
+                transaction_id=draw(st.sampled_from(known)) if known else None,
+            )  # fmt: skip
+    if not history.transactions:
+        history.tx(clock)
+    return history

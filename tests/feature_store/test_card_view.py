@@ -1,0 +1,113 @@
+"""One card out of persisted pieces, against the state that wrote them and the features it gave."""
+
+import numpy as np
+import pytest
+from histories import DAY, HOUR, MINUTE, SECOND, START, History, Pieces, one_batch
+
+from feature_store.arena import MemoryArena
+from feature_store.card_view import describe, find_card
+from feature_store.catalogue import COLUMN, WINDOWS
+from feature_store.group_state import GroupState
+from feature_store.hashing import hash_string
+from feature_store.journal import Meta, commit
+
+pytestmark = pytest.mark.unit
+
+
+def persisted(history: History, batches: int = 1) -> tuple[Pieces, np.ndarray]:
+    """The pieces after a history, and the features that it got."""
+    store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
+    records, changes = history.records(), history.change_records()
+    features = []
+    for number, batch in enumerate(np.array_split(records, batches)):
+        judged, delta = one_batch(state, changes if number == 0 else changes[:0], batch)
+        features.append(judged.features)
+        commit(store, meta, state, delta)
+    return store, np.concatenate(features)
+
+
+def known(store: Pieces, card: str = "c") -> dict:
+    found = find_card(store.items(), *hash_string(card))
+    assert found is not None
+    return describe(found)
+
+
+def assert_windows(windows: dict, features: np.ndarray) -> None:
+    """The windows are those that the card's newest transaction got."""
+    for name in WINDOWS:
+        for stem, value in windows[name].items():
+            assert value == features[COLUMN[f"{stem}_{name}"]], (stem, name)
+
+
+@pytest.mark.parametrize("batches", [1, 7, 40])
+def test_windows_are_those_of_the_last_transaction(batches: int) -> None:
+    """Among 3,000 other cards, in snapshots and deltas of any age."""
+    history = History()
+    rng = np.random.default_rng(4)
+    for number in range(6_000):
+        card = "c" if number % 150 == 149 else f"other{rng.integers(3_000)}"
+        merchant, units = f"m{rng.integers(5)}", int(rng.integers(1, 900_000))
+        history.tx(
+            number * 10 * MINUTE, units, card=card, merchant=merchant, country=rng.choice(["DE", "FR"])
+        )
+    store, features = persisted(history, batches)
+    told = known(store)
+    assert_windows(told["windows"], features[-1])
+    assert told["transactions"] == 40
+    assert told["kept_events"]["count"] > 20
+    assert told["last_event_time"] == START + 5_999 * 10 * MINUTE
+    assert not told["hot"]
+
+
+def test_hot_cards_are_told_from_their_rings() -> None:
+    history = History()
+    rng = np.random.default_rng(4)
+    for number in range(800):
+        history.tx(number * SECOND, int(rng.integers(1, 900_000)), merchant=f"m{rng.integers(50)}")
+    store, features = persisted(history, 3)
+    told = known(store)
+    assert told["hot"]
+    assert_windows(told["windows"], features[-1])
+
+
+def test_profile_versions_come_newest_first() -> None:
+    history = History()
+    history.profile("r", 0, credit_limit=500.0)
+    history.profile("u", HOUR, status="blocked", home_country="DE", risk_tier=3)
+    history.profile("d", 2 * HOUR)
+    store, _ = persisted(history)
+    deleted, blocked, first = known(store)["profiles"]
+    assert deleted == {"known_from": START + 2 * HOUR, "deleted": True}
+    assert blocked["known_from"] == START + HOUR
+    assert (blocked["status"], blocked["home_country"], blocked["risk_tier"]) == ("blocked", "DE", 3)
+    assert first == {
+        "known_from": None, "status": "active", "home_country": "FR", "credit_limit": 500.0,
+        "risk_tier": 0, "opened_on": "2024-10-04",
+    }  # fmt: skip
+    assert known(store)["windows"] == {}
+
+
+def test_suspicious_count_is_as_of_the_last_arrival() -> None:
+    """Alerts (100.00 and more) at 0, 1 h and 30 h; then a small payment at 40 h, and one at 60 h."""
+    history = History()
+    for hours, units in ((0, 2_000_000), (1, 2_000_000), (30, 2_000_000), (40, 10_000)):
+        history.tx(hours * HOUR, units)
+    assert known(persisted(history)[0])["suspicious_count"] == {"day": 1, "total": 3}
+    history.tx(60 * HOUR, 10_000)
+    assert known(persisted(history)[0])["suspicious_count"] == {"day": 0, "total": 3}
+
+
+def test_late_transaction_does_not_move_the_windows_back() -> None:
+    history = History()
+    history.tx(0)
+    history.tx(2 * DAY)
+    history.tx(DAY + HOUR, arrival=2 * DAY)
+    assert known(persisted(history)[0])["windows"]["24h"]["count"] == 2
+    assert known(persisted(history)[0])["last_event_time"] == START + 2 * DAY
+
+
+def test_unknown_card_is_nobody() -> None:
+    history = History()
+    history.tx(0)
+    assert find_card(persisted(history)[0].items(), *hash_string("stranger")) is None
+    assert find_card([], *hash_string("c")) is None

@@ -1,0 +1,136 @@
+"""A card with more than 512 events in reach: bounded, and off by no more than its buckets."""
+
+import numpy as np
+import pytest
+from histories import DAY, HOUR, MINUTE, SECOND, START, History, assert_same, judge, one_batch, replay
+
+from feature_store.arena import MemoryArena
+from feature_store.catalogue import COLUMN, WINDOWS
+from feature_store.group_state import GroupState
+from feature_store.hot import BUCKETS_PER_CARD
+from feature_store.layout import MOST_EVENTS, TRANSACTION
+from feature_store.pieces import read_piece, write_piece
+
+pytestmark = pytest.mark.unit
+
+
+def busy(n: int, pause: int, seed: int = 0) -> History:
+    """A card used every `pause` ms or so; some events late by up to a minute; 30 merchants."""
+    rng, history, clock = np.random.default_rng(seed), History(), 0
+    for _ in range(n):
+        clock += int(rng.integers(0, 2 * pause))
+        lag = int(rng.integers(0, MINUTE)) if rng.random() < 0.05 else 0
+        history.tx(
+            clock - lag, int(rng.integers(1, 3_000_000)), arrival=clock, merchant=f"m{rng.integers(0, 30)}",
+            country=("FR", "DE", "US")[rng.integers(0, 3)],
+        )  # fmt: skip
+    return history
+
+
+def test_card_is_exact_up_to_512_events():
+    history = busy(MOST_EVENTS, MINUTE)
+    np.testing.assert_allclose(
+        replay(history).features, judge(history).features, rtol=1e-9, atol=1e-9, equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("pause", [SECOND, MINUTE, HOUR], ids=["second", "minute", "hour"])
+def test_hot_windows_are_off_by_no_more_than_one_bucket(pause):
+    """The bucket of t may hold what came after a late t; the oldest one is cut off where it begins.
+
+    (t - w, t]           (-----------------------------]
+    buckets         |....|....|....|         |....|....|
+                         '- missed: less than w / 60    '- up to w / 60 after t
+    """
+    history = busy(2500, pause)
+    hot, exact = replay(history).features, judge(history).features
+    times = np.sort(np.array([tx.event_time for tx in history.transactions]))
+    for name, length in WINDOWS.items():
+        width = length // 60
+        for row, tx in enumerate(history.transactions):
+            ours, wanted = hot[row, COLUMN[f"count_{name}"]], exact[row, COLUMN[f"count_{name}"]]
+            old, new = tx.event_time - length, tx.event_time
+            missed = np.searchsorted(times, old + width, "right") - np.searchsorted(times, old, "right")
+            extra = np.searchsorted(times, new + width, "right") - np.searchsorted(times, new, "right")
+            assert wanted - missed <= ours <= wanted + extra, (name, row)
+
+
+def test_hot_card_keeps_exact_what_looks_at_single_events():
+    history = busy(2000, MINUTE)
+    hot, exact = replay(history).features, judge(history).features
+    for name in (
+        "time_since_previous",
+        "ratio_median",
+        "travel_speed",
+        "count_all",
+        "zscore_all",
+        "ratio_robust",
+    ):
+        np.testing.assert_allclose(hot[:, COLUMN[name]], exact[:, COLUMN[name]], rtol=1e-9, err_msg=name)
+
+
+def test_distinct_merchants_of_a_hot_card_are_estimated_closely():
+    history = busy(2500, MINUTE)
+    hot, exact = (r.features[-1000:, COLUMN["merchants_24h"]] for r in (replay(history), judge(history)))
+    assert np.abs(hot - exact).max() <= 6
+
+
+@pytest.mark.parametrize("cuts", [(700,), tuple(range(0, 1500, 97))], ids=["once", "often"])
+def test_hot_card_is_the_same_in_any_batches_and_after_rebuilds(cuts):
+    history = busy(1500, MINUTE)
+    history.profile("c", 0)
+    whole = replay(history)
+    assert_same(replay(history, cuts), whole)
+    assert_same(replay(history, cuts, lambda batch: batch % 2 == 0), whole)
+
+
+def test_repetition_on_a_hot_card_is_recognised_among_the_last_thousand():
+    history = busy(1500, SECOND)
+    last = history.transactions[-1].arrival - START
+    for number in (1499, 1000, 520):
+        history.tx(last, transaction_id=f"t{number}")
+    assert replay(history).duplicate[-3:].tolist() == [True, True, True]
+
+
+def test_hot_card_cools_down_when_it_is_forgotten():
+    history = busy(600, SECOND)
+    history.tx(100 * DAY, 10_000)
+    history.tx(100 * DAY + SECOND, 20_000)
+    result = replay(history).features[-2:]
+    assert result[:, COLUMN["count_all"]].tolist() == [0, 1]
+    assert result[:, COLUMN["sum_1m"]].tolist() == [1, 3]
+
+
+def test_card_of_fifty_thousand_events_and_merchants_takes_bounded_memory():
+    """All in a minute, each at a merchant of its own: more than any table of merchants holds."""
+    n = 50_000
+    rows = np.zeros(n, dtype=TRANSACTION)
+    rows["lo"] = rows["hi"] = 1
+    rows["transaction"] = rows["merchant"] = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
+    rows["time"] = rows["arrival"] = START + np.arange(n)
+    rows["amount"] = 10_000
+    state = GroupState(MemoryArena())
+    for start in range(0, n, 1000):
+        judged, _ = one_batch(state, History().change_records(), rows[start : start + 1000])
+        assert not judged.duplicate.any()
+        assert state.event_count <= MOST_EVENTS
+    assert judged.features[-1, COLUMN["count_1h"]] == n
+    assert state.arena.nbytes < 2_000_000
+
+
+def test_many_cards_become_hot_one_after_another():
+    """Their rings stay whole however the arrays grow; snapshots hold them all."""
+    state = GroupState(MemoryArena())
+    for card in range(1, 20):
+        rows = np.zeros(MOST_EVENTS + 50, dtype=TRANSACTION)
+        rows["hi"] = rows["lo"] = card
+        rows["transaction"] = np.arange(rows.size)
+        rows["time"] = rows["arrival"] = START + SECOND * np.arange(rows.size)
+        state.apply(rows, state.card_numbers(rows))
+        hot = state.arena.arrays["hots"].size
+        assert state.arena.arrays["buckets"].size == hot * BUCKETS_PER_CARD
+        copy = GroupState(MemoryArena())
+        read_piece(copy, 0, write_piece(state, 0))
+        assert copy.arena.arrays["cards"]["hot"][:card].tolist() == list(range(card))

@@ -1,0 +1,291 @@
+"""State survives: pieces and deltas give back the same state, damage is refused, nothing piles up."""
+
+import struct
+
+import numpy as np
+import pytest
+from histories import (
+    DAY,
+    HOUR,
+    MINUTE,
+    START,
+    History,
+    Pieces,
+    assert_same,
+    one_batch,
+    rebuilt,
+)
+from numpy.typing import NDArray
+
+from feature_store import codec, deltas, journal, pieces
+from feature_store.arena import MemoryArena
+from feature_store.codec import StateDamagedError
+from feature_store.deltas import Delta
+from feature_store.group_state import GroupState
+from feature_store.journal import Meta, commit, load_meta
+from feature_store.layout import CARD, FORMAT_VERSION, PROFILE, TRANSACTION
+from feature_store.pieces import write_piece
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Sixteen cards a piece instead of 1,024, so that small states have many pieces."""
+    for module in (pieces, journal, deltas):
+        monkeypatch.setattr(module, "CARDS_PER_PIECE", 16)
+
+
+class Traffic:
+    """Batches of random transactions and profile changes of many cards, by seed."""
+
+    def __init__(self, cards: int, seed: int = 0) -> None:
+        self._random = np.random.default_rng(seed)
+        self._cards = cards
+        self._now = START
+        self.store, self.state, self.meta = Pieces(), GroupState(MemoryArena()), Meta()
+
+    def _cards_of(self, records: NDArray[np.void]) -> NDArray[np.void]:
+        numbers = self._random.integers(1, self._cards, records.size).astype(np.uint64)
+        records["lo"], records["hi"] = numbers * np.uint64(0x9E3779B97F4A7C15), numbers
+        return records
+
+    def transactions(self, n: int) -> NDArray[np.void]:
+        """The next batch; some repeat, some are late."""
+        self._now += 10 * MINUTE
+        rows = self._cards_of(np.zeros(n, dtype=TRANSACTION))
+        rows["arrival"] = self._now
+        rows["time"] = self._now - self._random.integers(0, 3 * HOUR, n) * self._random.integers(0, 2, n)
+        rows["amount"] = self._random.integers(0, 1_500_000, n)
+        rows["transaction"] = self._random.integers(0, 10**9, n)
+        rows["merchant"] = self._random.integers(0, 50, n)
+        rows["country"] = self._random.integers(0, 5, n)
+        rows[1::50] = rows[: len(rows[1::50])]
+        return rows
+
+    def changes(self, n: int) -> NDArray[np.void]:
+        """Profile changes of all kinds, some for cards without transactions."""
+        rows = self._cards_of(np.zeros(n, dtype=PROFILE))
+        rows["arrival"] = self._now
+        rows["change"] = self._random.integers(0, 4, n)
+        rows["credit_limit"] = self._random.integers(0, 9, n)
+        return rows
+
+    def run(self, batches: int, n: int = 200) -> None:
+        """Run and persist batches."""
+        for _ in range(batches):
+            _, delta = one_batch(self.state, self.changes(n // 20), self.transactions(n))
+            commit(self.store, self.meta, self.state, delta)
+
+
+def logically(state: GroupState) -> list[list[bytes]]:
+    """What a state holds, without where in its arrays it lies."""
+    out = []
+    for piece in range(-(-state.card_count // pieces.CARDS_PER_PIECE)):
+        raw = codec.decode(write_piece(state, piece), "test")
+        cards = raw["cards"].view(CARD).copy()
+        for place in ("segment", "size_class", "profile", "alert_hours", "hot"):
+            cards[place] = cards[place] >= 0 if place != "size_class" else 0
+        # an empty segment is a place too, but not one that matters
+        cards["segment"] = 0
+        profiles = raw["profiles"].view(PROFILE).copy()
+        profiles["older"] = 0
+        rest = [raw[name].tobytes() for name in sorted(raw) if name not in ("cards", "profiles")]
+        out.append([cards.tobytes(), profiles.tobytes(), *rest])
+    return out
+
+
+def test_rebuilt_state_equals_the_original_after_many_batches(small_pieces):
+    traffic = Traffic(cards=300)
+    for _ in range(6):
+        traffic.run(15)
+        state, meta = rebuilt(traffic.store)
+        assert meta == traffic.meta
+        assert state.card_count == traffic.state.card_count
+        assert state.event_count == traffic.state.event_count
+        assert logically(state) == logically(traffic.state)
+
+
+def test_rebuilt_state_goes_on_as_the_original(small_pieces):
+    traffic = Traffic(cards=300)
+    traffic.run(20)
+    state, _ = rebuilt(traffic.store)
+    changes, batch = traffic.changes(10), traffic.transactions(500)
+    assert_same(one_batch(state, changes, batch)[0], one_batch(traffic.state, changes, batch)[0])
+
+
+def test_batch_of_profile_changes_only_is_kept(small_pieces):
+    history = History()
+    history.profile("c", 0, risk_tier=2)
+    store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
+    _, delta = one_batch(state, history.change_records(), np.zeros(0, dtype=TRANSACTION))
+    commit(store, meta, state, delta)
+    assert logically(rebuilt(store)[0]) == logically(state)
+
+
+def test_empty_state_and_empty_batches_survive():
+    store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
+    nothing = np.zeros(0, dtype=TRANSACTION)
+    for _ in range(3):
+        _, delta = one_batch(state, np.zeros(0, dtype=PROFILE), nothing)
+        commit(store, meta, state, delta)
+    again, _ = rebuilt(store)
+    assert (again.card_count, again.event_count) == (0, 0)
+
+
+def test_each_batch_has_a_token_of_its_own():
+    traffic = Traffic(cards=50)
+    tokens = set()
+    for _ in range(10):
+        traffic.run(1, n=20)
+        tokens.add(load_meta(traffic.store).token)
+    assert len(tokens) == 10
+    assert "" not in tokens
+
+
+def test_deltas_go_when_every_piece_is_newer(small_pieces):
+    traffic = Traffic(cards=300)
+    traffic.run(100)
+    kept = sorted(int(name[1:]) for name in traffic.store if name.startswith("d"))
+    assert kept == list(range(traffic.meta.oldest, traffic.meta.sequence + 1))
+    assert min(traffic.meta.pieces) == traffic.meta.oldest - 1
+    assert len(kept) < 50
+
+
+def test_quiet_group_keeps_a_bounded_number_of_deltas(monkeypatch):
+    """A big state and tiny batches: the bytes would never pay for a snapshot, the number of deltas does."""
+    monkeypatch.setattr(journal, "MOST_DELTAS", 20)
+    traffic = Traffic(cards=3000)
+    traffic.run(1, n=5000)
+    traffic.run(100, n=1)
+    assert sum(name.startswith("d") for name in traffic.store) <= 21
+    assert logically(rebuilt(traffic.store)[0]) == logically(traffic.state)
+
+
+def test_snapshots_cost_at_most_twice_the_bytes_of_deltas_and_a_piece(small_pieces):
+    traffic = Traffic(cards=1000)
+    for _ in range(60):
+        traffic.run(1, n=100)
+        written = traffic.store.written
+        largest = max(len(blob) for name, blob in traffic.store.items() if name.startswith("s"))
+        assert written["s"] <= 2 * written["d"] + largest
+
+
+def test_deltas_kept_stay_below_half_the_state_and_a_round(small_pieces):
+    """What a rebuild has to read is bounded by the state, however long the job has run."""
+    traffic = Traffic(cards=1000)
+    traffic.run(150, n=100)
+    sizes = {kind: sum(len(b) for n, b in traffic.store.items() if n[0] == kind) for kind in "ds"}
+    assert sizes["d"] <= sizes["s"]
+
+
+def test_delta_replays_only_what_its_pieces_do_not_hold(small_pieces):
+    """A piece snapshot after a delta must not see that delta again: events would count twice."""
+    traffic = Traffic(cards=100)
+    traffic.run(3)
+    snapshot = dict(traffic.store)
+    for piece in range(0, len(traffic.meta.pieces), 2):  # every other piece is newer than all deltas
+        traffic.store.put(f"s{piece}", write_piece(traffic.state, piece))
+        traffic.meta.pieces[piece] = traffic.meta.sequence
+    traffic.store.put("meta", traffic.meta.encode())
+    assert traffic.store != snapshot
+    assert logically(rebuilt(traffic.store)[0]) == logically(traffic.state)
+
+
+@pytest.fixture(scope="module")
+def persisted() -> Pieces:
+    """A store with a snapshot, deltas and meta."""
+    traffic = Traffic(cards=40)
+    traffic.run(8, n=30)
+    kinds = {name[0] for name in traffic.store}
+    assert kinds == {"d", "m", "s"}
+    return traffic.store
+
+
+def piece_names(store: Pieces) -> list[str]:
+    return ["meta", "s0", max(name for name in store if name.startswith("d"))]
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2], ids=["meta", "snapshot", "delta"])
+def test_any_flipped_byte_is_refused(persisted, kind):
+    name = piece_names(persisted)[kind]
+    blob = persisted[name]
+    for at in range(len(blob)):
+        damaged = Pieces(persisted)
+        damaged[name] = blob[:at] + bytes([blob[at] ^ 0x41]) + blob[at + 1 :]
+        with pytest.raises(StateDamagedError, match=r"state piece (meta|snapshot 0|delta \d+) .*; "):
+            rebuilt(damaged)
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2], ids=["meta", "snapshot", "delta"])
+def test_any_truncation_is_refused(persisted, kind):
+    name = piece_names(persisted)[kind]
+    blob = persisted[name]
+    for size in range(1 if name == "meta" else 0, len(blob)):
+        damaged = Pieces(persisted)
+        damaged[name] = blob[:size]
+        with pytest.raises(StateDamagedError):
+            rebuilt(damaged)
+    damaged[name] = blob + b"\0"
+    with pytest.raises(StateDamagedError, match="checksum"):
+        rebuilt(damaged)
+
+
+@pytest.mark.parametrize("kind", [1, 2], ids=["snapshot", "delta"])
+def test_missing_piece_is_named(persisted, kind):
+    damaged = Pieces(persisted)
+    name = piece_names(persisted)[kind]
+    damaged.remove(name)
+    with pytest.raises(StateDamagedError, match=rf"{name} is missing; "):
+        rebuilt(damaged)
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2], ids=["meta", "snapshot", "delta"])
+def test_newer_format_asks_for_the_newer_program(persisted, kind):
+    newer = Pieces(persisted)
+    name = piece_names(persisted)[kind]
+    blob = bytearray(newer[name])
+    struct.pack_into("B", blob, 4, FORMAT_VERSION + 1)
+    newer[name] = bytes(blob)
+    with pytest.raises(StateDamagedError, match=rf"format {FORMAT_VERSION + 1}.*run the newer program"):
+        rebuilt(newer)
+
+
+def test_blob_of_somebody_else_is_refused():
+    with pytest.raises(StateDamagedError, match="is not a piece of this job's state"):
+        codec.decode(b"PAR1" + bytes(100), "x")
+
+
+def test_codec_gives_arrays_back_as_they_were():
+    arrays = {
+        "none": np.zeros(0, dtype=np.int64),
+        "numbers": np.arange(5, dtype=np.uint16),
+        "floats": np.array([np.nan, -0.0, np.inf]),
+        "records": np.ones(3, dtype=PROFILE),
+    }
+    found = codec.decode(codec.encode(arrays), "x")
+    assert list(found) == list(arrays)
+    for name, array in arrays.items():
+        assert found[name].tobytes() == array.tobytes()
+    assert codec.decode(codec.encode({}), "x") == {}
+
+
+def test_delta_gives_back_what_state_depends_on():
+    traffic = Traffic(cards=50)
+    _, delta = one_batch(traffic.state, traffic.changes(5), traffic.transactions(33))
+    found = Delta.decode(delta.encode(), "x")
+    for name in ("changes", "change_cards", "cards", "alerted"):
+        assert getattr(found, name).tobytes() == getattr(delta, name).tobytes()
+    for field in ("lo", "hi", "time", "arrival", "amount", "transaction", "merchant", "country"):
+        assert (found.transactions[field] == delta.transactions[field]).all()
+
+
+def test_idle_cards_give_back_their_events():
+    """After months of silence a card's next transaction starts it afresh; the events before are gone."""
+    history = History()
+    for number in range(100):
+        history.tx(number * MINUTE)
+    history.tx(100 * DAY)
+    state = GroupState(MemoryArena())
+    one_batch(state, history.change_records(), history.records())
+    assert state.event_count == 1

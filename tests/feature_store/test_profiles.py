@@ -1,0 +1,158 @@
+"""Profile versions: which one a transaction sees, by the log's order and arrival times."""
+
+import numpy as np
+import pytest
+from histories import HOUR, History, Pieces, assert_same, judge, one_batch, rebuilt, replay
+
+from feature_store.arena import MemoryArena
+from feature_store.catalogue import COLUMN
+from feature_store.group_state import GroupState
+from feature_store.journal import Meta, commit
+
+pytestmark = pytest.mark.unit
+
+
+def tiers(history: History) -> list[float | None]:
+    """Risk tier that each transaction sees; None without a profile. The oracle and any batches agree."""
+    whole = replay(history)
+    assert_same(whole, replay(history, range(len(history.transactions)), lambda batch: batch % 2 == 0))
+    seen = whole.features[:, COLUMN["risk_tier"]]
+    np.testing.assert_array_equal(seen, judge(history).features[:, COLUMN["risk_tier"]])
+    np.testing.assert_array_equal(whole.features[:, COLUMN["has_profile"]], ~np.isnan(seen))
+    return [None if np.isnan(tier) else tier for tier in seen.tolist()]
+
+
+def arriving(history: History, *arrivals: int) -> History:
+    for arrival in arrivals:
+        history.tx(0, arrival=arrival)
+    return history
+
+
+def test_version_is_visible_from_its_arrival_on():
+    """profile       1 at 10        2 at 20
+    tx        9      10    19       20     21
+    """
+    history = History()
+    history.profile("c", 10, risk_tier=1)
+    history.profile("u", 20, risk_tier=2)
+    assert tiers(arriving(history, 9, 10, 19, 20, 21)) == [None, 1, 1, 2, 2]
+
+
+def test_late_event_sees_the_profile_of_its_arrival():
+    """The card was used before the change, the bank hears of it after: it knows the change."""
+    history = History()
+    history.profile("c", 0, risk_tier=1)
+    history.profile("u", HOUR, risk_tier=2)
+    history.tx(HOUR // 2, arrival=2 * HOUR)
+    assert tiers(history) == [2]
+
+
+def test_snapshot_row_counts_as_known_from_the_beginning():
+    """profile              r at 50
+    tx        0      49     50
+    """
+    history = History()
+    history.profile("r", 50, risk_tier=3)
+    whole = replay(arriving(history, 0, 49, 50), read_ahead=HOUR)  # the job loads the tables first
+    assert whole.features[:, COLUMN["risk_tier"]].tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("op", ["c", "u", "d", "tombstone"])
+def test_snapshot_row_never_replaces_a_version(op):
+    """profile   op at 10       r at 20 (an older copy of the row)
+    tx              10, 15      20, 25
+    """
+    history = History()
+    history.profile(op, 10, risk_tier=1)
+    history.profile("r", 20, risk_tier=3)
+    seen = 1 if op in "cu" else None
+    assert tiers(arriving(history, 10, 15, 20, 25)) == [seen] * 4
+
+
+def test_second_snapshot_does_not_replace_the_first():
+    history = History()
+    history.profile("r", 0, risk_tier=1)
+    history.profile("r", 10, risk_tier=2)
+    assert tiers(arriving(history, 5, 10, 20)) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("ops", [("d",), ("tombstone",), ("d", "tombstone")], ids=" ".join)
+def test_deleted_card_has_no_profile_until_it_comes_back(ops):
+    """profile   1 at 0     deleted at 10     2 at 20
+    tx               9      10         19     20
+    """
+    history = History()
+    history.profile("c", 0, risk_tier=1)
+    for op in ops:
+        history.profile(op, 10)
+    history.profile("c", 20, risk_tier=2)
+    assert tiers(arriving(history, 9, 10, 19, 20)) == [1, None, None, 2]
+
+
+def test_tombstone_of_an_unknown_card_is_harmless():
+    history = History()
+    history.profile("tombstone", 0)
+    history.profile("c", 10, risk_tier=1)
+    assert tiers(arriving(history, 5, 15)) == [None, 1]
+
+
+def test_equal_arrivals_go_by_offset():
+    history = History()
+    for tier in (1, 2, 3):
+        history.profile("u", 10, risk_tier=tier)
+    assert tiers(arriving(history, 10)) == [3]
+
+
+def test_profile_is_of_its_card_only():
+    history = History()
+    history.profile("c", 0, card="other", risk_tier=1)
+    assert tiers(arriving(history, 5)) == [None]
+
+
+def behind(history: History, op: str, arrival: int) -> int:
+    """How many changes are counted as late when one comes after all transactions are decided."""
+    state = GroupState(MemoryArena())
+    records = history.records()
+    state.apply(records, state.card_numbers(records))
+    late = History()
+    late.profile(op, arrival)
+    changes = late.change_records()
+    return state.change_profiles(changes, state.card_numbers(changes))
+
+
+@pytest.mark.parametrize(
+    ("op", "arrival", "count"),
+    [("u", 9, 1), ("u", 10, 1), ("u", 11, 0), ("d", 10, 1), ("d", 11, 0), ("r", 9, 1), ("r", 11, 1)],
+)
+def test_change_behind_a_decided_transaction_is_counted(op, arrival, count):
+    """The card's transaction arrived at 10 and was decided; then the change turns up.
+
+    tx                     10
+    change            9    10    11
+    should be seen    yes  yes   no     a snapshot row: always, it is known from the beginning
+    """
+    assert behind(arriving(History(), 10), op, arrival) == count
+
+
+def test_change_of_a_card_without_transactions_is_never_late():
+    assert behind(History(), "u", 0) == 0
+
+
+def test_versions_that_nobody_can_see_any_more_are_given_back():
+    """A card whose profile changes a thousand times between its transactions keeps two versions."""
+    history = History()
+    for number in range(1000):
+        history.profile("u", 2 * number, risk_tier=number % 4)
+        history.tx(0, arrival=2 * number + 1)
+    records, changes = history.records(), history.change_records()
+    state, store, meta = GroupState(MemoryArena()), Pieces(), Meta()
+    for number in range(1000):
+        _, delta = one_batch(state, changes[number : number + 1], records[number : number + 1])
+        commit(store, meta, state, delta)
+    assert state.profiles.size == 1024  # as at the start: two versions of one card fit
+    again, _ = rebuilt(store)
+    late = History()
+    late.tx(0, arrival=5000, transaction_id="later")
+    after = late.records()
+    tier = again.apply(after, again.card_numbers(after)).features[0, COLUMN["risk_tier"]]
+    assert tier == 999 % 4

@@ -1,0 +1,142 @@
+"""Training sets equal the stream, row by row, bit by bit; and equal the handbook's authors' own features."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from histories import HOUR, History, histories, replay
+from hypothesis import given
+from thoroughness import examples
+
+from feature_store import handbook, training_set
+from feature_store.catalogue import COLUMN
+from feature_store.training_set import TrainingSetError
+
+pytestmark = pytest.mark.unit
+
+
+def table(history: History) -> pa.Table:
+    """A history's transactions in the contract's columns."""
+    rows = history.transactions
+    return pa.table(
+        {
+            "transaction_id": pa.array([tx.transaction_id for tx in rows], pa.string()),
+            "card_id": pa.array([tx.card_id for tx in rows], pa.string()),
+            "merchant_id": pa.array([tx.merchant_id for tx in rows], pa.string()),
+            "amount": pa.array([tx.units / 10_000 for tx in rows], pa.float64()),
+            "currency": pa.array([tx.currency for tx in rows], pa.string()),
+            "country": pa.array([tx.country for tx in rows], pa.string()),
+            "event_time": pa.array([tx.event_time for tx in rows], pa.int64()),
+            "arrival_time": pa.array([tx.arrival for tx in rows], pa.int64()),
+        }
+    )
+
+
+@examples(60, thorough=1000)
+@given(histories())
+def test_training_set_equals_the_stream_bit_for_bit(history):
+    history.changes.clear()
+    assert training_set.build(table(history)).tobytes() == replay(history, (3, 11)).features.tobytes()
+
+
+def test_profiles_of_a_training_set_are_known_from_the_beginning():
+    history = History()
+    history.tx(0)
+    history.profile("r", HOUR, home_country="DE", credit_limit=200.0, risk_tier=2, opened_on=20_000)
+    profiles = pa.table(
+        {
+            "card_id": ["c"],
+            "status": ["active"],
+            "home_country": ["DE"],
+            "currency": ["EUR"],
+            "credit_limit": [200.0],
+            "risk_tier": [2],
+            "opened_on": pa.array([20_000], pa.int32()),
+        }
+    )
+    streamed = replay(history, read_ahead=2 * HOUR).features
+    assert training_set.build(table(history), profiles).tobytes() == streamed.tobytes()
+    assert streamed[0, COLUMN["limit_use_24h"]] == 0.05
+
+
+@pytest.mark.parametrize(
+    "name", ["transaction_id", "card_id", "merchant_id", "amount", "country", "event_time"]
+)
+def test_missing_column_and_nulls_are_named(name):
+    history = History()
+    history.tx(0)
+    history.tx(1)
+    good = table(history).drop_columns(["arrival_time"])
+    with pytest.raises(TrainingSetError, match=name):
+        training_set.build(good.drop_columns([name]))
+    place = good.column_names.index(name)
+    holed = pa.array([good[name][0].as_py(), None], good[name].type)
+    with pytest.raises(TrainingSetError, match=f"{name}.* null"):
+        training_set.build(good.set_column(place, name, holed))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("amount", pa.array(["much"])),
+        ("event_time", pa.array([1.5])),
+        ("event_time", pa.array(["soon"])),
+        ("card_id", pa.array([["c"]])),
+        ("country", pa.array(["FRA"])),
+        ("country", pa.array(["fr"])),
+        ("amount", pa.array([float("nan")])),
+        ("amount", pa.array([-1.0])),
+    ],
+)
+def test_columns_of_the_wrong_kind_are_named(name, values):
+    history = History()
+    history.tx(0)
+    good = table(history)
+    with pytest.raises(TrainingSetError, match=name):
+        training_set.build(good.set_column(good.column_names.index(name), name, values))
+
+
+AUTHORS = {
+    "TX_AMOUNT": "amount",
+    "TX_DURING_WEEKEND": "is_weekend",
+    "TX_DURING_NIGHT": "is_night",
+    "CUSTOMER_ID_NB_TX_1DAY_WINDOW": "count_24h",
+    "CUSTOMER_ID_AVG_AMOUNT_1DAY_WINDOW": "mean_24h",
+    "CUSTOMER_ID_NB_TX_7DAY_WINDOW": "count_7d",
+    "CUSTOMER_ID_AVG_AMOUNT_7DAY_WINDOW": "mean_7d",
+    "CUSTOMER_ID_NB_TX_30DAY_WINDOW": "count_30d",
+    "CUSTOMER_ID_AVG_AMOUNT_30DAY_WINDOW": "mean_30d",
+}
+"""The handbook's columns, and which of ours is the same number."""
+
+
+@pytest.fixture(scope="module")
+def handbook_files() -> tuple[Path, Path]:
+    """The authors' transactions and features."""
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    directory = Path(os.environ.get("FRAUD_HANDBOOK_DIR") or beside)
+    found = [sorted(directory.glob(f"handbook-{kind}-*.parquet")) for kind in ("transactions", "features")]
+    if not all(found):
+        pytest.skip(
+            "no handbook files: point FRAUD_HANDBOOK_DIR at handbook-{transactions,features}-*.parquet"
+        )
+    return found[0][0], found[1][0]
+
+
+def test_handbooks_own_features_come_out_of_our_kernels(handbook_files):
+    """The authors' 9 card and time features of their sample days, from all raw rows before.
+
+    Their windows are pandas' rolling (t - w, t], ours too; the rows are in order of time.
+    """
+    raw, theirs = (pq.read_table(path) for path in handbook_files)
+    ours = training_set.build(handbook.transactions(raw))
+    ids = raw["TRANSACTION_ID"].to_numpy()
+    rows = np.searchsorted(ids, theirs["TRANSACTION_ID"].to_numpy())
+    assert (ids[rows] == theirs["TRANSACTION_ID"].to_numpy()).all()
+    assert rows.size > 1000
+    for name, feature in AUTHORS.items():
+        wanted = theirs[name].to_numpy().astype(np.float64)
+        np.testing.assert_allclose(ours[rows, COLUMN[feature]], wanted, rtol=0, atol=1e-6, err_msg=name)

@@ -1,0 +1,172 @@
+"""One installation of the job on the session's stack: its own topics, checkpoint and job id."""
+
+import itertools
+import json
+import time
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Producer
+
+from deploy.local import topics as broker
+from deploy.local.stack import Endpoints
+from harness.job_process import PATIENCE_S, JobProcess
+from loadtests.oracle import Record
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+from loadtests.topic_log import TopicLog
+from loadtests.verify import Verdict, verify
+from models import registry
+from models.pipeline import Trained, fit_and_register
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts import Rollout, publish
+from streaming_job.contracts.topics import Topics
+from streaming_job.settings import JobSettings
+
+RATE = 500.0
+_numbers = itertools.count()
+
+
+@cache
+def world() -> World:
+    """A few hundred cards, so that each is used often."""
+    return World.create(seed=3, cards=300, merchants=100)
+
+
+@cache
+def trained(tracking_uri: str) -> Trained:
+    """A small model of the world's frauds, registered once a session."""
+    start = 1_750_000_000_000
+    stream = Stream(world(), rate=0.05, start_ms=start, disturbances=Disturbances.none())
+    history = pa.concat_tables(batch.table for batch in stream.blocks(events=20_000))
+    return fit_and_register(history, tracking_uri, iterations=20, leaves=8, alert_budget=0.02)
+
+
+class Installation:
+    """What an operator sets up, and how he looks at it from outside."""
+
+    def __init__(self, stack: Endpoints, topics: Topics, directory: Path) -> None:
+        self.stack, self.topics, self.directory = stack, topics, directory
+        self.settings = JobSettings(
+            job_id=f"job-{topics.transactions}",
+            bootstrap_servers=stack.bootstrap_servers,
+            topics=topics,
+            mlflow_tracking_uri=stack.mlflow_tracking_uri,
+            checkpoint=str(directory / "checkpoint"),
+            work_dir=directory / "work",
+            ui_port=0,
+        )
+        broker.create(stack.bootstrap_servers, topics)
+        # quiet when the broker is killed
+        client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": stack.bootstrap_servers,
+            "log_level": 0,
+        }
+        self._log = TopicLog(stack.bootstrap_servers)
+        self._producer = Producer({**client, "message.max.bytes": 2_000_000, "partitioner": "murmur2_random"})
+        self.sent = 0
+        """Transaction records sent."""
+
+    def environment(self, **changes: object) -> dict[str, str]:
+        """The settings as variables, some of them changed (`checkpoint=...`)."""
+        fields = self.settings.model_dump(exclude={"topics", "kafka"})
+        names = {f"topics__{name}": value for name, value in self.topics.model_dump().items()}
+        return {f"FRAUD_{name.upper()}": str(value) for name, value in {**fields, **names, **changes}.items()}
+
+    def start(self, **changes: object) -> JobProcess:
+        """Start the job."""
+        return JobProcess(self.environment(**changes), self.directory)
+
+    def roll_out(self, *, model: ModelRef | None = None, max_count_5m: int = 15) -> Rollout:
+        """Put a model in charge; default the session's."""
+        known = trained(self.stack.mlflow_tracking_uri)
+        policy = Policy(known.quality.threshold, max_count_5m)
+        now = int(time.time() * 1000)
+        rollout = Rollout(f"r{next(_numbers)}", model or known.ref, policy, "test", now)
+        publish(rollout, self.stack.bootstrap_servers, self.topics.model_rollouts)
+        return rollout
+
+    def send(self, events: int, **disturbances: float) -> None:
+        """Send simulated transactions that happen now, as fast as they go."""
+        start = int(time.time() * 1000 - events / RATE * 1000)
+        stream = Stream(world(), RATE, start, disturbances=Disturbances(**disturbances))
+        for batch in stream.blocks(events=events):
+            for key, value in zip(*batch.encode(), strict=True):
+                self._produce(key, value)
+        self.flush()
+
+    def send_raw(self, values: list[bytes | None], key: bytes | None = b"card") -> None:
+        """Send records as they are."""
+        for value in values:
+            self._produce(key, value)
+        self.flush()
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        """Hand a record to the producer."""
+        self._producer.produce(topic, value, key)
+        self._producer.poll(0)
+
+    def _produce(self, key: bytes | None, value: bytes | None) -> None:
+        self.produce(self.topics.transactions, key, value)
+        self.sent += 1
+
+    def flush(self) -> None:
+        """Wait until all that was sent is in Kafka."""
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    def lag(self) -> dict[tuple[str, int], int]:
+        """Records behind, by input partition; only where there are some."""
+        names = (self.topics.transactions, *self.topics.tables)
+        committed = self._log.committed(self.settings.job_id, names)
+        ends = {(name, part): end for name in names for part, end in self._log.ends(name).items()}
+        lags = {place: end - committed.get(place, 0) for place, end in ends.items()}
+        return {place: lag for place, lag in lags.items() if lag}
+
+    def caught_up(self, job: JobProcess) -> None:
+        """Wait until the job has committed everything that was sent."""
+        end = time.monotonic() + PATIENCE_S
+        while lag := self.lag():
+            assert job.runs, f"the job ended: {job.log[-3000:]}"
+            assert time.monotonic() < end, f"not caught up: {lag}; {job.log[-3000:]}"
+            time.sleep(0.05)
+
+    def read(self, topic: str) -> list[Record]:
+        """All committed records of a topic."""
+        return list(self._log.read(topic))
+
+    def audit(self) -> Verdict:
+        """Compare outputs with the oracle's; everything sent must be covered and agree."""
+        verdict = verify(
+            self._log,
+            self.settings,
+            lambda rollout: registry.load(
+                rollout.model, self.settings.mlflow_tracking_uri, self.directory / "audit-models"
+            ),
+        )
+        report = verdict.report()
+        report["examples"] = [example[:300] for example in report["examples"][:5]]
+        told = json.dumps(report)
+        assert verdict.is_clean, told
+        assert verdict.events == self.sent, told
+        return verdict
+
+    def reasons(self) -> Counter[str]:
+        """Dead letters by reason."""
+        return Counter(
+            json.loads(letter.value or b"")["reason"] for letter in self.read(self.topics.dead_letters)
+        )
+
+
+def transaction(world_card: int = 0, **fields: object) -> dict[str, object]:
+    """A transaction that keeps its contract, happening now, with some fields changed."""
+    card = world().cards.ids[world_card].as_py()
+    number = next(_numbers)
+    return {
+        "transaction_id": f"t-{number}", "card_id": card, "merchant_id": "m-000001", "amount": 12.5,
+        "currency": "EUR", "country": "DE", "event_time": int(np.floor(time.time() * 1000)), **fields,
+    }  # fmt: skip

@@ -1,0 +1,19 @@
+"""An installation of the job for each module of tests, on the session's stack."""
+
+from collections.abc import Callable
+
+import pytest
+from harness.installation import Installation
+
+from deploy.local.stack import Endpoints
+from streaming_job.contracts.topics import Topics
+
+
+@pytest.fixture(scope="module")
+def installed(
+    stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
+) -> Installation:
+    """Topics, settings and a model in charge; the job does not run yet."""
+    made = Installation(stack, topic_names(), tmp_path_factory.mktemp("installed"))
+    made.roll_out()
+    return made

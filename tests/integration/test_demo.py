@@ -1,0 +1,138 @@
+"""`fraud demo` as a user meets it: killed mid-way and continued; over a file; ended by a part that died."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deploy.demo import state
+from deploy.local import processes
+from loadtests.simulator import parquet
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 420.0
+
+
+class Demo:
+    """A demo in a process of its own, its output in a file."""
+
+    def __init__(self, data_dir: Path, *arguments: str) -> None:
+        self.data_dir = data_dir
+        self._log = data_dir.with_suffix(".log")
+        command = [sys.executable, "-m", "deploy.cli", "demo", "--data-dir", str(data_dir), *arguments]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def decided(self) -> int:
+        """The last count of decided transactions that it printed."""
+        counts = re.findall(r"decided ([\d,]+) ", self.output)
+        return int(counts[-1].replace(",", "")) if counts else 0
+
+    def end(self) -> int:
+        return self.process.wait(DEADLINE_S)
+
+    def kill_everything(self) -> None:
+        """SIGKILL for it and all that it started."""
+        whole = psutil.Process(self.process.pid)
+        for member in [whole, *whole.children(recursive=True)]:
+            member.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
+    """Starts demos on one directory; what a failed test leaves running is stopped."""
+    started: list[Demo] = []
+
+    def start(*arguments: str) -> Demo:
+        started.append(Demo(tmp_path / "demo", *arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.send_signal(signal.SIGTERM)
+            one.process.send_signal(signal.SIGTERM)
+            one.process.wait(60)
+    subprocess.run(
+        [sys.executable, "-m", "deploy.cli", "stack", "down", "--data-dir", str(tmp_path / "demo")],
+        cwd=ROOT,
+        check=False,
+    )
+
+
+def assert_right(report: dict[str, object]) -> None:
+    wrong = {name: report[name] for name in ("missing", "duplicated", "unexpected", "different")}
+    assert not any(wrong.values()), report["examples"]
+    assert report["progress_problems"] == []
+
+
+def test_killed_demo_is_continued_and_all_of_it_verifies(demo, tmp_path, wait_for):
+    report = tmp_path / "out.json"
+    small = ("--cards", "2000", "--rate", "300", "--report", str(report))
+    first = demo(*small)
+    wait_for(lambda: first.decided > 500 or first.process.poll() is not None, deadline_s=DEADLINE_S)
+    assert first.process.poll() is None, first.output
+    decided = first.decided
+    first.kill_everything()
+
+    second = demo(*small, "--for", "15s")
+    assert second.end() == 0, second.output
+    assert "continuing it" in second.output
+    found = json.loads(report.read_text())
+    assert_right(found)
+    assert found["restarts"] == 1
+    assert found["events"] > decided + 300 * 10
+    assert found["dead_letters"] > 0
+    assert found["repeated_transactions"] > 0
+    assert found["profile_changes"] > 0
+    assert 0 < found["p50_ms"] <= found["p99_ms"]
+    assert found["peak_memory_bytes"] < 6 * 2**30
+    run = state.load(second.data_dir)
+    assert run.finished
+    assert run.children == {}
+
+
+def test_demo_over_a_file_verifies_itself(demo, tmp_path):
+    path = tmp_path / "transactions.parquet"
+    stream = Stream(World.create(5, 1_000), 2.0, 1_700_000_000_000)
+    parquet.write(stream.blocks(events=60_000), path)
+    report = tmp_path / "out.json"
+    run = demo("--replay", str(path), "--for", "120s", "--report", str(report))
+    assert run.end() == 0, run.output
+    found = json.loads(report.read_text())
+    assert_right(found)
+    # records that break the contract have no columns and are not in the file
+    assert 59_000 < found["events"] <= 60_000
+    assert found["alerts"] > 0
+    assert found["p50_ms"] is None  # arrivals of years ago tell no latency
+
+
+def test_job_that_dies_ends_the_demo_with_its_last_words(demo, wait_for):
+    run = demo("--cards", "1000", "--rate", "50")
+
+    def job() -> processes.Server | None:
+        memory = state.load(run.data_dir)
+        return None if memory is None else memory.children.get("job")
+
+    wait_for(lambda: job() or run.process.poll() is not None, deadline_s=DEADLINE_S)
+    assert run.process.poll() is None, run.output
+    os.kill(job().pid, signal.SIGKILL)
+    assert run.end() == 1
+    assert "the job ended unexpectedly" in run.output
+    assert "job.log ends with" in run.output

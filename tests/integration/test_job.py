@@ -1,0 +1,246 @@
+"""The whole path with real servers: transactions and profiles in, alerts out, as an outsider sees it."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from harness.installation import Installation, transaction, world
+from harness.job_process import JobProcess
+
+from loadtests.oracle import Kind
+from loadtests.simulator.profiles import ProfileLoader
+from models.registry import ModelRef
+from streaming_job.contracts import Contract, Reason, validate
+from streaming_job.marker import Marker
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+WaitFor = Callable[..., object]
+CLEAN = {"late": 0, "out_of_order": 0, "future": 0, "malformed": 0, "duplicated": 0}
+BLOCKED = 7
+"""Number of the card that is blocked."""
+
+
+@pytest.fixture(scope="module")
+def job(installed: Installation) -> Iterator[JobProcess]:
+    ProfileLoader(installed.stack.postgres_dsn).load(world())
+    with installed.start() as running:
+        yield running
+
+
+def decoded(value: bytes | None) -> dict:
+    found = json.loads(value or b"")
+    assert isinstance(found, dict)
+    return found
+
+
+def test_alerts_and_dead_letters_are_the_oracles(installed: Installation, job: JobProcess) -> None:
+    installed.send(3_000, late=0.02, out_of_order=0.05, future=0.01, malformed=0.05, duplicated=0.02)
+    installed.caught_up(job)
+    verdict = installed.audit()
+    assert min(verdict.kinds[kind] for kind in Kind) > 0
+    assert len(verdict.dead_letters) > 5
+
+
+def test_records_keep_their_contracts(installed: Installation, job: JobProcess) -> None:
+    topics = installed.topics
+    for topic, contract in (
+        (topics.fraud_alerts, Contract.ALERT),
+        (topics.dead_letters, Contract.DEAD_LETTER),
+        (topics.job_progress, Contract.JOB_PROGRESS),
+    ):
+        records = installed.read(topic)
+        assert records
+        for record in records:
+            validate(contract, decoded(record.value))
+            headers = dict(record.headers)
+            assert int(headers["batch_id"] or b"") >= 0
+            assert headers["query_id"]
+
+
+def test_progress_is_keyed_and_gapless(installed: Installation, job: JobProcess) -> None:
+    records = installed.read(installed.topics.job_progress)
+    assert {record.key for record in records} == {installed.settings.job_id.encode()}
+    assert [decoded(record.value)["batch_id"] for record in records] == list(range(len(records)))
+
+
+def test_admin_client_sees_the_true_offsets(installed: Installation, job: JobProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": installed.stack.bootstrap_servers})
+    group = installed.settings.job_id
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=30)
+    committed = {(p.topic, p.partition): p for p in asked[group].result(60).topic_partitions}
+    transactions = installed.topics.transactions
+    assert {topic for topic, _ in committed} == {transactions, *installed.topics.tables}
+    places = [TopicPartition(topic, partition) for topic, partition in committed]
+    ends = admin.list_offsets({place: OffsetSpec.latest() for place in places}, request_timeout=30)
+    for place, end in ends.items():
+        assert committed[place.topic, place.partition].offset == end.result(60).offset
+    markers = {Marker.from_metadata(place.metadata) for place in committed.values()}
+    assert len(markers) == 1
+    (marker,) = markers
+    assert marker is not None
+    assert marker.batch_id == len(installed.read(installed.topics.job_progress)) - 1
+
+
+def set_status(installed: Installation, card: str, status: str) -> None:
+    with psycopg.connect(installed.stack.postgres_dsn) as connection:
+        connection.execute("update card_profiles set status = %s where card_id = %s", (status, card))
+
+
+def statuses(installed: Installation, card: str) -> list[str]:
+    """What Debezium has told of a card, in order."""
+    found = [
+        decoded(record.value)["after"]["status"]
+        for record in installed.read(installed.topics.profiles)
+        if record.value is not None and decoded(record.value)["op"] != "d"
+        if decoded(record.key)["card_id"] == card
+    ]
+    return [str(status) for status in found]
+
+
+def test_card_blocked_in_postgres_is_declined_from_then_on(
+    installed: Installation, job: JobProcess, wait_for: WaitFor
+) -> None:
+    card = world().cards.ids[BLOCKED].as_py()
+    sent = {name: transaction(BLOCKED) for name in ("before", "blocked", "unblocked")}
+    told = len(statuses(installed, card))
+    installed.send_raw([json.dumps(sent["before"]).encode()], card.encode())
+    installed.caught_up(job)
+    for number, (name, status) in enumerate((("blocked", "blocked"), ("unblocked", "active")), told + 1):
+        set_status(installed, card, status)
+        wait_for(lambda n=number: len(statuses(installed, card)) == n, deadline_s=120, what="the change")
+        # not before: what the bank knew when the transaction arrived decides
+        installed.send_raw([json.dumps(sent[name]).encode()], card.encode())
+        installed.caught_up(job)
+    assert statuses(installed, card)[told:] == ["blocked", "active"]
+    alerts = {
+        alert["transaction_id"]: alert
+        for alert in (decoded(record.value) for record in installed.read(installed.topics.fraud_alerts))
+    }
+    stopped = alerts[sent["blocked"]["transaction_id"]]
+    assert stopped["decision"] == "decline"
+    assert "blocked_card" in stopped["rules"]
+    assert stopped["profile"]["status"] == "blocked"
+    for name in ("before", "unblocked"):
+        alert = alerts.get(sent[name]["transaction_id"], {"decision": None, "rules": []})
+        assert alert["decision"] != "decline"
+        assert "blocked_card" not in alert["rules"]
+    installed.audit()
+
+
+def text(**changes: object) -> bytes:
+    return json.dumps({**transaction(1), **changes}).encode()
+
+
+def without(field: str) -> bytes:
+    return json.dumps({name: value for name, value in transaction(1).items() if name != field}).encode()
+
+
+BAD: dict[str, tuple[bytes | None, Reason]] = {
+    "nothing": (None, Reason.EMPTY_VALUE),
+    "empty": (b"", Reason.EMPTY_VALUE),
+    "no JSON": (b"not json", Reason.MALFORMED_JSON),
+    "JSON cut short": (text()[:-5], Reason.MALFORMED_JSON),
+    "two records in one": (text() + b"\n" + text(), Reason.MALFORMED_JSON),
+    "half of a pair that would fit together": (b'{"a":"}', Reason.MALFORMED_JSON),
+    "the other half": (b'{"}', Reason.MALFORMED_JSON),
+    "a number": (b"17", Reason.NOT_AN_OBJECT),
+    "a list": (b"[" + text() + b"]", Reason.NOT_AN_OBJECT),
+    "NaN": (text(amount=float("nan")), Reason.NON_FINITE_NUMBER),
+    "Infinity": (text(amount=float("inf")), Reason.NON_FINITE_NUMBER),
+    "too large a number": (text().replace(b"12.5", b"1e999"), Reason.NON_FINITE_NUMBER),
+    "a negative amount": (text(amount=-1), Reason.NEGATIVE_AMOUNT),
+    "an amount in words": (text(amount="12.5"), Reason.WRONG_TYPE),
+    "true as amount": (text(amount=True), Reason.WRONG_TYPE),
+    "a time with a fraction": (text(event_time=1.5), Reason.WRONG_TYPE),
+    "null as card": (text(card_id=None), Reason.WRONG_TYPE),
+    "an object as merchant": (text(merchant_id={}), Reason.WRONG_TYPE),
+    "no such currency": (text(currency="euro"), Reason.INVALID_VALUE),
+    "a control character": (text(transaction_id="a\x00b"), Reason.INVALID_VALUE),
+    "half a surrogate pair": (text(card_id="\ud800"), Reason.INVALID_VALUE),
+    "a name of 65 characters": (text(card_id="x" * 65), Reason.INVALID_VALUE),
+    "a field twice": (text()[:-1] + b', "amount": 1}', Reason.DUPLICATE_FIELD),
+    "a megabyte": (text(note="x" * 1_000_000), Reason.RECORD_TOO_LARGE),
+    "Latin-1": (text(merchant_id="m").replace(b'"m"', b'"caf\xe9"'), Reason.INVALID_UTF8),
+    "UTF-16": (text().decode().encode("utf-16"), Reason.INVALID_UTF8),
+    "a byte-order mark": (b"\xef\xbb\xbf" + text(), Reason.MALFORMED_JSON),
+    "a month late": (text(event_time=transaction(1)["event_time"] - 30 * 86_400_000), Reason.TOO_LATE),
+    "an hour ahead": (text(event_time=transaction(1)["event_time"] + 3_600_000), Reason.FUTURE_EVENT_TIME),
+    **{f"no {field}": (without(field), Reason.MISSING_FIELD) for field in transaction()},
+}
+GOOD = {
+    "unknown fields": text(terminal="t-1", geo={"lat": 1.5, "tags": ["a", None]}),
+    "known fields inside an unknown one": text(extra={"amount": -1, "card_id": 5}),
+    "umlauts": text(merchant_id="Bäckerei"),
+    "escapes": text(merchant_id="m").replace(b'"m"', b'"\\u0042\\u00e4ckerei"'),
+    "an integer amount": text(amount=3),
+}
+
+
+def test_each_bad_record_becomes_a_dead_letter_with_its_bytes(
+    installed: Installation, job: JobProcess
+) -> None:
+    key = b"not even a card \xff"
+    # once by themselves, once among good ones
+    installed.send_raw([value for value, _ in BAD.values()], key)
+    installed.send(500, **CLEAN)
+    installed.send_raw([value for value, _ in BAD.values()], key)
+    installed.send_raw([*GOOD.values()], world().cards.ids[1].as_py().encode())
+    installed.caught_up(job)
+    found = {}
+    for record in installed.read(installed.topics.dead_letters):
+        if record.key == key:
+            letter = decoded(record.value)
+            assert letter["topic"] == installed.topics.transactions
+            assert base64.b64decode(letter["key_base64"]) == key
+            assert letter["detail"]
+            raw = None if letter["value_base64"] is None else base64.b64decode(letter["value_base64"])
+            found.setdefault(raw, []).append(letter["reason"])
+    assert found == {value: [reason.value] * 2 for value, reason in BAD.values()}
+    assert set(Reason) == {reason for _, reason in BAD.values()}
+    installed.audit()
+    assert job.runs
+
+
+def test_bad_rollouts_and_profiles_become_dead_letters(installed: Installation, job: JobProcess) -> None:
+    topics = installed.topics
+    for value in (b"not json", b"{}", None):
+        installed.produce(topics.model_rollouts, b"bad", value)
+    # a topic that all installations share: each of them gets these
+    for key, value in (
+        (b"{", None),
+        (b'{"card_id": "c"}', b"not json"),
+        (b'{"card_id": "c"}', b'{"op": "x"}'),
+    ):
+        installed.produce(topics.profiles, key, value)
+    installed.flush()
+    installed.caught_up(job)
+    letters = [decoded(record.value) for record in installed.read(topics.dead_letters)]
+    assert len([letter for letter in letters if letter["topic"] == topics.model_rollouts]) == 3
+    assert len([letter for letter in letters if letter["topic"] == topics.profiles]) == 3
+    installed.audit()
+
+
+def test_graceful_stop_finishes_the_batch_and_the_next_start_goes_on(
+    installed: Installation, job: JobProcess
+) -> None:
+    installed.send(4_000)
+    assert job.terminate() == 0
+    assert "Traceback (most recent call last):\n  File" not in job.log.replace("pyspark/daemon", "")
+    with installed.start() as next_job:
+        installed.send(500)
+        installed.caught_up(next_job)
+        installed.audit()
+        assert "had been written before" not in next_job.log
+
+        # a model whose bytes are not those that were rolled out: an error of a worker, told in one line
+        good = installed.roll_out().model
+        installed.roll_out(model=ModelRef(good.name, good.version, good.uri, "0" * 64, good.features))
+        installed.send(50, **CLEAN)
+        assert next_job.ended() == 1
+        assert next_job.error.startswith("error: ")
+        assert "digest" in next_job.error

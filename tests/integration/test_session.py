@@ -1,0 +1,50 @@
+"""What the job's settings come to in a real Spark session."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spark_probe
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the probe tells; a process of its own, because a JVM stays as long as its Python."""
+    directory = tmp_path_factory.mktemp("session")
+    settings = {
+        "FRAUD_BOOTSTRAP_SERVERS": "none",
+        "FRAUD_MLFLOW_TRACKING_URI": "none",
+        "FRAUD_CHECKPOINT": str(directory / "checkpoint"),
+        "FRAUD_WORK_DIR": str(directory / "work"),
+        "FRAUD_UI_PORT": "0",
+    }
+    answer = subprocess.run(
+        [sys.executable, str(Path(spark_probe.__file__))],
+        env={**os.environ, **settings, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, check=False, timeout=500,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    told = json.loads(answer.stdout.splitlines()[-1])
+    assert isinstance(told, dict)
+    return told
+
+
+def test_spark_puts_each_key_group_in_the_partition_of_its_number(found: dict[str, Any]) -> None:
+    assert found["partitions"] == {str(groups): list(range(groups)) for groups in spark_probe.GROUPS}
+
+
+def test_checkpoint_files_are_written_without_child_processes(found: dict[str, Any]) -> None:
+    assert found["file_system"] == "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+    assert found["file_manager"].endswith(".FileSystemBasedCheckpointFileManager")
+
+
+def test_state_is_kept_in_changelogs_of_rocksdb(found: dict[str, Any]) -> None:
+    state = "spark.sql.streaming.stateStore."
+    assert found["settings"][f"{state}providerClass"].endswith("RocksDBStateStoreProvider")
+    assert found["settings"][f"{state}rocksdb.changelogCheckpointing.enabled"] == "true"

@@ -1,0 +1,40 @@
+"""What an operator reads when something is not there: one line that says what to do, and an exit code."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+from harness.installation import Installation
+
+from deploy.local.stack import Endpoints
+from streaming_job.contracts.topics import Topics
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+
+def test_each_missing_thing_is_one_line_and_an_exit_code(
+    stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    made = Installation(stack, topic_names(), tmp_path_factory.mktemp("start-up"))
+    expected = {
+        "no rollout": (
+            {},
+            "error: no model has been rolled out; run `fraud models promote`, then start the job",
+        ),
+        "no broker": (
+            {"bootstrap_servers": "127.0.0.1:9"},
+            "error: no answer from Kafka at 127.0.0.1:9 (*); check address and brokers",
+        ),
+        "no topic": (
+            {"topics__chargebacks": "not-there"},
+            "error: topics are missing: not-there; create them, see docs/operations.md",
+        ),
+    }
+    with ExitStack() as running:
+        jobs = {name: running.enter_context(made.start(**changes)) for name, (changes, _) in expected.items()}
+        for name, job in jobs.items():
+            assert job.ended() == 1, name
+            start, _, end = expected[name][1].partition("*")
+            assert len(job.log.splitlines()) == 1, job.log
+            assert job.error.startswith(start)
+            assert job.error.endswith(end)

@@ -1,0 +1,119 @@
+"""A tiny world to ask the oracle about: one partition, a model that answers the amount / 1000."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from feature_store.catalogue import feature_names
+from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+START = 1_780_000_200_000
+"""2026-05-28 20:30:00 UTC, a Thursday evening."""
+
+
+class AmountModel:
+    """A model whose score of a transaction is its amount in thousands."""
+
+    name = "card-fraud"
+    version = "1"
+    digest = "d" * 64
+    feature_names = feature_names()
+
+    def score(self, x: np.ndarray) -> np.ndarray:
+        return np.minimum(x[:, 0] / 1000, 1.0)
+
+    def explain(self, x: np.ndarray) -> np.ndarray:
+        raised = np.zeros(x.shape)
+        raised[:, 0] = x[:, 0]
+        raised[:, 1] = -1.0
+        return raised
+
+
+class World:
+    """Collects records as the log would hold them, then asks the oracle."""
+
+    def __init__(self, *, threshold: float = 0.5, max_count_5m: int = 10) -> None:
+        self.transactions: list[Record] = []
+        self.profiles: list[Record] = []
+        self.rollouts: list[Record] = []
+        self.rollout("r1", arrival=0, threshold=threshold, max_count_5m=max_count_5m)
+
+    def rollout(self, rollout_id: str, *, arrival: int, threshold: float, max_count_5m: int = 10) -> None:
+        value = {
+            "schema_version": 1,
+            "rollout_id": rollout_id,
+            "role": "champion",
+            "model": {
+                "name": "card-fraud",
+                "version": "1",
+                "uri": "models:/card-fraud/1",
+                "digest": "d" * 64,
+                "features": "f" * 64,
+            },
+            "policy": {"threshold": threshold, "max_count_5m": max_count_5m},
+            "created_by": "test",
+            "created_at": arrival,
+        }
+        self.rollouts.append(
+            Record("model-rollouts", 0, len(self.rollouts), arrival, None, json.dumps(value).encode())
+        )
+
+    def profile(self, op: str, *, arrival: int, card: str = "c", **row: Any) -> None:
+        key = json.dumps({"card_id": card}).encode()
+        full = {
+            "card_id": card,
+            "status": "active",
+            "home_country": "FR",
+            "currency": "EUR",
+            "credit_limit": 1000.0,
+            "risk_tier": 0,
+            "opened_on": 20_000,
+            **row,
+        }
+        value = None
+        if op != "tombstone":
+            value = json.dumps({"op": op, "before" if op == "d" else "after": full}).encode()
+        offset = len(self.profiles)
+        self.profiles.append(Record("bank.public.card_profiles", 0, offset, arrival, key, value))
+
+    def raw(self, value: bytes | None, *, arrival: int = START) -> None:
+        self.transactions.append(Record("transactions", 0, len(self.transactions), arrival, b"c", value))
+
+    def tx(self, time: int, amount: float = 10.0, *, arrival: int | None = None, **fields: Any) -> None:
+        """A transaction at START + time; arrives then too, unless `arrival` (also from START) says else."""
+        value = {
+            "transaction_id": f"t{len(self.transactions)}",
+            "card_id": "c",
+            "merchant_id": "m",
+            "amount": amount,
+            "currency": "EUR",
+            "country": "FR",
+            "event_time": START + time,
+            **fields,
+        }
+        self.raw(json.dumps(value).encode(), arrival=START + (time if arrival is None else arrival))
+
+    def outcomes(self) -> list[Outcome]:
+        profiles, rollouts = ProfileLog(), RolloutLog()
+        profiles.read(self.profiles)
+        rollouts.read(self.rollouts)
+        oracle = Oracle(
+            profiles,
+            rollouts,
+            lambda _: AmountModel(),
+            allowed_lateness_ms=7 * DAY,
+            allowed_skew_ms=5 * MINUTE,
+        )
+        return list(oracle.judge(self.transactions))
+
+    def alerts(self) -> list[dict[str, Any]]:
+        return [outcome.alert for outcome in self.outcomes() if outcome.alert]
+
+    def feature(self, name: str) -> list[float | None]:
+        """Value of a feature for every transaction that is an alert, in log order."""
+        return [alert["features"][name] for alert in self.alerts()]

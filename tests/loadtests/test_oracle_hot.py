@@ -1,0 +1,97 @@
+"""Oracle and kernels, written apart from each other, on cards with too many events to keep one by one."""
+
+import json
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from oracle_world import DAY, HOUR, MINUTE, SECOND, World
+
+from feature_store import training_set
+from feature_store.catalogue import feature_names
+from loadtests.oracle import Kind
+
+pytestmark = pytest.mark.unit
+
+
+def kernel_features(world: World) -> np.ndarray:
+    """Features of the world's transactions, float64[n, features]; NaN rows where there is no decision."""
+    rows = [{**json.loads(record.value), "arrival_time": record.timestamp} for record in world.transactions]
+    return training_set.build(pa.Table.from_pylist(rows))
+
+
+def oracle_features(world: World) -> np.ndarray:
+    nothing = dict.fromkeys(feature_names())
+    rows = [outcome.alert["features"] if outcome.alert else nothing for outcome in world.outcomes()]
+    return np.array([[row[name] for name in feature_names()] for row in rows], dtype=float)
+
+
+def assert_agree(world: World) -> None:
+    theirs, ours = kernel_features(world), oracle_features(world)
+    for column, name in enumerate(feature_names()):
+        np.testing.assert_allclose(ours[:, column], theirs[:, column], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def burst(world: World, rng: random.Random, begin: int, length: int, events: int) -> None:
+    """Transactions of one card within a stretch of time, some late by up to the stretch, some repeated."""
+    for step in range(events):
+        arrival = begin + length * step // events
+        late = rng.random() < 0.05
+        world.tx(
+            arrival - rng.randrange(length) if late else arrival,
+            round(rng.lognormvariate(3, 1), 2),
+            arrival=arrival,
+            merchant_id=f"m{rng.randrange(300)}",
+            country=rng.choice(("FR", "DE", "US")),
+            **({"transaction_id": f"t{rng.randrange(step)}"} if step and rng.random() < 0.02 else {}),
+        )
+
+
+@pytest.mark.parametrize("length", [20 * SECOND, 10 * MINUTE, 3 * HOUR, 20 * DAY])
+def test_oracle_and_kernels_agree_on_a_hot_card(length):
+    world = World(threshold=0.0)
+    rng = random.Random(length)
+    burst(world, rng, 0, length, 1_500)
+    burst(world, rng, length + DAY, length, 700)
+    assert_agree(world)
+
+
+def test_511_others_are_looked_at_one_by_one_and_512_are_not():
+    world = World(threshold=0.0)
+    for step in range(520):
+        world.tx(step * SECOND, 1.0)
+    counts = world.feature("count_1m")
+    assert counts[510:512] == [60, 60]
+    # whole buckets of a second from here on: the one of t and the 59 before it
+    assert counts[512:] == [60] * 8
+    world.tx(519 * SECOND + 500, 1.0)
+    world.tx(520 * SECOND + 499, 1.0)
+    assert world.feature("count_1m")[-2:] == [61, 61]
+    assert_agree(world)
+
+
+def test_hot_card_recognises_repetitions_among_the_last_thousand():
+    world = World(threshold=0.0)
+    for step in range(3_000):
+        world.tx(step)
+    world.tx(3_000, transaction_id="t2990")
+    world.tx(3_000, transaction_id="t10")
+    kinds = [outcome.kind for outcome in world.outcomes()]
+    assert kinds[-2:] == [Kind.DUPLICATE, Kind.ALERT]
+    assert_agree(world)
+
+
+def test_card_is_exact_again_after_it_was_forgotten():
+    world = World(threshold=0.0)
+    for step in range(600):
+        world.tx(step)
+    world.tx(91 * DAY, 7.0)
+    assert world.feature("sum_30d")[-1] == 7
+    assert_agree(world)
+
+
+def test_oracle_and_kernels_agree_on_quiet_cards():
+    world = World(threshold=0.0)
+    burst(world, random.Random(7), 0, 60 * DAY, 400)
+    assert_agree(world)

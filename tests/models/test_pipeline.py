@@ -1,0 +1,92 @@
+"""History in, registered model out."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from feature_store import catalogue, training_set
+from feature_store.labels import LabelError
+from models.commands import app
+from models.errors import ModelError
+from models.pipeline import fit_and_register, outcomes
+from models.registry import load
+
+DAY_MS = 24 * 3_600_000
+
+
+def history(rows: int = 6_000) -> pa.Table:
+    """Forty days; frauds are twenty times what their card usually pays."""
+    rng = np.random.default_rng(1)
+    fraud = rng.random(rows) < 0.03
+    card = rng.integers(0, 100, rows)
+    amount = np.round(rng.uniform(5, 15, rows) * np.where(fraud, 20, 1), 2)
+    return pa.table(
+        {
+            "transaction_id": [f"t{i}" for i in range(rows)],
+            "card_id": [f"c{i}" for i in card],
+            "merchant_id": [f"m{i}" for i in rng.integers(0, 50, rows)],
+            "amount": amount,
+            "country": ["CH"] * rows,
+            "event_time": np.sort(rng.integers(0, 40 * DAY_MS, rows)),
+            "label": fraud.astype(np.int8),
+        }
+    )
+
+
+@pytest.mark.unit
+def test_labels_are_joined_by_card_and_transaction() -> None:
+    transactions = pa.table({"card_id": ["a", "b", "a"], "transaction_id": ["1", "1", "2"]})
+    labels = pa.table(
+        {"card_id": ["b", "a"], "transaction_id": ["1", "2"], "label": ["fraud", "genuine"]},
+    )
+    assert outcomes(transactions, labels).tolist() == [False, True, False]
+    own = transactions.append_column("label", pa.array([1, 0, None]))
+    assert outcomes(own, None).tolist() == [True, False, False]
+
+
+@pytest.mark.unit
+def test_history_without_labels_is_refused() -> None:
+    transactions = pa.table({"card_id": ["a"], "transaction_id": ["1"]})
+    with pytest.raises(LabelError, match="--labels"):
+        outcomes(transactions, None)
+    with pytest.raises(LabelError, match="no column 'label'"):
+        outcomes(transactions, transactions)
+
+
+@pytest.mark.integration
+def test_a_model_is_trained_judged_registered_and_loads(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    table = history()
+    twice = pa.concat_tables([table, table.slice(len(table) - 1)])  # the last one delivered again
+    trained = fit_and_register(twice, uri, iterations=30)
+    assert trained.quality.auc_roc > 0.95
+    assert trained.quality.alert_share <= 0.005
+    scorer = load(trained.ref, uri, tmp_path / "cache")
+    assert scorer.feature_names == catalogue.feature_names()
+    x = training_set.build(table)
+    fraud = table["label"].to_numpy() == 1
+    scores = scorer.score(x)
+    assert np.median(scores[fraud]) > 10 * np.median(scores[~fraud])
+    top = scorer.feature_names[int(scorer.explain(x[fraud]).mean(axis=0).argmax())]
+    assert top.startswith(("amount", "ratio", "zscore", "sum", "max", "mean"))
+
+
+@pytest.mark.integration
+def test_the_command_line_trains_lists_and_names_its_errors(tmp_path: Path) -> None:
+    uri, path = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "history.parquet"
+    pq.write_table(history(), path)
+    runner = CliRunner()
+    arguments = ["train", "--tracking-uri", uri, "--transactions", str(path), "--iterations", "10"]
+    done = runner.invoke(app, arguments, catch_exceptions=False)
+    assert "registered card-fraud/1" in done.output
+    done = runner.invoke(app, ["list", "--tracking-uri", uri], catch_exceptions=False)
+    assert done.output.startswith("card-fraud/1  digest ")
+    assert "average_precision" in done.output
+    missing = runner.invoke(app, ["train", "--tracking-uri", uri, "--transactions", "absent.parquet"])
+    assert isinstance(missing.exception, ModelError)
+    nothing = runner.invoke(app, ["list", "--tracking-uri", uri, "--name", "none"])
+    assert isinstance(nothing.exception, ModelError)

@@ -1,0 +1,111 @@
+"""`fraud models promote` against a real broker and registry."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from typer.testing import CliRunner
+
+from deploy.local.stack import Endpoints
+from feature_store import catalogue
+from models import registry
+from models.commands import app
+from models.errors import ModelError
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts import Rollout, publish
+from models.train import train
+from streaming_job.contracts.topics import Topics
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('promote')}/mlflow.db"
+
+
+def registered(uri: str, features: str) -> ModelRef:
+    names = catalogue.feature_names()
+    x = np.random.default_rng(0).normal(size=(500, len(names)))
+    model = train(x, x[:, 0] > 1, iterations=5)
+    return registry.register(model, names, features, x[:20], np.zeros(len(names)), uri)
+
+
+@pytest.fixture
+def topic(stack: Endpoints, topic_names: Callable[[], Topics]) -> str:
+    """A rollout topic of our own, with the configuration of the real one in a replay."""
+    names = topic_names()
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    made = admin.create_topics(
+        [NewTopic(names.model_rollouts, 1, 1, config=names.configs(replay=True)[names.model_rollouts])]
+    )
+    made[names.model_rollouts].result(30)
+    return names.model_rollouts
+
+
+def records(servers: str, topic: str, count: int) -> list[Message]:
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "promote-test", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = consumer.consume(count, 10)
+    consumer.close()
+    return found
+
+
+def test_promoting_a_model_writes_the_event_that_the_job_reads(
+    stack: Endpoints, topic: str, uri: str
+) -> None:
+    ref = registered(uri, catalogue.feature_hash())
+    before = time.time_ns() // 1_000_000
+    where = ["--tracking-uri", uri, "--bootstrap-servers", stack.bootstrap_servers, "--topic", topic]
+    arguments = ["promote", f"{ref.name}/{ref.version}", *where, "--threshold", "0.25", "--max-count-5m", "9"]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.output.startswith(f"rolled out card-fraud/{ref.version} as card-fraud-{ref.version}-")
+    (record,) = records(stack.bootstrap_servers, topic, 1)
+    value = record.value()
+    assert value is not None
+    rollout = Rollout.from_json(value)
+    assert (rollout.model, rollout.policy) == (ref, Policy(0.25, 9))
+    assert record.key() == rollout.rollout_id.encode()
+    assert before <= rollout.created_at <= record.timestamp()[1] <= time.time_ns() // 1_000_000
+
+
+def test_a_replay_sets_the_time_from_which_the_rollout_holds(stack: Endpoints, topic: str) -> None:
+    ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, "cd" * 32)
+    rollout = Rollout("r1", ref, Policy(0.5, 6), "test", 1_000)
+    publish(rollout, stack.bootstrap_servers, topic, timestamp_ms=1_500_000_000_000)
+    (record,) = records(stack.bootstrap_servers, topic, 1)
+    assert record.timestamp()[1] == 1_500_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [
+        ("card-fraud/999", "registry failed"),
+        ("nonsense", "no NAME/VERSION"),
+        ("other features", "feature list"),
+    ],
+)
+def test_what_must_not_be_rolled_out_is_refused(
+    stack: Endpoints, topic: str, uri: str, model: str, match: str
+) -> None:
+    if model == "other features":
+        model = f"card-fraud/{registered(uri, '00' * 32).version}"
+    where = ["--tracking-uri", uri, "--bootstrap-servers", stack.bootstrap_servers, "--topic", topic]
+    done = CliRunner().invoke(app, ["promote", model, *where, "--threshold", "0.5"])
+    assert isinstance(done.exception, ModelError)
+    assert match in str(done.exception)
+    servers = {"bootstrap.servers": stack.bootstrap_servers, "group.id": "promote-test"}
+    assert Consumer(servers).get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 0)
+
+
+def test_a_broker_that_is_not_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.rollouts.DELIVERY_TIMEOUT_S", 1.0)
+    ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, "cd" * 32)
+    with pytest.raises(ModelError, match="was not written"):
+        publish(Rollout("r1", ref, Policy(0.5, 6), "test", 1_000), "127.0.0.1:1", "model-rollouts")

@@ -1,0 +1,157 @@
+"""Register and load against a real MLflow registry on sqlite and files."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from models import registry
+from models.errors import ModelError
+from models.registry import ModelRef, load, register
+from models.trees import Trees
+
+pytestmark = pytest.mark.integration
+
+NAMES = tuple(f"f{i}" for i in range(6))
+FEATURES = "ab" * 32
+
+
+def rows(seed: int = 0, count: int = 600) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(count, 6))
+    x[rng.random(x.shape) < 0.05] = np.nan
+    return x, (np.nan_to_num(x[:, 0]) + np.nan_to_num(x[:, 1]) > 1).astype(int)
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
+def registered(estimator: object, uri: str, name: str) -> ModelRef:
+    x, y = rows()
+    estimator.fit(x, y)  # type: ignore[attr-defined]
+    typical = np.nanmedian(x, axis=0)
+    return register(
+        estimator, NAMES, FEATURES, x[:80], typical, uri, name=name, metrics={"average_precision": 0.5}
+    )
+
+
+@pytest.fixture(scope="module")
+def ref(uri: str) -> ModelRef:
+    return registered(HistGradientBoostingClassifier(max_iter=10, random_state=0), uri, "boosted")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        HistGradientBoostingClassifier(max_iter=10, random_state=0),
+        RandomForestClassifier(8, random_state=0, n_jobs=2),
+        make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_any_classifier_comes_back_with_its_scores(estimator: object, uri: str, tmp_path: Path) -> None:
+    ref = registered(estimator, uri, f"any-{type(estimator).__name__}")
+    scorer = registry.verify(ref, uri, tmp_path, feature_hash=FEATURES)
+    x, _ = rows(seed=1, count=700)
+    expected = estimator.predict_proba(x)[:, 1]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(scorer.score(x), expected, rtol=0, atol=1e-12)
+    parts = np.concatenate([scorer.score(part) for part in np.split(x, [1, 3, 300, 301])])
+    assert np.array_equal(parts, scorer.score(x))
+    assert scorer.explain(x[:10]).shape == (10, 6)
+    assert np.abs(scorer.explain(x[:200])).mean(axis=0).argmax() in (0, 1)
+    assert (scorer.name, scorer.version, scorer.digest) == (ref.name, ref.version, ref.digest)
+    assert scorer.feature_names == NAMES
+
+
+def test_a_version_is_found_and_listed_with_its_metrics(ref: ModelRef, uri: str) -> None:
+    assert registry.find("boosted", ref.version, uri) == ref
+    assert registry.versions(uri, "boosted") == [(ref, {"average_precision": 0.5})]
+    with pytest.raises(ModelError, match="registry failed"):
+        registry.find("boosted", "99", uri)
+
+
+def test_a_cached_model_loads_without_mlflow_and_scikit_learn(
+    ref: ModelRef, uri: str, tmp_path: Path
+) -> None:
+    load(ref, uri, tmp_path, feature_hash=FEATURES)
+    program = f"""
+import sys
+from pathlib import Path
+from models.registry import ModelRef, load
+load({ref!r}, "sqlite:////nowhere/mlflow.db", Path({str(tmp_path)!r}), feature_hash={FEATURES!r})
+print([name for name in ("mlflow", "sklearn", "pandas", "confluent_kafka") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_many_loaders_at_once_make_one_copy(ref: ModelRef, uri: str, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        scorers = list(pool.map(lambda _: load(ref, uri, tmp_path, feature_hash=FEATURES), range(8)))
+    x, _ = rows(seed=2)
+    assert all(np.array_equal(scorer.score(x), scorers[0].score(x)) for scorer in scorers)
+    assert [path.name for path in tmp_path.iterdir()] == [ref.digest]
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing", "added"])
+def test_a_damaged_copy_is_replaced(ref: ModelRef, uri: str, tmp_path: Path, damage: str) -> None:
+    load(ref, uri, tmp_path, feature_hash=FEATURES)
+    victim = tmp_path / ref.digest / "extra_files" / "scorer.npz"
+    if damage == "changed":
+        content = bytearray(victim.read_bytes())
+        content[len(content) // 2] ^= 1
+        victim.write_bytes(content)
+    elif damage == "missing":
+        victim.unlink()
+    else:
+        (tmp_path / ref.digest / "more").write_text("x")
+    load(ref, uri, tmp_path, feature_hash=FEATURES)
+    assert registry.artifact.digest(tmp_path / ref.digest) == ref.digest
+
+
+def test_files_changed_in_the_registry_are_refused(tmp_path: Path) -> None:
+    uri, cache = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "cache"
+    ref = registered(HistGradientBoostingClassifier(max_iter=3, random_state=0), uri, "changed")
+    (stored,) = (tmp_path / "artifacts").rglob("scorer.json")
+    stored.write_text(stored.read_text() + "\n")
+    with pytest.raises(ModelError, match="files were changed"):
+        load(ref, uri, cache, feature_hash=FEATURES)
+    assert list(cache.iterdir()) == []
+
+
+def test_another_feature_list_is_refused(ref: ModelRef, uri: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="feature list"):
+        load(ref, uri, tmp_path, feature_hash="cd" * 32)
+    with pytest.raises(ModelError, match="feature list"):
+        load(replace(ref, features="cd" * 32), uri, tmp_path, feature_hash="cd" * 32)
+
+
+def test_scores_that_are_not_the_golden_ones_are_refused(
+    ref: ModelRef, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = Trees.score
+    monkeypatch.setattr(Trees, "score", lambda self, x: score(self, x) + 1e-6)
+    with pytest.raises(ModelError, match="golden"):
+        load(ref, uri, tmp_path, feature_hash=FEATURES)
+
+
+def test_an_unknown_registry_or_model_is_one_clear_error(ref: ModelRef, uri: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="registry failed"):
+        load(replace(ref, name="nobody"), uri, tmp_path, feature_hash=FEATURES)
+
+
+def test_a_row_of_another_width_is_refused(ref: ModelRef, uri: str, tmp_path: Path) -> None:
+    scorer = load(ref, uri, tmp_path, feature_hash=FEATURES)
+    with pytest.raises(ModelError, match="takes 6 features"):
+        scorer.score(np.zeros((3, 5)))

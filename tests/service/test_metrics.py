@@ -1,0 +1,133 @@
+"""The metrics as Prometheus reads them."""
+
+import re
+from pathlib import Path
+
+import pytest
+from progress_records import progress
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from service.fold import Totals
+from service.lag import Lag, PartitionLag
+from service.metrics import of_lag, of_last, of_totals
+
+pytestmark = pytest.mark.unit
+NOW = 1_700_000_011.15
+
+
+class Fixed(Collector):
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+class Scraped:
+    """Samples by name and labels, after a trip through the text format."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        registry = CollectorRegistry()
+        registry.register(Fixed(families))
+        text = generate_latest(registry).decode()
+        self.samples = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    def __call__(self, name: str, **labels: str) -> float | None:
+        return self.samples.get((name, frozenset(labels.items())))
+
+
+@pytest.fixture
+def totals() -> Totals:
+    totals = Totals()
+    totals.add(progress(0))
+    totals.add(progress(1))
+    return totals
+
+
+def test_counters_tell_what_has_added_up(totals: Totals) -> None:
+    seen = Scraped(of_totals(totals))
+    assert seen("fraud_transactions_total") == 200
+    assert seen("fraud_alerts_total") == 6
+    assert seen("fraud_alert_rules_total", rule="score") == 4
+    assert seen("fraud_dead_letters_total", reason="too_late") == 2
+    assert seen("fraud_duplicates_total") == 2
+    assert seen("fraud_late_total") == 8
+    assert seen("fraud_batches_total") == 2
+    assert seen("fraud_phase_seconds_total", phase="sink") == pytest.approx(0.04)
+    assert seen("fraud_batch_duration_seconds_count") == 2
+    assert seen("fraud_batch_duration_seconds_sum") == pytest.approx(0.3)
+
+
+def test_the_latency_histogram_has_the_jobs_buckets(totals: Totals) -> None:
+    seen = Scraped(of_totals(totals))
+    name = "fraud_event_to_commit_seconds"
+    assert seen(f"{name}_bucket", le="0.1") == 20
+    assert seen(f"{name}_bucket", le="0.2") == 180
+    assert seen(f"{name}_bucket", le="+Inf") == seen(f"{name}_count") == 200
+    assert seen(f"{name}_sum") is None
+
+
+def test_gauges_tell_the_newest_batch(totals: Totals) -> None:
+    seen = Scraped(of_last(totals, NOW))
+    assert seen("fraud_last_batch_id") == 1
+    assert seen("fraud_progress_age_seconds") == pytest.approx(10.0)
+    assert seen("fraud_last_batch_duration_seconds") == pytest.approx(0.15)
+    assert seen("fraud_last_batch_phase_seconds", phase="keyed_stage") == pytest.approx(0.08)
+    assert (seen("fraud_state_cards"), seen("fraud_state_events"), seen("fraud_state_bytes")) == (
+        50,
+        400,
+        30_000,
+    )
+    model = {"name": "card-fraud", "version": "1", "digest": "cd" * 32}
+    assert seen.samples["fraud_model_info", frozenset(model.items())] == 1
+    assert seen("fraud_rollout_info", rollout_id="card-fraud-1") == 1
+    event_time = seen("fraud_partition_event_time_seconds", topic="transactions", partition="0")
+    assert event_time == pytest.approx(1_700_000_000.001)
+
+
+def test_before_the_first_batch_there_is_nothing_to_tell() -> None:
+    assert of_last(Totals(), NOW) == []
+    seen = Scraped(of_totals(Totals()))
+    assert seen("fraud_transactions_total") == 0
+    assert seen("fraud_event_to_commit_seconds_bucket", le="+Inf") == 0
+
+
+def test_a_batch_without_model_and_rollout_is_told() -> None:
+    totals = Totals()
+    totals.add(progress(0, model=None, rollout_id=None))
+    names = {name for name, _ in Scraped(of_last(totals, NOW)).samples}
+    assert not names & {"fraud_model_info", "fraud_rollout_info"}
+
+
+def test_lag_is_told_by_partition_and_in_all() -> None:
+    lag = Lag(
+        NOW,
+        (
+            PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=1_700_000_001_150),
+            PartitionLag("transactions", 1, 0, 7, None),
+        ),
+    )
+    seen = Scraped(of_lag(lag, NOW))
+    assert seen("fraud_partition_lag_records", topic="transactions", partition="0") == 6
+    assert seen("fraud_partition_lag_seconds", topic="transactions", partition="0") == pytest.approx(10.0)
+    assert seen("fraud_partition_end_offset", topic="transactions", partition="1") == 7
+    assert seen("fraud_partition_committed_offset", topic="transactions", partition="1") is None
+    assert seen("fraud_lag_records") == 13
+    assert seen("fraud_lag_seconds") == pytest.approx(10.0)
+
+
+def test_the_documentation_lists_every_metric_and_no_other(totals: Totals) -> None:
+    lag = Lag(NOW, (PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=0),))
+    told = of_totals(totals) + of_last(totals, NOW) + of_lag(lag, NOW)
+    suffix = {"counter": "_total", "info": "_info"}
+    names = {family.name + suffix.get(family.type, "") for family in told}
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    documented = set(re.findall(r"^\| `(fraud_\w+)`", page, re.MULTILINE))
+    assert {name for name in documented if not name.startswith("fraud_sidecar_")} == names

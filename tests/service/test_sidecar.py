@@ -1,0 +1,249 @@
+"""The sidecar against a real broker: transactions, restarts, lag, signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from fastapi.testclient import TestClient
+from progress_records import progress
+from prometheus_client.parser import text_string_to_metric_families
+
+from deploy.local import stack as embedded
+from deploy.local.stack import Endpoints
+from service.app import create_app
+from service.settings import ServiceSettings
+from streaming_job.contracts.topics import Topics
+
+pytestmark = pytest.mark.integration
+
+
+class Job:
+    """Writes what the job writes: progress and input offsets in one transaction."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        servers = {"bootstrap.servers": settings.bootstrap_servers}
+        self.group = Consumer({**servers, "group.id": settings.job_id, "enable.auto.commit": False})
+        self.producer = Producer({**servers, "transactional.id": settings.job_id})
+        self.producer.init_transactions(30)
+
+    def batch(self, batch_id: int, end: int | None = None, *, commit: bool = True, **changes: Any) -> None:
+        record = progress(batch_id, **{"job_id": self.settings.job_id, **changes})
+        self.producer.begin_transaction()
+        self.producer.produce(
+            self.settings.topics.job_progress, json.dumps(record).encode(), key=record["job_id"]
+        )
+        if end is not None:
+            offsets = [TopicPartition(self.settings.topics.transactions, 0, end)]
+            self.producer.send_offsets_to_transaction(offsets, self.group.consumer_group_metadata(), 30)
+        if commit:
+            self.producer.commit_transaction(30)
+        else:
+            self.producer.abort_transaction(30)
+
+    def feed(self, count: int) -> None:
+        """Input records that wait for the job."""
+        feeder = Producer({"bootstrap.servers": self.settings.bootstrap_servers})
+        for _ in range(count):
+            feeder.produce(self.settings.topics.transactions, b"{}", partition=0)
+        assert feeder.flush(30) == 0
+
+
+def topics_made(servers: str, topics: Topics) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    present = admin.list_topics(timeout=30).topics
+    wanted = (topics.transactions, topics.profiles, topics.model_rollouts, topics.job_progress)
+    made = admin.create_topics([NewTopic(name, 1, 1) for name in wanted if name not in present])
+    for future in made.values():
+        future.result(30)
+
+
+@pytest.fixture
+def job(stack: Endpoints, topic_names: Callable[[], Topics]) -> Job:
+    topics = topic_names()
+    # the profiles topic is shared with other tests: watch one of our own
+    topics = topics.model_copy(update={"profiles": f"{topics.transactions}-profiles"})
+    topics_made(stack.bootstrap_servers, topics)
+    return Job(settings_of(stack.bootstrap_servers, topics))
+
+
+def settings_of(servers: str, topics: Topics) -> ServiceSettings:
+    return ServiceSettings(
+        bootstrap_servers=servers, topics=topics, job_id=f"job-{topics.transactions}", offsets_interval_s=0.2
+    )
+
+
+@pytest.fixture
+def sidecar(job: Job) -> Iterator[TestClient]:
+    with TestClient(create_app(job.settings)) as client:
+        yield client
+
+
+def samples(client: TestClient) -> dict[str, float]:
+    """Samples without labels by name; those with labels by name{value,...}."""
+    text = client.get("/metrics").text
+    return {
+        sample.name + (f"{{{','.join(sample.labels.values())}}}" if sample.labels else ""): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_batches_show_up_once_and_aborted_ones_never(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+    assert sidecar.get("/v1/progress").status_code == 404
+    job.batch(0)
+    job.batch(1, commit=False)
+    job.batch(1)
+    job.batch(1)  # once more, as a reader may see it
+    job.producer.begin_transaction()
+    for foreign in (b"no json", b"[]", json.dumps({"query_id": "q1", "batch_id": 9}).encode()):
+        job.producer.produce(job.settings.topics.job_progress, foreign, key=job.settings.job_id)
+    other = json.dumps(progress(7, job_id="another")).encode()
+    job.producer.produce(job.settings.topics.job_progress, other, key="another")
+    job.producer.commit_transaction(30)
+    job.batch(2, written_at=int(time.time() * 1000))
+    wait_for(lambda: samples(sidecar).get("fraud_last_batch_id") == 2, what="the third batch")
+    seen = samples(sidecar)
+    assert seen["fraud_batches_total"] == 3
+    assert seen["fraud_transactions_total"] == 300
+    assert seen["fraud_event_to_commit_seconds_count"] == 300
+    assert seen["fraud_sidecar_progress_unreadable_total"] == 3
+    assert 0 <= seen["fraud_progress_age_seconds"] < 30
+    assert sidecar.get("/v1/progress").json()["batch_id"] == 2
+
+
+def test_a_restarted_sidecar_tells_the_same_totals(job: Job, wait_for: Any) -> None:
+    for batch in range(20):
+        job.batch(batch)
+    told = []
+    for _ in range(2):
+        with TestClient(create_app(job.settings)) as client:
+            wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
+            told.append(samples(client))
+    assert told[0]["fraud_transactions_total"] == 2_000
+    moving = {name for name in told[0] if "age" in name}
+    assert {n: v for n, v in told[0].items() if n not in moving} == {
+        n: v for n, v in told[1].items() if n not in moving
+    }
+
+
+def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+    wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness of an idle job")
+    job.feed(30)
+    wait_for(lambda: samples(sidecar)["fraud_lag_records"] == 30, what="lag of the input")
+    wait_for(lambda: samples(sidecar)["fraud_lag_seconds"] > 0, what="age of the input")
+    answer = sidecar.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["reasons"] == ["the job has not committed a batch yet and 30 records wait"]
+    job.batch(0, end=12, written_at=int(time.time() * 1000))
+    wait_for(lambda: samples(sidecar)["fraud_lag_records"] == 18, what="lag after a batch")
+    wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness of a job that commits")
+    seen = samples(sidecar)
+    assert seen[f"fraud_partition_committed_offset{{0,{job.settings.topics.transactions}}}"] == 12
+    assert seen[f"fraud_partition_end_offset{{0,{job.settings.topics.transactions}}}"] == 30
+    assert 0 < seen["fraud_lag_seconds"] < 60
+    job.batch(1, end=30, written_at=int(time.time() * 1000))
+    wait_for(lambda: samples(sidecar)["fraud_lag_records"] == 0, what="no lag")
+    assert samples(sidecar)["fraud_lag_seconds"] == 0
+
+
+def test_a_sidecar_that_starts_before_its_topics_finds_them(
+    stack: Endpoints, topic_names: Callable[[], Topics], wait_for: Any
+) -> None:
+    topics = topic_names()
+    topics = topics.model_copy(update={"profiles": f"{topics.transactions}-profiles"})
+    settings = settings_of(stack.bootstrap_servers, topics)
+    with TestClient(create_app(settings)) as client:
+        missing = f"topic {topics.job_progress} does not exist"
+        wait_for(lambda: missing in client.get("/readyz").json()["reasons"], what="the reason")
+        topics_made(stack.bootstrap_servers, topics)
+        Job(settings).batch(0)
+        wait_for(lambda: samples(client)["fraud_batches_total"] == 1, what="the first batch")
+        wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def started(*arguments: str, **environment: str) -> tuple[subprocess.Popen[str], str]:
+    """`fraud serve` in its own process, and the URL it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deploy.cli", "serve", "--port", "0", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("sidecar: http://127.0.0.1:"), line or process.communicate()
+    return process, line.split()[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_process_serves_without_a_broker_and_stops_cleanly(number: int, wait_for: Any) -> None:
+    process, url = started("--bootstrap-servers", "127.0.0.1:1")
+    try:
+        assert get(f"{url}healthz") == (200, '{"status":"ok"}')
+        status, body = get(f"{url}readyz")
+        assert status == 503
+        assert "the progress topic has not been found yet" in body
+        wait_for(lambda: "does not answer" in get(f"{url}readyz")[1], what="the broker's fault")
+        assert "fraud_sidecar_broker_up 0.0" in get(f"{url}metrics")[1]
+        assert json.loads(get(url)[1])["links"]["metrics"] == "/metrics"
+    finally:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_a_taken_port_is_one_line() -> None:
+    first, url = started("--bootstrap-servers", "127.0.0.1:1")
+    port = url.rsplit(":", 1)[1].strip("/")
+    second = subprocess.run(
+        [sys.executable, "-m", "deploy.cli", "serve", "--bootstrap-servers", "127.0.0.1:1", "--port", port],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    first.terminate()
+    first.communicate(timeout=30)
+    assert second.returncode == 1
+    assert f"port {port} is taken" in second.stderr
+    assert len(second.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.chaos
+def test_the_sidecar_survives_a_killed_broker_and_counts_on(tmp_path: Path, wait_for: Any) -> None:
+    servers = embedded.up(tmp_path, services=("kafka",)).bootstrap_servers
+    try:
+        settings = settings_of(servers, Topics())
+        Job(settings).batch(0)
+        with TestClient(create_app(settings)) as client:
+            wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
+            embedded.kill(tmp_path, "kafka")
+            wait_for(lambda: client.get("/readyz").status_code == 503, what="the broker's fault")
+            assert client.get("/healthz").status_code == 200
+            assert samples(client)["fraud_transactions_total"] == 100
+            assert embedded.up(tmp_path, services=("kafka",)).bootstrap_servers == servers
+            Job(settings).batch(1)
+            wait_for(lambda: samples(client)["fraud_transactions_total"] == 200, what="the next batch")
+            wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness again")
+    finally:
+        embedded.down(tmp_path)

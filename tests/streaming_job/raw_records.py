@@ -1,0 +1,151 @@
+"""Transactions as bytes: good ones, and what a broken producer or a bad disk makes of them."""
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from feature_store.hashing import hash_string
+from feature_store.layout import country_code
+from streaming_job.contracts import Reason
+from streaming_job.decode import strict, transactions
+from streaming_job.decode.transactions import Decoded, TimeLimits
+
+NOW = 1_780_000_200_000
+LIMITS = TimeLimits(lateness_ms=7 * 86_400_000, skew_ms=5 * 60_000)
+GOOD: dict[str, Any] = {
+    "transaction_id": "t-1",
+    "card_id": "c-1",
+    "merchant_id": "m-1",
+    "amount": 12.34,
+    "currency": "EUR",
+    "country": "FR",
+    "event_time": NOW,
+}
+
+
+def record(**changes: Any) -> bytes:
+    """A good transaction with some fields changed or added."""
+    return json.dumps({**GOOD, **changes}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def raw(name: str, value: str) -> bytes:
+    """A good transaction in which a field's value is this text, or with this text in a new field."""
+    text = json.dumps({**GOOD, name: "HERE"}).replace('"HERE"', value)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def without(name: str) -> bytes:
+    """A good transaction less a field."""
+    return json.dumps({key: value for key, value in GOOD.items() if key != name}).encode()
+
+
+def decode(values: list[bytes | None], arrivals: list[int] | None = None) -> Decoded:
+    """The vectorised path; record i lies at offset i of partition 3."""
+    n = len(values)
+    return transactions.decode(
+        pa.array(values, type=pa.binary()),
+        np.full(n, 3, dtype=np.int32),
+        np.arange(n, dtype=np.int64),
+        np.array(arrivals or [NOW] * n, dtype=np.int64),
+        LIMITS,
+    )
+
+
+Verdict = Reason | tuple[int, ...]
+
+
+def alone(value: bytes | None, arrival: int = NOW) -> Verdict:
+    """What `strict` says: a reason, or the fields as the kernels take them."""
+    try:
+        fields = strict.transaction(value)
+        strict.check_time(fields["event_time"], arrival, LIMITS.lateness_ms, LIMITS.skew_ms)
+    except strict.Rejected as fault:
+        return fault.reason
+    lo, hi = hash_string(fields["card_id"])
+    return (
+        lo, hi, hash_string(fields["transaction_id"])[0], hash_string(fields["merchant_id"])[0],
+        round(fields["amount"] * 10_000), country_code(fields["country"]), fields["event_time"], arrival,
+    )  # fmt: skip
+
+
+def together(values: list[bytes | None], arrivals: list[int] | None = None) -> list[Verdict]:
+    """What the vectorised path says about each record of one batch; each gets exactly one verdict."""
+    decoded = decode(values, arrivals)
+    rows = decoded.rows.tolist() + [rejection.row for rejection in decoded.rejections]
+    assert sorted(rows) == list(range(len(values)))
+    assert decoded.rows.tolist() == sorted(decoded.rows.tolist())
+    verdicts: dict[int, Verdict] = {rejection.row: rejection.reason for rejection in decoded.rejections}
+    assert (decoded.records["offset"] == decoded.rows).all()
+    assert (decoded.records["partition"] == 3).all()
+    names = ["lo", "hi", "transaction", "merchant", "amount", "country", "time", "arrival"]
+    for row, accepted in zip(decoded.rows.tolist(), decoded.records[names].tolist(), strict=True):
+        verdicts[row] = accepted
+    return [verdicts[row] for row in range(len(values))]
+
+
+_TOKENS = [
+    b"\x00", b"\n", b"\r\n", b"\t", b"\x0b", b" ", b"{", b"}", b"}{", b"} {", b"}\n{", b"}\x00{", b"[",
+    b"]", b",", b":", b'"', b"'", b"\\", b"\\u0000", b"\\ud800", b"\\ud83d\\ude00", b"\\n", b'\\"',
+    b"//x\n", b"/*x*/", b"NaN", b"Infinity", b"-Infinity", b"-", b"+", b"nan", b"inf", b"Inf", b"-Inf",
+    b"null", b"true", b"false", b"1e999", b"-1e999", b"1e-999", b"0", b"00", b".", b"1.", b".5", b"e5",
+    b"E+5", b"9" * 20, b"9" * 400, b"9" * 4300, b"9" * 4301, b"-" + b"9" * 30, b"0." + b"1" * 5000, b"\xff",
+    b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xef\xbb\xbf", b"\xc3\xa9", b"\xe2\x82\xac",
+    b"\xf0\x9f\x98\x80", b"\x7f", b"\xc2\x85", b"\xe2\x80\xa8", b"[" * 256 + b"]" * 256,
+    b'{"a":' * 300 + b"1" + b"}" * 300, b"[" * 2000, b',"amount":2', b',"x":NaN', b',"x":{"a":1,"a":2}',
+    b'"transaction_id":"u",', b'"event_time":1.0,', b"x" * 64, b"x" * 70_000, b'{"x":{}', b'{"x":[{}',
+]  # fmt: skip
+"""What is apt to be read in two ways, or to sit on some limit."""
+
+
+def seeds(rng: random.Random) -> bytes:
+    """A record that is good, or bad in one plain way."""
+    changes: dict[str, Any] = {
+        "transaction_id": f"t-{rng.randrange(10**6)}",
+        "card_id": f"c-{rng.randrange(100)}",
+        "amount": rng.choice([0, 1, 0.1, 1e-7, 12.345678, 1e9, 5, 1234567.89, rng.random() * 1000]),
+        "event_time": NOW - rng.randrange(10**6),
+    }
+    if rng.random() < 0.3:
+        name = rng.choice(list(GOOD))
+        changes[name] = rng.choice(
+            [None, True, [], {}, "", "é", "\x7f", " N", "x" * 64, "é" * 64, "x" * 65, "\n", "\ud800", 0, -1,
+             1.0, -0.0, 10**9, 10**9 + 1, 10**14, 10**14 - 1, 2**63, 2**64, 1e308, NOW, "eur", "FRA", "FR ",
+             "F1", "\uff26\uff32"]
+        )  # fmt: skip
+    if rng.random() < 0.3:
+        changes["note"] = rng.choice(
+            [1, None, "New York", "}\n{", {"a": [1, {"b": "é"}]}, "x" * 2000, [[]] * 300]
+        )
+    return json.dumps(
+        {**GOOD, **changes}, ensure_ascii=rng.random() < 0.5, indent=rng.choice([None, None, 1])
+    ).encode("utf-8", "surrogatepass")
+
+
+def mutated(rng: random.Random, record: bytes, other: bytes) -> bytes:
+    """A record after one to three accidents."""
+    out = bytearray(record)
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        at = rng.randrange(len(out) + 1)
+        match rng.randrange(6):
+            case 0:  # a flipped bit
+                if at < len(out):
+                    out[at] ^= 1 << rng.randrange(8)
+            case 1:  # cut off, at either end
+                out = out[:at] if rng.random() < 0.7 else out[at:]
+            case 2:  # a piece of another record
+                start = rng.randrange(len(other))
+                out[at:at] = other[start : start + rng.randrange(1, 60)]
+            case 3:  # a piece repeated or lost
+                end = min(at + rng.randrange(1, 40), len(out))
+                out[at:end] = bytes(out[at:end]) * rng.choice([0, 2])
+            case 4:  # something odd in between
+                out[at:at] = rng.choice(_TOKENS)
+            case _:  # something odd instead of a value
+                colon = out.find(b":", at)
+                comma = out.find(b",", colon) if colon >= 0 else -1
+                if comma >= 0:
+                    out[colon + 1 : comma] = rng.choice(_TOKENS)
+    return bytes(out)

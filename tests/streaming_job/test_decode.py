@@ -1,0 +1,267 @@
+"""Which records become dead letters, why, and that a whole batch at once decides as one record alone."""
+
+import json
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from raw_records import (
+    GOOD,
+    LIMITS,
+    NOW,
+    alone,
+    decode,
+    mutated,
+    raw,
+    record,
+    seeds,
+    together,
+    without,
+)
+from thoroughness import examples
+
+from streaming_job.contracts import Contract, ContractError, Reason, validate
+from streaming_job.decode import strict
+
+pytestmark = pytest.mark.unit
+
+IDENTIFIERS = ("transaction_id", "card_id", "merchant_id")
+
+BAD: list[tuple[str, bytes | None, Reason]] = [
+    ("null", None, Reason.EMPTY_VALUE),
+    ("no bytes", b"", Reason.EMPTY_VALUE),
+    ("one byte too many", record(x="y" * 65_536)[:65_537], Reason.RECORD_TOO_LARGE),
+    ("a megabyte", b"{" * 1_000_000, Reason.RECORD_TOO_LARGE),
+    ("not UTF-8", record()[:-1] + b"\xff}", Reason.INVALID_UTF8),
+    ("Latin-1", record(merchant_id="Café").decode().encode("latin-1"), Reason.INVALID_UTF8),
+    ("UTF-8 of half a surrogate pair", record(note="\ud800"), Reason.INVALID_UTF8),
+    *(
+        (f"{name} not UTF-8", record(**{name: "HERE"}).replace(b"HERE", b"\xed\xa0\x80"), Reason.INVALID_UTF8)
+        for name in (*IDENTIFIERS, "currency", "country")
+    ),
+    ("UTF-16", json.dumps(GOOD).encode("utf-16"), Reason.INVALID_UTF8),
+    ("blanks", b"   ", Reason.MALFORMED_JSON),
+    ("no JSON", b"hello", Reason.MALFORMED_JSON),
+    ("cut off", record()[:-1], Reason.MALFORMED_JSON),
+    ("comma at the end", record()[:-1] + b",}", Reason.MALFORMED_JSON),
+    ("single quotes", str(GOOD).encode(), Reason.MALFORMED_JSON),
+    ("byte order mark", b"\xef\xbb\xbf" + record(), Reason.MALFORMED_JSON),
+    ("two objects", record() + record(), Reason.MALFORMED_JSON),
+    ("two objects, two lines", record() + b"\n" + record(), Reason.MALFORMED_JSON),
+    ("NUL and more", record() + b"\0}", Reason.MALFORMED_JSON),
+    ("raw newline in a string", record(note="HERE").replace(b"HERE", b"a\nb"), Reason.MALFORMED_JSON),
+    ("comment", record()[:-1] + b"/* x */}", Reason.MALFORMED_JSON),
+    ("leading zero", raw("amount", "01"), Reason.MALFORMED_JSON),
+    ("Inf elsewhere", raw("note", "Inf"), Reason.MALFORMED_JSON),  # the vectorised parser reads it
+    ("-Inf elsewhere", raw("note", "-Inf"), Reason.MALFORMED_JSON),
+    ("too many digits elsewhere", raw("note", "9" * 4301), Reason.MALFORMED_JSON),
+    ("nested too deep elsewhere", raw("note", "[" * 256 + "]" * 256), Reason.MALFORMED_JSON),
+    ("array", b"[" + record() + b"]", Reason.NOT_AN_OBJECT),
+    ("number", b"1", Reason.NOT_AN_OBJECT),
+    ("string", b'"x"', Reason.NOT_AN_OBJECT),
+    ("NaN alone", b"NaN", Reason.NOT_AN_OBJECT),
+    *(
+        (f"{name} twice", record()[:-1] + f',"{name}":{json.dumps(value)}}}'.encode(), Reason.DUPLICATE_FIELD)
+        for name, value in GOOD.items()
+    ),
+    *((f"no {name}", without(name), Reason.MISSING_FIELD) for name in GOOD),
+    *((f"{name} null", record(**{name: None}), Reason.WRONG_TYPE) for name in GOOD),
+    *((f"{name} true", record(**{name: True}), Reason.WRONG_TYPE) for name in GOOD),
+    *((f"{name} an array", record(**{name: [1]}), Reason.WRONG_TYPE) for name in GOOD),
+    *((f"{name} a number", record(**{name: 1}), Reason.WRONG_TYPE) for name in (*IDENTIFIERS, "currency")),
+    ("amount a string", record(amount="1"), Reason.WRONG_TYPE),
+    ("event_time a string", record(event_time=str(NOW)), Reason.WRONG_TYPE),
+    ("event_time with a fraction", record(event_time=float(NOW)), Reason.WRONG_TYPE),
+    ("event_time NaN", raw("event_time", "NaN"), Reason.WRONG_TYPE),
+    *((f"{name} empty", record(**{name: ""}), Reason.INVALID_VALUE) for name in IDENTIFIERS),
+    *((f"{name} of 65", record(**{name: "x" * 65}), Reason.INVALID_VALUE) for name in IDENTIFIERS),
+    *((f"{name} of 65 é", record(**{name: "é" * 65}), Reason.INVALID_VALUE) for name in IDENTIFIERS),
+    *((f"{name} with a newline", record(**{name: "a\nb"}), Reason.INVALID_VALUE) for name in IDENTIFIERS),
+    *((f"{name} with NUL", record(**{name: "a\0b"}), Reason.INVALID_VALUE) for name in IDENTIFIERS),
+    ("half a surrogate pair", raw("card_id", '"\\ud800"'), Reason.INVALID_VALUE),
+    ("small currency", record(currency="eur"), Reason.INVALID_VALUE),
+    ("long currency", record(currency="EURO"), Reason.INVALID_VALUE),
+    ("Greek currency", record(currency="\u0395UR"), Reason.INVALID_VALUE),
+    ("currency and newline", record(currency="EUR\n"), Reason.INVALID_VALUE),
+    ("long country", record(country="FRA"), Reason.INVALID_VALUE),
+    ("country with a digit", record(country="F1"), Reason.INVALID_VALUE),
+    ("fullwidth country", record(country="\uff26\uff32"), Reason.INVALID_VALUE),
+    ("amount over the limit", record(amount=1e9 + 0.01), Reason.INVALID_VALUE),
+    ("amount of 400 digits", raw("amount", "9" * 400), Reason.INVALID_VALUE),
+    ("event_time negative", record(event_time=-1), Reason.INVALID_VALUE),
+    ("event_time in the year 5138", record(event_time=10**14), Reason.INVALID_VALUE),
+    ("event_time beyond 64 bits", record(event_time=2**64), Reason.INVALID_VALUE),
+    ("amount NaN", raw("amount", "NaN"), Reason.NON_FINITE_NUMBER),
+    ("amount Infinity", raw("amount", "Infinity"), Reason.NON_FINITE_NUMBER),
+    ("amount -Infinity", raw("amount", "-Infinity"), Reason.NON_FINITE_NUMBER),
+    ("amount 1e999", raw("amount", "1e999"), Reason.NON_FINITE_NUMBER),
+    ("amount negative", record(amount=-0.01), Reason.NEGATIVE_AMOUNT),
+    ("8 days old", record(event_time=NOW - 8 * 86_400_000), Reason.TOO_LATE),
+    ("a millisecond too old", record(event_time=NOW - LIMITS.lateness_ms - 1), Reason.TOO_LATE),
+    ("a millisecond too new", record(event_time=NOW + LIMITS.skew_ms + 1), Reason.FUTURE_EVENT_TIME),
+]
+
+FINE: list[tuple[str, bytes]] = [
+    ("plain", record()),
+    ("as old as may be", record(event_time=NOW - LIMITS.lateness_ms)),
+    ("as new as may be", record(event_time=NOW + LIMITS.skew_ms)),
+    ("amount 0", record(amount=0)),
+    ("amount -0.0", raw("amount", "-0.0")),
+    ("greatest amount", record(amount=10**9)),
+    ("amount as 1E2", raw("amount", "1E2")),
+    ("amount too small for a double", raw("amount", "1e-400")),
+    ("amount with 5,000 digits of fraction", raw("amount", "0." + "1" * 5000)),
+    ("64 letters", record(card_id="x" * 64)),
+    ("64 letters of two bytes", record(card_id="é" * 64)),
+    ("emoji by escapes", raw("merchant_id", '"\\ud83d\\ude00"')),
+    ("DEL", record(merchant_id="\x7f")),
+    ("indented", json.dumps(GOOD, indent=2).encode()),
+    ("blanks around", b" \r\n" + record() + b"\t\n"),
+    ("other order", json.dumps(dict(reversed(GOOD.items()))).encode()),
+    ("optional fields of any kind", record(channel=1, mcc=None)),
+    ("unknown fields", record(note={"a": [None, True, 1.5, {"b": []}]})),
+    ("NaN elsewhere", raw("note", "NaN")),
+    ("huge number elsewhere", raw("note", "1e999")),
+    ("unknown field twice", record()[:-1] + b',"x":1,"x":2}'),
+    ("a decision field twice further down", record(note=GOOD)[:-2] + b',"amount":2}}'),
+    ("4,300 digits elsewhere", raw("note", "9" * 4300)),
+    ("nested as deep as may be", raw("note", "[" * 255 + "]" * 255)),
+    ("many brackets, none deep", record(note=[[]] * 1000)),
+    ("brackets in a string", record(note="[{" * 1000)),
+    ("as long as may be", record(x="y" * (65_536 - len(record(x=""))))),
+]
+
+
+@pytest.mark.parametrize(("value", "reason"), [pytest.param(v, r, id=name) for name, v, r in BAD])
+def test_bad_record_has_its_reason_alone_and_among_good_ones(value, reason):
+    assert alone(value) == reason
+    good = [record(transaction_id=f"t-{i}") for i in range(40)]
+    verdicts = together([*good[:25], value, *good[25:]])
+    assert verdicts[25] == reason
+    assert [v for at, v in enumerate(verdicts) if at != 25] == [alone(value) for value in good]
+
+
+@pytest.mark.parametrize("value", [pytest.param(v, id=name) for name, v in FINE])
+def test_odd_but_good_record_is_accepted_alone_and_among_others(value):
+    expected = alone(value)
+    assert not isinstance(expected, Reason), expected
+    assert together([record()] * 20 + [value] + [record()] * 20)[20] == expected
+    assert together([value] * 20) == [expected] * 20
+
+
+def test_every_reason_stands_in_the_table():
+    assert {reason for _, _, reason in BAD} == set(Reason)
+
+
+def test_all_bad_and_odd_records_in_one_batch_keep_their_verdicts():
+    values = [value for _, value, _ in BAD] + [value for _, value in FINE]
+    random.Random(1).shuffle(values)
+    assert together(values) == [alone(value) for value in values]
+
+
+@pytest.mark.parametrize("n", [0, 1, 16, 17])
+def test_batch_of_nothing_but_nulls(n):
+    assert together([None] * n) == [Reason.EMPTY_VALUE] * n
+
+
+def test_slice_of_an_arrow_array_decodes_as_itself():
+    import pyarrow as pa
+
+    from streaming_job.decode import transactions
+
+    values = pa.array([None, b"bad", record(), record(transaction_id="u"), None], type=pa.binary())
+    found = transactions._decode_fields(values.slice(2, 2))
+    assert found.rows.tolist() == [0, 1]
+    assert found.rejections == []
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([b'{"a":"}', b'{"}'], "a string that goes on in the next record"),
+        ([b'{"x":{}', b'{"y":1}}'], "an object that goes on in the next record"),
+        ([b'{"x":[{}', b"{}]}"], "an array that goes on in the next record"),
+        ([record() + record(), record() + b"\0}"], "one record of two rows, and one that ends the input"),
+        ([record() + b"\n" + record(), b"{}"], "one record of two lines"),
+        ([b'{"x":"}', b'{","y":"}', b'{"}'], "strings across three records"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_records_cannot_reach_into_one_another(values, why):
+    for batch in (values, values[::-1], [record()] * 30 + values + [record()] * 30):
+        assert together(batch) == [alone(value) for value in batch]
+
+
+@examples(400, thorough=40_000)
+@given(st.integers(0, 2**32), st.sampled_from((1, 8, 64)), st.floats(0, 1))
+def test_batch_decides_as_strict_does_on_each_record(seed, size, share):
+    """A thorough run tries a million records."""
+    rng = random.Random(seed)
+    values: list[bytes | None] = []
+    for _ in range(size):
+        value = seeds(rng)
+        values.append(mutated(rng, value, seeds(rng)) if rng.random() < share else value)
+    arrivals = [NOW + rng.choice([0, 0, 1, -(10**6), 8 * 86_400_000]) for _ in values]
+    expected = [alone(value, arrival) for value, arrival in zip(values, arrivals, strict=True)]
+    verdicts = together(values, arrivals)
+    wrong = [(values[at], expected[at], verdicts[at]) for at in range(size) if expected[at] != verdicts[at]]
+    assert wrong == []
+
+
+@examples(200)
+@given(st.integers(0, 2**32))
+def test_accepted_fields_are_those_of_json_and_keep_the_contract(seed):
+    """Where a record has nothing exotic, acceptance is what the JSON schema says."""
+    value = seeds(random.Random(seed))
+    try:
+        fields = strict.transaction(value)
+    except strict.Rejected as fault:
+        fields = None
+        reason = fault.reason
+    parsed = json.loads(value) if fields or reason not in (Reason.INVALID_UTF8,) else {}
+    if fields is not None:
+        assert fields == {name: parsed[name] for name in GOOD}
+    for name in IDENTIFIERS:  # beyond the schema: no control characters, no half pairs
+        text = parsed.get(name)
+        if isinstance(text, str) and any(c < " " or "\ud800" <= c <= "\udfff" for c in text):
+            assert fields is None
+            return
+    if isinstance(parsed.get("event_time"), float):  # 1.0 is an integer to JSON Schema
+        assert fields is None
+        return
+    try:
+        validate(Contract.TRANSACTION, parsed)
+        keeps_contract = True
+    except ContractError:
+        keeps_contract = False
+    assert keeps_contract == (fields is not None)
+
+
+def test_record_of_a_thousand_repeated_names_is_refused_quickly():
+    """A record of 65,000 bytes must not take quadratic time."""
+    value = b"{" + b'"":0,' * 13_000 + record()[1:]
+    begin = time.perf_counter()
+    assert not isinstance(alone(value), Reason)
+    assert time.perf_counter() - begin < 1.0
+
+
+def test_one_bad_record_in_many_does_not_send_the_others_one_by_one(monkeypatch):
+    singly = []
+    strictly = strict.transaction
+    monkeypatch.setattr(strict, "transaction", lambda value: (singly.append(value), strictly(value))[1])
+    decoded = decode([record(transaction_id=f"t-{i}") for i in range(5000)] + [b"{"])
+    assert len(decoded.records) == 5000
+    assert len(singly) <= 16
+
+
+@pytest.mark.parametrize("deep", [970, 985, 1000, 20_000])
+def test_depth_is_judged_alike_from_any_depth_of_the_caller(deep):
+    """Python's json gives up at a depth that depends on the stack above it; the verdict must not."""
+    value = raw("note", "[" * deep + "]" * deep)
+
+    def from_further_down(frames: int) -> object:
+        return alone(value) if frames == 0 else from_further_down(frames - 1)
+
+    assert from_further_down(0) == from_further_down(400) == Reason.MALFORMED_JSON

@@ -1,0 +1,395 @@
+"""A micro-batch from records to alerts, dead letters and progress, against the contracts and the oracle."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from job_world import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    START,
+    TOPICS,
+    World,
+    dead_letters,
+    expected_alerts,
+    from_base64,
+    load,
+    scorer,
+)
+from thoroughness import examples
+
+from feature_store.catalogue import NAMES
+from models.errors import ModelError
+from streaming_job import progress, sink
+from streaming_job.contracts import Contract, Reason, validate
+from streaming_job.outcome import Outcome
+from streaming_job.progress import Batch, OffsetRange
+from streaming_job.rollout_history import NoRolloutError
+
+pytestmark = pytest.mark.unit
+
+
+def random_world(seed: int, n: int = 150) -> World:
+    """A day of a dozen cards: changing profiles, rollouts, late and repeated and broken records."""
+    rng = random.Random(seed)
+    world = World(rollout=False)
+    world.rollout("r1", 0, max_count_5m=3)
+    for card in range(0, 12, 2):
+        world.profile("r", -HOUR, f"c{card}", credit_limit=300.0)
+    clock = 0
+    for number in range(n):
+        clock += rng.choice([0, 0, SECOND, MINUTE, 20 * MINUTE])
+        card = f"c{min(rng.randrange(12), rng.randrange(12))}"
+        if rng.random() < 0.05:
+            world.profile(
+                rng.choice(["c", "u", "u", "d", "tombstone"]), clock, card,
+                status=rng.choice(["active", "blocked", "closed"]), risk_tier=rng.randrange(4),
+            )  # fmt: skip
+        if rng.random() < 0.02:
+            world.rollout(
+                f"r-{number}",
+                clock,
+                threshold=rng.random(),
+                version=rng.choice("12"),
+                max_count_5m=rng.choice([2, 50]),
+            )
+        if rng.random() < 0.05:
+            world.raw_tx(rng.choice([None, b"", b"{", b"[]", b'{"amount": 1}', b"\xff" * 10]), clock)
+            continue
+        fields = {"transaction_id": f"t{rng.randrange(number + 1)}"} if rng.random() < 0.05 else {}
+        world.tx(
+            clock - rng.choice([0, 0, 0, SECOND, HOUR, DAY, 8 * DAY, -MINUTE]), rng.randrange(60_000) / 100,
+            arrival=clock, card_id=card, merchant_id=f"m{rng.randrange(9)}",
+            country=rng.choice(["FR", "DE", "US"]), **fields,
+        )  # fmt: skip
+    return world
+
+
+def values(outcomes: list[Outcome]) -> list[bytes]:
+    return [alert.value for outcome in outcomes for alert in outcome.alerts]
+
+
+@examples(30, thorough=1000)
+@given(st.integers(0, 2**32))
+def test_job_alerts_exactly_where_the_oracle_does(seed):
+    world = random_world(seed)
+    expected = world.expected()
+    alerts = world.alerts(cuts=(40, 90), groups=2)
+    alerts.sort(key=lambda alert: alert["source"]["offset"])
+    wanted = expected_alerts(expected)
+    for ours, theirs in zip(alerts, wanted, strict=True):
+        assert ours.pop("score") == pytest.approx(theirs.pop("score"), rel=1e-9)
+        row, wanted_row = (np.array(list(a.pop("features").values()), float) for a in (ours, theirs))
+        np.testing.assert_allclose(row, wanted_row, rtol=1e-9, atol=1e-9)
+        assert [r["feature"] for r in ours.pop("reasons")] == [r["feature"] for r in theirs.pop("reasons")]
+        assert ours == theirs
+    refused = sorted((o.topic, o.offset, o.reason.value) for o in expected if o.reason)
+    assert dead_letters(world.run(cuts=(40, 90), groups=2)) == refused
+
+
+@examples(30, thorough=1000)
+@given(st.integers(0, 2**32), st.sets(st.integers(1, 99)), st.booleans(), st.sampled_from((1, 2, 5)))
+def test_alerts_are_the_same_bytes_for_any_batches_rebuilds_and_groups(
+    seed, cuts, rebuild_each_batch, groups
+):
+    world = random_world(seed, n=100)
+    cuts = {cut for cut in cuts if cut < len(world.transactions)}
+    split = world.run(tuple(cuts), rebuild_each_batch=rebuild_each_batch, groups=groups)
+    whole = world.run()
+    assert values(split) == values(whole)
+    assert dead_letters(split) == dead_letters(whole)
+    for name in ("transactions", "duplicates", "late", "profile_changes", "rollouts", "missing_profile"):
+        assert sum(o.counts[name] for o in split) == whole[0].counts[name], name
+
+
+def test_alert_progress_and_dead_letter_keep_their_contracts():
+    world = random_world(7, n=300)
+    for broken in (None, b"\xff", b'{"card_id": "\\ud800"}'):
+        world.raw_tx(broken, key=None)
+    (outcome,) = world.run()
+    assert outcome.alerts
+    for alert in outcome.alerts:
+        fields = json.loads(alert.value)
+        validate(Contract.ALERT, fields)
+        assert alert.key == fields["card_id"].encode()
+    reasons = {letter.reason for letter in outcome.dead_letters}
+    assert {Reason.EMPTY_VALUE, Reason.TOO_LATE, Reason.INVALID_UTF8} <= reasons
+    for letter in outcome.dead_letters:
+        fields = json.loads(sink._dead_letter(letter))
+        validate(Contract.DEAD_LETTER, fields)
+        log = world.transactions[letter.offset]
+        assert (from_base64(fields["value_base64"]), from_base64(fields["key_base64"])) == (
+            log.value,
+            log.key,
+        )
+    ranges = (
+        OffsetRange(TOPICS.transactions, 0, 0, len(world.transactions)),
+        OffsetRange(TOPICS.profiles, 0, 0, len(world.profiles)),
+    )
+    batch = Batch("job", "query", 3, START, ranges)
+    record = json.loads(progress.record(batch, outcome, TOPICS.transactions, START + DAY))
+    validate(Contract.JOB_PROGRESS, record)
+    counts = record["counts"]
+    assert counts["alerts"] == len(outcome.alerts)
+    assert (
+        counts["dead_letters"] == sum(record["dead_letters_by_reason"].values()) == len(outcome.dead_letters)
+    )
+    assert counts["transactions"] + counts["duplicates"] + counts["dead_letters"] == len(world.transactions)
+    assert sum(record["scores"]["counts"]) == counts["transactions"]
+    assert sum(record["latency_ms"]["counts"]) == counts["transactions"] + counts["duplicates"]
+    assert record["partitions"][0]["max_event_time"] <= START + 3 * DAY
+    assert record["partitions"][1]["max_event_time"] is None
+
+
+def test_empty_batch_makes_a_progress_record():
+    (outcome,) = World().run() or [Outcome()]
+    record = json.loads(
+        progress.record(Batch("job", "query", 0, START, ()), outcome, TOPICS.transactions, START)
+    )
+    validate(Contract.JOB_PROGRESS, record)
+
+
+@pytest.mark.parametrize("cuts", [(), (1, 2, 3)], ids=["one batch", "a batch each"])
+def test_rollout_decides_what_arrives_from_its_arrival_on(cuts):
+    """r1 decides what came before any rollout too.
+
+    rollout  r1 at 10 s (threshold 1)    r2 at 20 s (0)     r3 at 30 s (1)
+    arrival  5 s        10 s   19.999 s  20 s      29.999 s 30 s
+    """
+    world = World(rollout=False)
+    world.rollout("r1", 10 * SECOND, threshold=1.0, max_count_5m=99)
+    world.rollout("r2", 20 * SECOND, threshold=0.0, max_count_5m=99)
+    world.rollout("r3", 30 * SECOND, threshold=1.0, max_count_5m=99, version="2")
+    for arrival in (5_000, 10_000, 19_999, 20_000, 29_999, 30_000):
+        world.tx(0, arrival=arrival)
+    alerts = world.alerts(cuts=cuts)
+    assert [alert["source"]["offset"] for alert in alerts] == [3, 4]
+    assert {alert["rollout_id"] for alert in alerts} == {"r2"}
+    assert alerts[0]["threshold"] == 0.0
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,)], ids=str)
+def test_rollout_that_looks_older_than_the_one_before_takes_effect_with_it(cuts):
+    """A broker's clock stepped back: r3 lies behind r2 but looks older. It cannot decide what r1 decided.
+
+    rollout  r1 at 0      r2 at 20 s, then r3 "at 10 s"
+    tx           15 s     20 s
+    """
+    world = World(rollout=False)
+    world.rollout("r1", 0, threshold=0.0)
+    world.rollout("r2", 20 * SECOND, threshold=0.0)
+    world.rollout("r3", 10 * SECOND, threshold=0.0)
+    for arrival in (15_000, 20_000):
+        world.tx(0, arrival=arrival)
+    assert [alert["rollout_id"] for alert in world.alerts(cuts=cuts)] == ["r1", "r3"]
+
+
+def test_each_rollout_scores_with_its_own_model():
+    world = World(rollout=False)
+    world.rollout("r1", 0, threshold=0.0, version="1")
+    world.rollout("r2", SECOND, threshold=0.0, version="2")
+    for arrival in (0, SECOND):
+        world.tx(0, 320.0, arrival=arrival)
+    alerts = world.alerts()
+    assert [alert["model"]["version"] for alert in alerts] == ["1", "2"]
+    for alert in alerts:
+        x = np.array([[np.nan if v is None else v for v in (alert["features"][name] for name in NAMES)]])
+        assert alert["score"] == scorer(alert["model"]["version"]).score(x)[0]
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2, 3)], ids=str)
+def test_blocked_card_declines_between_its_block_and_its_release_only(cuts):
+    """profile   active ------- blocked at 10 s ------- active at 20 s
+    arrival           9.999 s   10 s       19.999 s    20 s
+    """
+    world = World()
+    world.profile("r", -HOUR)
+    world.profile("u", 10 * SECOND, status="blocked")
+    world.profile("u", 20 * SECOND, status="active")
+    for arrival in (9_999, 10_000, 19_999, 20_000):
+        world.tx(0, 1.0, arrival=arrival)
+    alerts = world.alerts(cuts=cuts)
+    assert [alert["source"]["offset"] for alert in alerts] == [1, 2]
+    assert {(alert["decision"], *alert["rules"]) for alert in alerts} == {("decline", "blocked_card")}
+    assert alerts[0]["profile"] == {
+        "status": "blocked", "partition": 0, "offset": 1, "arrival_time": START + 10 * SECOND
+    }  # fmt: skip
+
+
+def test_velocity_alerts_from_one_more_than_the_limit():
+    world = World(rollout=False)
+    world.rollout("r1", 0, threshold=1.0, max_count_5m=2)
+    for second in range(4):
+        world.tx(second * SECOND, 1.0)
+    alerts = world.alerts()
+    assert [alert["source"]["offset"] for alert in alerts] == [2, 3]
+    assert {(alert["decision"], *alert["rules"]) for alert in alerts} == {("review", "velocity_5m")}
+    assert [alert["suspicious_count"] for alert in alerts] == [{"day": 1, "total": 1}, {"day": 2, "total": 2}]
+
+
+def test_rules_decide_alone_where_the_model_has_no_answer():
+    class Mute:
+        def score(self, x):
+            return np.full(len(x), np.nan)
+
+        def explain(self, x):
+            return np.zeros(x.shape)
+
+    world = World(rollout=False)
+    world.rollout("r1", 0, threshold=0.0, max_count_5m=1)
+    world.tx(0)
+    world.tx(SECOND)
+    known = scorer()
+    mute = type(known)(known.name, known.version, known.digest, known.feature_names, Mute())
+    (alert,) = world.alerts(load_model=lambda ref: mute)
+    validate(Contract.ALERT, alert)
+    assert alert["score"] is None
+    assert alert["rules"] == ["velocity_5m"]
+    assert alert["reasons"] == []
+
+
+def test_duplicate_is_no_alert_and_is_counted():
+    world = World(rollout=False)
+    world.rollout("r1", 0, threshold=0.0)
+    for _ in range(3):
+        world.tx(0, transaction_id="same")
+    for cuts in ((), (1, 2)):
+        outcomes = world.run(cuts)
+        assert len(values(outcomes)) == 1
+        assert sum(outcome.counts["duplicates"] for outcome in outcomes) == 2
+
+
+def test_packets_may_come_in_any_order():
+    """Spark hands over the packets of a batch as it likes; the log's order counts."""
+    world = random_world(3)
+    whole = world.run()
+    records = world.transactions
+    shuffled = World(rollout=False)
+    shuffled.profiles, shuffled.rollouts = world.profiles, world.rollouts
+    shuffled.transactions = records[::-1]
+    assert values(shuffled.run()) == values(whole)
+
+
+def test_without_any_rollout_nothing_is_decided():
+    world = World(rollout=False)
+    world.tx(0)
+    with pytest.raises(NoRolloutError, match="fraud models promote"):
+        world.run()
+
+
+def test_tables_alone_need_no_rollout():
+    world = World(rollout=False)
+    world.profile("r", 0)
+    world.raw_tx(None)
+    (outcome,) = world.run()
+    assert outcome.counts["profile_changes"] == 1
+    assert [letter.reason for letter in outcome.dead_letters] == [Reason.EMPTY_VALUE]
+
+
+def test_model_that_cannot_be_had_stops_the_batch_and_changes_no_piece():
+    world = World()
+    world.tx(0)
+
+    def gone(ref):
+        raise ModelError("the registry is away")
+
+    with pytest.raises(ModelError):
+        world.run(load_model=gone)
+
+
+BROKEN_ROLLOUTS = [
+    b"",
+    b"{",
+    b"\xff",
+    b"[]",
+    b"1",
+    b"[" * 100_000,
+    '{"schema_version": 1}'.encode("utf-16"),
+]
+
+
+@pytest.mark.parametrize("value", BROKEN_ROLLOUTS, ids=range(len(BROKEN_ROLLOUTS)))
+def test_broken_rollout_is_one_dead_letter_and_changes_nothing(value):
+    assert_refused(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("threshold", "NaN"),
+        ("threshold", "1.5"),
+        ("threshold", '"0.5"'),
+        ("max_count_5m", "0"),
+        ("max_count_5m", "9" * 400),
+        ("max_count_5m", "9" * 5000),
+        ("max_count_5m", "NaN"),
+    ],
+)
+def test_rollout_with_an_impossible_policy_is_refused(name, text):
+    known = World()
+    fields = json.loads(known.rollouts[0].value or b"")
+    fields["policy"][name] = "HERE"
+    assert_refused(json.dumps(fields).replace('"HERE"', text).encode())
+
+
+def assert_refused(value: bytes) -> None:
+    world = World()
+    world.raw_rollout(value, -MINUTE)
+    world.tx(0, 1.0)
+    world.tx(SECOND, 1.0)
+    for cuts in ((), (1,)):
+        outcomes = world.run(cuts, groups=3)
+        (letter,) = [letter for outcome in outcomes for letter in outcome.dead_letters]
+        assert (letter.topic, letter.offset) == (TOPICS.model_rollouts, 1)
+        validate(Contract.DEAD_LETTER, json.loads(sink._dead_letter(letter)))
+        assert sum(outcome.counts["transactions"] for outcome in outcomes) == 2
+
+
+def test_rollouts_survive_in_the_state():
+    """A batch that reads no rollout decides by those of the batches before."""
+    world = World(rollout=False)
+    world.rollout("r1", 0, threshold=0.0)
+    for second in range(3):
+        world.tx(second * SECOND)
+    assert len(world.alerts(cuts=(1, 2), rebuild_each_batch=True)) == 3
+
+
+def test_two_partitions_keep_each_their_order():
+    """Outcomes are in the order of partition and offset; each partition has its own greatest event time."""
+    world = World(rollout=False)
+    world.rollout("r1", 0, threshold=0.0)
+    for second in range(6):
+        world.tx(second * SECOND, card_id=f"c{second % 2}")
+    world.transactions = [
+        record._replace(partition=number % 2, offset=number // 2)
+        for number, record in enumerate(world.transactions)
+    ]
+    (outcome,) = world.run()
+    assert [(alert.partition, alert.offset) for alert in outcome.alerts] == [
+        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)
+    ]  # fmt: skip
+    assert outcome.max_event_times == {0: START + 4 * SECOND, 1: START + 5 * SECOND}
+
+
+def test_contributions_of_the_reasons_are_the_models_own():
+    world = World(rollout=False)
+    world.rollout("r1", 0, threshold=0.0)
+    world.tx(0, 499.0)
+    (alert,) = world.alerts()
+    x = np.array([[np.nan if v is None else v for v in (alert["features"][name] for name in NAMES)]])
+    raised = dict(zip(NAMES, load(_ref(alert)).explain(x)[0].tolist(), strict=True))
+    shown = [(reason["feature"], reason["contribution"]) for reason in alert["reasons"]]
+    assert shown == sorted(shown, key=lambda pair: -pair[1])
+    assert shown[0] == max(raised.items(), key=lambda pair: pair[1])
+    assert all(contribution == raised[name] > 0 for name, contribution in shown)
+
+
+def _ref(alert):
+    from job_world import model_ref
+
+    return model_ref(alert["model"]["version"])

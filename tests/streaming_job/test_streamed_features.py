@@ -1,0 +1,78 @@
+"""What the job's stages give every transaction is what a training set gives it, bit for bit."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from job_world import DAY, HOUR, MINUTE, World, dead_letters
+
+from feature_store import training_set
+from feature_store.catalogue import NAMES
+
+pytestmark = pytest.mark.unit
+
+
+def world(seed: int) -> World:
+    """Three weeks of a few cards, everything an alert: late, too late, early, repeated, one card hot."""
+    rng = np.random.default_rng(seed)
+    made = World(rollout=False)
+    made.rollout("all", -HOUR, threshold=0.0)
+    for card in range(5):
+        made.profile("r", 0, card=f"c{card}", risk_tier=card % 4, credit_limit=500.0 * card)
+    made.profile("u", DAY, card="c1", credit_limit=77.0)
+    made.profile("c", 2 * DAY, card="c7", home_country="DE")
+    arrivals = np.sort(rng.integers(0, 21 * DAY, 1_500))
+    lateness = rng.choice([0, 0, 0, MINUTE, 3 * DAY, 8 * DAY, -4 * MINUTE, -6 * MINUTE], arrivals.size)
+    for arrival, late in zip(arrivals.tolist(), lateness.tolist(), strict=True):
+        made.tx(
+            arrival - late,
+            float(np.round(rng.gamma(2, 40), 2)),
+            arrival=arrival,
+            card_id=f"c{0 if rng.random() < 0.6 else rng.integers(12)}",
+            transaction_id=f"t{rng.integers(5_000)}",
+            merchant_id=f"m{rng.integers(30)}",
+            country=str(rng.choice(["FR", "DE", "ZZ"])),
+        )
+    return made
+
+
+def history(made: World) -> pa.Table:
+    """The same transactions as an archive has them."""
+    rows = [json.loads(record.value or b"") for record in made.transactions]
+    arrivals = pa.array([record.timestamp for record in made.transactions])
+    return pa.Table.from_pylist(rows).append_column("arrival_time", arrivals)
+
+
+def profiles(made: World) -> pa.Table:
+    """The same profiles; what a snapshot brought has no time."""
+    rows = []
+    for record in made.profiles:
+        change = json.loads(record.value or b"")
+        rows.append({**change["after"], "arrival_time": None if change["op"] == "r" else record.timestamp})
+    return pa.Table.from_pylist(rows)
+
+
+def bits(features: dict[str, float | None]) -> bytes:
+    """NaN is null in JSON."""
+    values = [features[name] for name in NAMES]
+    return np.array([np.nan if value is None else value for value in values]).tobytes()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rebuilt", [False, True], ids=["working copy", "rebuilt each batch"])
+def test_streamed_features_are_the_training_sets(seed: int, rebuilt: bool) -> None:
+    made = world(seed)
+    cuts = np.random.default_rng(seed).choice(1_499, 12, replace=False) + 1
+    trained = training_set.build(history(made), profiles(made))
+    outcomes = made.run(cuts.tolist(), groups=3, rebuild_each_batch=rebuilt)
+    alerts = [json.loads(alert.value) for outcome in outcomes for alert in outcome.alerts]
+    streamed = {alert["source"]["offset"]: bits(alert["features"]) for alert in alerts}
+    decided = np.flatnonzero(~np.isnan(trained).all(axis=1)).tolist()
+    assert sorted(streamed) == decided
+    assert all(streamed[row] == trained[row].tobytes() for row in decided)
+    # and the test has met everything that it is about
+    assert len(alerts) == len(streamed) < len(made.transactions) - len(dead_letters(outcomes))
+    assert {reason for *_, reason in dead_letters(outcomes)} == {"too_late", "future_event_time"}
+    assert max(alert["features"]["count_all"] for alert in alerts) > 512
+    assert {alert["features"]["limit_use_24h"] is None for alert in alerts} == {True, False}

@@ -1,0 +1,129 @@
+"""Records of the profile topic: Debezium's envelope as a change, or a dead letter with its reason."""
+
+import json
+from typing import Any
+
+import pytest
+
+from feature_store.hashing import hash_string
+from feature_store.layout import DELETE, SNAPSHOT, STATUSES, TOMBSTONE, UPSERT, country_code
+from loadtests.oracle import ProfileLog, Record
+from streaming_job.contracts import Contract, Reason, validate
+from streaming_job.decode.strict import Rejected
+from streaming_job.decode.tables import profile_change
+
+pytestmark = pytest.mark.unit
+
+ROW: dict[str, Any] = {
+    "card_id": "c-1",
+    "status": "blocked",
+    "home_country": "DE",
+    "currency": "EUR",
+    "credit_limit": 1234.5,
+    "risk_tier": 2,
+    "opened_on": 19_000,
+}
+KEY = b'{"card_id": "c-1"}'
+
+
+def envelope(op: str = "u", before: Any = None, after: Any = ROW, **more: Any) -> bytes:
+    return json.dumps({"op": op, "before": before, "after": after, **more}).encode()
+
+
+def changed(**fields: Any) -> bytes:
+    return envelope(after={**ROW, **fields})
+
+
+def without(name: str) -> bytes:
+    return envelope(after={key: value for key, value in ROW.items() if key != name})
+
+
+@pytest.mark.parametrize(("op", "change"), [("r", SNAPSHOT), ("c", UPSERT), ("u", UPSERT)])
+def test_row_becomes_a_change(op, change):
+    validate(Contract.PROFILE, ROW)
+    (found,) = profile_change(KEY, envelope(op), 3, 14, 1500)
+    assert (found["lo"], found["hi"]) == hash_string("c-1")
+    assert (found["change"], found["partition"], found["offset"], found["arrival"]) == (change, 3, 14, 1500)
+    assert STATUSES[found["status"]] == "blocked"
+    assert found["country"] == country_code("DE")
+    assert (found["credit_limit"], found["risk_tier"], found["opened_on"]) == (1234.5, 2, 19_000)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "change"),
+    [
+        (KEY, None, TOMBSTONE),
+        (KEY, envelope("d", before=ROW, after=None), DELETE),
+        (
+            KEY,
+            envelope("d", before={"card_id": "c-1"}, after=None),
+            DELETE,
+        ),  # a table's default replica identity
+        (None, envelope("d", before={"card_id": "c-1", "status": None}, after=None), DELETE),
+    ],
+)
+def test_delete_needs_no_more_than_the_card(key, value, change):
+    (found,) = profile_change(key, value, 0, 0, 0)
+    assert found["change"] == change
+    assert (found["lo"], found["hi"]) == hash_string("c-1")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        changed(branch="Köln", limits={"a": [1]}),  # a column was added
+        envelope(source={"lsn": 1, "snapshot": "false"}, ts_ms=1, transaction=None),
+        changed(credit_limit=0),
+        changed(opened_on=-1),
+        changed(risk_tier=0),
+        changed(home_country="ZZ"),
+    ],
+)
+def test_columns_and_fields_that_we_do_not_know_are_left_alone(value):
+    assert profile_change(KEY, value, 0, 0, 0).size == 1
+
+
+BAD: list[tuple[bytes | None, bytes | None, Reason]] = [
+    (None, None, Reason.EMPTY_VALUE),
+    (b"", None, Reason.EMPTY_VALUE),
+    (b"c-1", None, Reason.MALFORMED_JSON),
+    (b"{}", None, Reason.MISSING_FIELD),
+    (b'{"card_id": 1}', None, Reason.WRONG_TYPE),
+    (KEY, b"", Reason.EMPTY_VALUE),
+    (KEY, b"{", Reason.MALFORMED_JSON),
+    (KEY, b"\xff", Reason.INVALID_UTF8),
+    (KEY, b"[]", Reason.NOT_AN_OBJECT),
+    (KEY, b" " * 70_000, Reason.RECORD_TOO_LARGE),
+    (KEY, b"{}", Reason.INVALID_VALUE),
+    (KEY, envelope("t"), Reason.INVALID_VALUE),
+    (KEY, json.dumps({"op": ["u"], "after": ROW}).encode(), Reason.INVALID_VALUE),
+    (KEY, envelope(after=None), Reason.WRONG_TYPE),
+    (KEY, envelope(after="row"), Reason.WRONG_TYPE),
+    (KEY, envelope("d", before=None), Reason.WRONG_TYPE),
+    (KEY, json.dumps({"schema": {}, "payload": {"op": "u", "after": ROW}}).encode(), Reason.INVALID_VALUE),
+    *((KEY, without(name), Reason.MISSING_FIELD) for name in ROW),
+    *((KEY, changed(**{name: None}), Reason.WRONG_TYPE) for name in ROW),
+    (KEY, changed(card_id=""), Reason.INVALID_VALUE),
+    (KEY, changed(status="lost"), Reason.INVALID_VALUE),
+    (KEY, changed(status=["active"]), Reason.WRONG_TYPE),
+    (KEY, changed(home_country="de"), Reason.INVALID_VALUE),
+    (KEY, changed(currency="€"), Reason.INVALID_VALUE),
+    (KEY, changed(credit_limit="1234.50"), Reason.WRONG_TYPE),  # decimal.handling.mode is not double
+    (KEY, changed(credit_limit=-1), Reason.NEGATIVE_AMOUNT),
+    (KEY, changed(credit_limit=1e16), Reason.INVALID_VALUE),
+    (KEY, changed(credit_limit=float("nan")), Reason.NON_FINITE_NUMBER),
+    (KEY, changed(risk_tier=4), Reason.INVALID_VALUE),
+    (KEY, changed(risk_tier=1.0), Reason.WRONG_TYPE),
+    (KEY, changed(opened_on="2020-01-01"), Reason.WRONG_TYPE),
+    (KEY, changed(opened_on=10**9), Reason.INVALID_VALUE),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "reason"), BAD, ids=[f"{n}-{bad[2]}" for n, bad in enumerate(BAD)])
+def test_bad_record_is_refused_with_the_oracles_reason(key, value, reason):
+    with pytest.raises(Rejected) as refused:
+        profile_change(key, value, 0, 0, 0)
+    assert refused.value.reason == reason
+    assert refused.value.detail
+    (outcome,) = ProfileLog().read([Record("profiles", 0, 0, 0, key, value)])
+    assert outcome.reason == reason

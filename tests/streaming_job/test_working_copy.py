@@ -1,0 +1,196 @@
+"""The working copy is good only for the state that its token names; whatever goes wrong, it is rebuilt."""
+
+import fcntl
+import multiprocessing
+import threading
+
+import numpy as np
+import pytest
+from job_world import Pieces
+
+from feature_store.arena import FileArena, MemoryArena
+from feature_store.codec import StateDamagedError
+from feature_store.deltas import Delta
+from feature_store.group_state import GroupState
+from feature_store.journal import Meta, commit, load_meta
+from feature_store.layout import PROFILE, TRANSACTION
+from streaming_job.working_copy import WorkingCopy
+
+pytestmark = pytest.mark.unit
+
+LATENESS = 7 * 86_400_000
+NOW = 1_780_000_200_000
+DEADLINE_S = 60.0
+
+
+class CrashError(Exception):
+    """Something goes wrong in mid-batch."""
+
+
+def batch(state: GroupState, meta: Meta, store: Pieces, number: int, cards: int = 50) -> float:
+    """One transaction of every card; returns how many the first card had before."""
+    rows = np.zeros(cards, dtype=TRANSACTION)
+    rows["hi"] = rows["lo"] = np.arange(1, cards + 1)
+    rows["transaction"] = number
+    rows["time"] = rows["arrival"] = NOW + number
+    numbers = state.card_numbers(rows)
+    applied = state.apply(rows, numbers)
+    no_changes = np.zeros(0, dtype=PROFILE)
+    commit(
+        store, meta, state, Delta(no_changes, np.zeros(0, np.int32), rows, numbers, np.zeros(cards, np.bool_))
+    )
+    return float(applied.features[0, 5]) - 1
+
+
+def run(copy: WorkingCopy, store: Pieces, number: int, cards: int = 50) -> float:
+    """A batch as the keyed stage runs it."""
+    meta = load_meta(store)
+    with copy.use(meta, store) as state:
+        return batch(state, meta, store, number, cards)
+
+
+def test_copy_is_used_again_without_a_rebuild(tmp_path):
+    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    assert [run(copy, store, number) for number in range(5)] == [0, 1, 2, 3, 4]
+    assert copy.rebuilds == 0
+
+
+def test_another_process_takes_over_what_this_one_left(tmp_path):
+    """Two objects on one directory are two workers: each finds the other's work."""
+    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), Pieces()
+    assert [run((one, other)[number % 2], store, number) for number in range(6)] == [0, 1, 2, 3, 4, 5]
+    assert (one.rebuilds, other.rebuilds) == (0, 0)
+
+
+def test_another_process_that_grew_the_arrays_is_followed(tmp_path):
+    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), Pieces()
+    run(one, store, 0)
+    run(other, store, 1, cards=20_000)
+    assert run(one, store, 2, cards=20_000) == 2
+    assert one.rebuilds == 0
+    assert other.rebuilds == 0
+
+
+def test_copy_of_another_token_is_rebuilt(tmp_path):
+    """Another executor ran a batch in between: this machine's copy is one batch behind."""
+    here, there = WorkingCopy(tmp_path / "here", LATENESS), WorkingCopy(tmp_path / "there", LATENESS)
+    store = Pieces()
+    run(here, store, 0)
+    run(there, store, 1)
+    assert there.rebuilds == 1
+    assert run(here, store, 2) == 2
+    assert here.rebuilds == 1
+
+
+def test_batch_that_spark_runs_again_starts_from_the_state_before(tmp_path):
+    """The copy is ahead of the store: its batch was never committed."""
+    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    run(copy, store, 0)
+    before = Pieces(store)
+    run(copy, store, 1)
+    assert run(copy, before, 1) == 1
+    assert copy.rebuilds == 1
+
+
+@pytest.mark.parametrize("after_commit", [False, True])
+def test_exception_in_mid_batch_leads_to_a_rebuild(tmp_path, after_commit):
+    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    run(copy, store, 0)
+    uncommitted, meta = Pieces(store), load_meta(store)
+    with pytest.raises(CrashError), copy.use(meta, uncommitted) as state:  # noqa: PT012
+        batch(state, meta, uncommitted, 1)
+        raise CrashError
+    # Spark may have kept what was put, or not; the copy is trusted in neither case
+    assert run(copy, uncommitted if after_commit else store, 2) == (2 if after_commit else 1)
+    assert copy.rebuilds == 1
+
+
+def test_lost_files_are_rebuilt(tmp_path):
+    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    run(copy, store, 0)
+    for name in ("events", "cards"):
+        (tmp_path / "arrays" / name).unlink()
+    (tmp_path / "token").write_bytes(b"")
+    assert run(WorkingCopy(tmp_path, LATENESS), store, 1) == 1
+
+
+def test_lost_array_under_a_good_token_is_rebuilt(tmp_path):
+    """A cleaner of temporary files took one array; the token still stands."""
+    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    run(copy, store, 0)
+    (tmp_path / "arrays" / "events").unlink()
+    for again in (copy, WorkingCopy(tmp_path, LATENESS)):
+        retry = Pieces(store)
+        assert run(again, retry, 1) == 1
+
+
+def test_fresh_job_does_not_trust_an_old_copy(tmp_path):
+    """The checkpoint was deleted, the local copy was not."""
+    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    run(copy, store, 0)
+    assert run(WorkingCopy(tmp_path, LATENESS), Pieces(), 0) == 0
+
+
+def test_damaged_store_is_an_error_and_stays_one(tmp_path):
+    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    run(copy, store, 0)
+    run(copy, store, 1)
+    damaged = Pieces(store)
+    name = max(damaged)
+    damaged[name] = damaged[name][:-1]
+    for _ in range(2):
+        with pytest.raises(StateDamagedError):
+            run(WorkingCopy(tmp_path / "elsewhere", LATENESS), damaged, 2)
+    assert run(copy, store, 2) == 2
+
+
+def test_copy_is_locked_while_it_is_used(tmp_path):
+    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    with (tmp_path / "lock").open() as other:
+        with copy.use(load_meta(store), store), pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _hold(directory, holding, release):
+    store = Pieces()
+    with WorkingCopy(directory, LATENESS).use(load_meta(store), store):
+        holding.set()
+        release.wait(DEADLINE_S)
+
+
+def test_worker_of_an_old_job_is_waited_for_and_a_killed_one_is_not(tmp_path):
+    processes = multiprocessing.get_context("spawn")
+    for kill in (False, True):
+        holding, release = processes.Event(), processes.Event()
+        worker = processes.Process(target=_hold, args=(tmp_path, holding, release))
+        worker.start()
+        try:
+            assert holding.wait(DEADLINE_S)
+            found: list[float] = []
+            copy = WorkingCopy(tmp_path, LATENESS)
+            waiting = threading.Thread(target=lambda: found.append(run(copy, Pieces(), 0)))  # noqa: B023
+            waiting.start()
+            waiting.join(0.1)
+            assert waiting.is_alive()
+            assert found == []
+            if kill:
+                worker.kill()
+            else:
+                release.set()
+            waiting.join(DEADLINE_S)
+            assert found == [0.0]
+        finally:
+            worker.kill()
+            worker.join(DEADLINE_S)
+
+
+def test_file_arena_holds_what_a_memory_arena_holds(tmp_path):
+    stores = [Pieces(), Pieces()]
+    states = [GroupState(FileArena(tmp_path)), GroupState(MemoryArena())]
+    metas = [Meta(), Meta()]
+    for number in range(20):
+        for state, meta, store in zip(states, metas, stores, strict=True):
+            batch(state, meta, store, number, cards=100 * (number + 1))
+    for name in states[0].arena.arrays:
+        assert states[0].arena.arrays[name].tobytes() == states[1].arena.arrays[name].tobytes(), name

@@ -1,0 +1,22 @@
+"""How many examples property tests try: a few hundred, or with FRAUD_HYPOTHESIS=thorough a night's worth."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+THOROUGH = os.environ.get("FRAUD_HYPOTHESIS") == "thorough"
+
+
+def examples(moderate: int, thorough: int = 10_000) -> settings:
+    """Settings of one property test; no deadline, for the first call may compile a kernel.
+
+    Args:
+        moderate: examples in an everyday run.
+        thorough: examples with FRAUD_HYPOTHESIS=thorough.
+    """
+    return settings(
+        max_examples=thorough if THOROUGH else moderate,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        derandomize=not THOROUGH,  # an everyday run must not fail by chance on somebody else's change
+    )
