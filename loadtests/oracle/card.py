@@ -47,6 +47,7 @@ class Card:
         "ids",
         "mean",
         "merchants",
+        "most_events",
         "robust_mean",
         "spikes",
         "squares",
@@ -55,7 +56,9 @@ class Card:
         "units",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, most_events: float = MOST_EVENTS) -> None:
+        self.most_events = most_events
+        """With more in reach it is hot: its windows are counted in buckets. Infinity: exact for ever."""
         self.times: list[int] = []
         """Event times, ms."""
         self.units: list[int] = []
@@ -94,9 +97,9 @@ class Card:
 
     def heat_up(self, tx: Transaction) -> None:
         """Make the card hot if this transaction, not yet accepted, is one too many to look at each."""
-        if self.hot is None and len(self.times) >= MOST_EVENTS:
+        if self.hot is None and len(self.times) >= self.most_events:
             first = bisect_right(self.times, max(self.arrival, tx.arrival) - REMEMBER_MS)
-            if len(self.times) - first >= MOST_EVENTS:
+            if len(self.times) - first >= self.most_events:
                 events = zip(self.times, self.units, self.merchants, self.countries, self.spikes, strict=True)
                 self.hot = HotCard(WINDOWS, list(events)[first:], self.transactions[first:])
         if self.hot is not None:

@@ -20,7 +20,7 @@ from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.hashing import hash_string
 from feature_store.journal import Meta, commit, load_meta, rebuild
-from feature_store.layout import PROFILE, TRANSACTION, country_code
+from feature_store.layout import MOST_EVENTS, PROFILE, TRANSACTION, country_code
 from loadtests.oracle.card import FORGET_AFTER_MS, Card, View
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import Record, Transaction
@@ -120,8 +120,8 @@ class Pieces(dict[str, bytes]):
         del self[name]
 
 
-def judge(history: History) -> Judged:
-    """The oracle's word."""
+def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:
+    """The oracle's word; a card with more events in reach than `most_events` is taken for hot."""
     profiles = ProfileLog()
     assert profiles.read(history.changes) == []
     cards: dict[str, Card] = {}
@@ -130,7 +130,7 @@ def judge(history: History) -> Judged:
     for row, tx in enumerate(history.transactions):
         card = cards.get(tx.card_id)
         if card is None or tx.arrival - card.arrival > FORGET_AFTER_MS:
-            card = cards[tx.card_id] = Card()
+            card = cards[tx.card_id] = Card(most_events)
         if card.has(tx):
             out.duplicate[row] = True
             continue
