@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +11,18 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtests.bench.measure import Figure, report, surroundings
+from loadtests.durations import seconds
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure; see docs/benchmarks.md.")
 
 Report = Annotated[
     Path | None, typer.Option("--report", help="Write figures, versions and load there, as JSON")
 ]
+
+
+DataDir = Annotated[Path, typer.Option(help="Emptied first; servers, checkpoint and logs lie there")]
+DATA_DIR = Path(".fraud/bench")
+Say = Callable[[str], None]
 
 
 @app.callback()
@@ -40,7 +46,7 @@ def features(
     """The feature engine: kernel, hot card, bytes a card, deltas, snapshots, rebuild, decoding."""
     from loadtests.bench import features as bench
 
-    def measured() -> Iterator[Figure]:
+    def measured(say: Say) -> Iterator[Figure]:
         for number in cards:
             yield bench.kernel(number, rounds)
         yield bench.hot(rounds)
@@ -49,22 +55,90 @@ def features(
         if transactions is not None:
             yield bench.training_set(transactions, 3)
 
-    run("features", measured(), to)
+    run("features", measured, to)
 
 
-def run(name: str, measured: Iterator[Figure], to: Path | None) -> None:
+@app.command()
+def calibrate(
+    to: Report = None,
+    rounds: Annotated[int, typer.Option(min=3, help="The median of so many")] = 9,
+) -> None:
+    """Parse and score 100,000 events in one process, without Spark or Kafka: this machine's measure."""
+    from loadtests.bench.calibrate import calibrate as bench
+
+    def measured(say: Say) -> Iterator[Figure]:
+        yield bench(rounds)
+
+    run("calibrate", measured, to)
+
+
+@app.command()
+def throughput(
+    to: Report = None,
+    events: Annotated[int, typer.Option(min=1, help="Transactions to measure")] = 4_000_000,
+    warm_up: Annotated[int, typer.Option(min=0, help="Transactions before those")] = 2_000_000,
+    cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
+    profiles: Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")] = True,
+    verify: Annotated[bool, typer.Option(help="Audit the result against the oracle")] = True,
+    data_dir: DataDir = DATA_DIR,
+) -> None:
+    """How fast the job works off a backlog, exactly once; FRAUD_... variables set its settings."""
+    from loadtests.bench import throughput as bench
+    from loadtests.bench.calibrate import calibrate
+    from loadtests.bench.rig import Plan, rig
+
+    backlog = bench.Backlog(warm_up, events)
+
+    def measured(say: Say) -> Iterator[Figure]:
+        say("calibrating")
+        yardstick = calibrate(rounds=5)
+        yield yardstick
+        plan = Plan(data_dir.resolve(), cards, rate=backlog.rate, profiles=profiles)
+        with rig(plan, say) as made:
+            for figure in bench.measure(made, backlog, say, verify=verify):
+                yield figure
+                if figure.name == bench.THROUGHPUT:
+                    yield Figure("share of the calibration", figure.value / yardstick.value, "", ())
+
+    run("throughput", measured, to)
+
+
+@app.command()
+def latency(
+    to: Report = None,
+    rate: Annotated[float, typer.Option(min=1, help="Transactions per second")] = 2_000.0,
+    length: Annotated[str, typer.Option("--for", help="Measure for so long: 60s, 5m")] = "120s",
+    warm_up: Annotated[str, typer.Option(help="Before what is measured")] = "90s",
+    cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
+    profiles: Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")] = True,
+    data_dir: DataDir = DATA_DIR,
+) -> None:
+    """From a transaction's Kafka timestamp to its alert at a consumer; FRAUD_... variables set the job."""
+    from loadtests.bench import latency as bench
+    from loadtests.bench.rig import Plan, rig
+
+    live = bench.Live(rate, seconds(warm_up), seconds(length))
+
+    def measured(say: Say) -> Iterator[Figure]:
+        with rig(Plan(data_dir.resolve(), cards, rate=rate, profiles=profiles), say) as made:
+            yield from bench.measure(made, live, say)
+
+    run("latency", measured, to)
+
+
+def run(name: str, measured: Callable[[Say], Iterator[Figure]], to: Path | None) -> None:
     """Measure, show, and write the report.
 
     Args:
         name: of the benchmark.
-        measured: measures the next figure whenever asked.
+        measured: measures the next figure whenever asked; says what it is doing.
         to: where the report goes, if anywhere.
     """
     before = surroundings()
     figures: list[Figure] = []
     console = Console(stderr=True)
     with console.status("measuring") as status:
-        for figure in measured:
+        for figure in measured(lambda doing: status.update(f"{name}: {doing}")):
             figures.append(figure)
             status.update(f"measured: {figure.name}")
     told = report(" ".join(["fraud", *sys.argv[1:]]), before, figures)

@@ -1,0 +1,47 @@
+"""What this machine makes of parsing and scoring alone, in one process: the yardstick of throughput."""
+
+import numpy as np
+import pyarrow as pa
+
+from feature_store import training_set
+from loadtests.bench.measure import Figure, per_item
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+from models.pipeline import outcomes
+from models.train import train
+from models.trees import compile_trees
+from streaming_job.decode import transactions
+from streaming_job.decode.transactions import TimeLimits
+
+EVENTS = 100_000
+CARDS = 20_000
+RATE = 5_000.0
+START_MS = 1_780_000_000_000
+LIMITS = TimeLimits(lateness_ms=7 * 86_400_000, skew_ms=300_000)
+
+
+def calibrate(rounds: int) -> Figure:
+    """Events a second on one core: decoding JSON records, and scoring their features with 100 trees."""
+    world = World.create(seed=1, cards=CARDS, merchants=1_000)
+    stream = Stream(world, RATE, START_MS, disturbances=Disturbances.none())
+    batches = list(stream.blocks(events=EVENTS))
+    values = pa.array([value for batch in batches for value in batch.encode()[1]], type=pa.binary())
+    arrivals = np.concatenate([batch.arrival for batch in batches])
+    partitions, offsets = np.zeros(len(values), dtype=np.int32), np.arange(len(values))
+    history = pa.concat_tables([batch.table for batch in batches])
+    features = training_set.build(history)
+    trees = compile_trees(train(features, outcomes(history, None), iterations=100))
+
+    def call() -> None:
+        decoded = transactions.decode(values, partitions, offsets, arrivals, LIMITS)
+        assert decoded.records.size == len(values)
+        trees.score(features)
+
+    call()  # compiles
+    seconds = per_item("", "", rounds, len(values), lambda: call, scale=1.0)
+    each = tuple(1 / took for took in seconds.rounds)
+    return Figure(
+        "calibration", 1 / seconds.value, "events/s", each,
+        f"{len(values):,} records decoded and scored with 100 trees, one thread",
+    )  # fmt: skip
