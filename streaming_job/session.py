@@ -77,7 +77,7 @@ def start(settings: JobSettings, jars: Sequence[Path]) -> SparkSession:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(settings.master)
-    for name, value in _options(settings, jars).items():
+    for name, value in {**_options(settings, jars), **settings.spark}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")

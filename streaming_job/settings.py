@@ -1,5 +1,6 @@
 """Settings of the job, from the environment (`FRAUD_...`) or from code."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ class JobSettings(BaseSettings):
     """Everything that can differ between two installations of the job.
 
     Each field can be given as environment variable `FRAUD_<NAME>`, nested ones with two underscores
-    (`FRAUD_TOPICS__TRANSACTIONS`); `FRAUD_KAFKA` takes a JSON object.
+    (`FRAUD_TOPICS__TRANSACTIONS`); `FRAUD_KAFKA` and `FRAUD_SPARK` take a JSON object each.
     """
 
     model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="forbid")
@@ -45,7 +46,19 @@ class JobSettings(BaseSettings):
     """Older transactions (event time against arrival) become dead letters: too_late."""
     allowed_skew_ms: Annotated[int, Field(ge=0)] = 5 * MINUTE_MS
     """Transactions further ahead of their arrival become dead letters: future_event_time."""
+    spark: dict[str, str] = {}
+    """More Spark settings, for example spark.executor.instances; they win over the job's own."""
     driver_memory: str = "1g"
     """Heap of the driver's JVM."""
     ui_port: int = 4040
     """Port of the Spark UI; 0 switches the UI off."""
+
+    def variables(self) -> dict[str, str]:
+        """The same as environment variables, for a job in another process."""
+        found: dict[str, str] = {}
+        for name, value in self.model_dump(mode="json").items():
+            if name == "topics":
+                found |= {f"FRAUD_TOPICS__{field.upper()}": topic for field, topic in value.items()}
+            else:
+                found[f"FRAUD_{name.upper()}"] = json.dumps(value) if isinstance(value, dict) else str(value)
+        return found

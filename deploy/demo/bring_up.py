@@ -141,7 +141,7 @@ def _processes(
     options: Options, run: Run, steps: Steps, lag: LagWatch, progress: ProgressReader, settings: JobSettings
 ) -> dict[str, str]:
     """The job and the sidecar."""
-    data_dir, env = options.data_dir, environment.variables(settings)
+    data_dir, env = options.data_dir, settings.variables()
     environment.write_script(data_dir, settings)
     with steps.step("streaming job and sidecar") as doing:
         doing("starting Spark")

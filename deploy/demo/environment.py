@@ -38,16 +38,10 @@ def job_settings(data_dir: Path, endpoints: Endpoints, ui_port: int) -> JobSetti
     )
 
 
-def variables(settings: JobSettings) -> dict[str, str]:
-    """The same as environment variables."""
-    names = ("bootstrap_servers", "mlflow_tracking_uri", "checkpoint", "work_dir", "driver_memory", "ui_port")
-    return {f"FRAUD_{name.upper()}": str(getattr(settings, name)) for name in names}
-
-
 def write_script(data_dir: Path, settings: JobSettings) -> Path:
     """The variables as a file for the shell: `. FILE`, then `fraud verify`, `fraud job run` ..."""
     path = data_dir / "env"
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables(settings).items()]
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in settings.variables().items()]
     path.write_text("\n".join(lines) + "\n")
     return path
 

@@ -71,14 +71,12 @@ class Rig:
         """
         directory = self.plan.data_dir
         mark = f"card-fraud.bench-job={directory}"
-        fields = self.settings.model_dump(exclude={"topics", "kafka"})
-        variables = {f"FRAUD_{name.upper()}": str(value) for name, value in fields.items()}
         self._job = processes.spawn(
             [sys.executable, "-X", mark, "-m", "deploy.cli", "job", "run"],
             marker=mark,
             log=self.job_log,
             cwd=Path.cwd(),
-            env={**os.environ, **variables, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, **self.settings.variables(), "PYTHONUNBUFFERED": "1"},
         )
         processes.wait_until(
             lambda: f"job {self.settings.job_id} runs" in self.job_log.read_text(errors="replace"),

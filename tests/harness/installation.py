@@ -74,9 +74,7 @@ class Installation:
 
     def environment(self, **changes: object) -> dict[str, str]:
         """The settings as variables, some of them changed (`checkpoint=...`)."""
-        fields = self.settings.model_dump(exclude={"topics", "kafka"})
-        names = {f"topics__{name}": value for name, value in self.topics.model_dump().items()}
-        return {f"FRAUD_{name.upper()}": str(value) for name, value in {**fields, **names, **changes}.items()}
+        return self.settings.model_copy(update=changes).variables()
 
     def start(self, **changes: object) -> JobProcess:
         """Start the job."""
