@@ -27,6 +27,7 @@ COUNTS = {
     "rollouts": "Rollouts taken over",
     "late_table_changes": "Profile or rollout changes that turned up behind a decided transaction",
     "missing_profile": "Transactions decided without a profile of their card",
+    "scoring_failures": "Transactions that the model gave no score: the other rules decided alone",
 }
 """Of the contract's `counts`: name -> meaning; dead letters are told by reason instead."""
 

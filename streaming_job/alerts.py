@@ -35,6 +35,7 @@ def build(
     decision: str,
     rules: tuple[str, ...],
     score: float | None,
+    model_failure: str | None,
     rollout: Rollout,
     features: NDArray[np.float64],
     contributions: NDArray[np.float64],
@@ -52,6 +53,7 @@ def build(
         decision: review or decline.
         rules: those that fired.
         score: None when the model failed.
+        model_failure: how it failed (`models.guarded`); None when it did not.
         rollout: the one that decided.
         features: shape (len(FEATURES),).
         contributions: what each feature added to the log-odds, shape (len(FEATURES),).
@@ -75,6 +77,7 @@ def build(
         "decision": decision,
         "rules": rules,
         "score": score,
+        "model_failure": model_failure,
         "threshold": rollout.policy.threshold,
         "reasons": reasons(features, contributions),
         "features": dict(zip(NAMES, features.tolist(), strict=True)),

@@ -17,6 +17,7 @@ from feature_store.deltas import Delta
 from feature_store.group_state import Applied, GroupState
 from feature_store.journal import Meta, PieceStore, commit
 from feature_store.layout import BLOCKED, PROFILE, TRANSACTION
+from models import guarded
 from models.policy import BLOCKED_CARD, DECLINE, REVIEW, SCORE, VELOCITY_5M
 from models.registry import ModelRef
 from models.scoring import Scorer
@@ -132,11 +133,13 @@ def _decide(
     threshold = np.empty(batch.size)
     most = np.empty(batch.size)
     scorers: dict[int, Scorer] = {}
+    failures: dict[int, str] = {}
     for number in np.unique(deciding).tolist():
         rollout = known[number]
         scorers[number] = load_model(rollout.model)
         rows = np.flatnonzero((deciding == number) & ~applied.duplicate)
-        scores[rows] = scorers[number].score(applied.features[rows])
+        scores[rows], failed = guarded.score(scorers[number], applied.features[rows])
+        failures.update((int(rows[at]), why) for at, why in failed.items())
         threshold[deciding == number] = rollout.policy.threshold
         most[deciding == number] = rollout.policy.max_count_5m
     watch.lap("score")
@@ -149,10 +152,12 @@ def _decide(
     alerted: NDArray[np.bool_] = np.logical_or.reduce(list(fired.values())) & ~applied.duplicate
     rows = np.flatnonzero(alerted)
     day, total = state.count_alerts(cards, batch["arrival"], alerted, applied.restarted)
+    outcome.counts["scoring_failures"] = len(failures)
     contributions = np.zeros((rows.size, applied.features.shape[1]))
     for number, scorer in scorers.items():
-        mine = deciding[rows] == number
-        contributions[mine] = scorer.explain(applied.features[rows[mine]])
+        mine = np.flatnonzero((deciding[rows] == number) & ~np.isnan(scores[rows]))
+        contributions[mine], unexplained = guarded.explain(scorer, applied.features[rows[mine]])
+        failures.update((int(rows[mine[at]]), guarded.UNEXPLAINED) for at in unexplained)
     for at, row in enumerate(rows.tolist()):
         rules = tuple(rule for rule, rows_fired in fired.items() if rows_fired[row])
         outcome.rules.update(rules)
@@ -164,6 +169,7 @@ def _decide(
                 decision=DECLINE if BLOCKED_CARD in rules else REVIEW,
                 rules=rules,
                 score=None if np.isnan(scores[row]) else float(scores[row]),
+                model_failure=failures.get(row),
                 rollout=known[int(deciding[row])],
                 features=applied.features[row],
                 contributions=contributions[at],

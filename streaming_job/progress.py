@@ -84,6 +84,7 @@ def record(batch: Batch, outcome: Outcome, transactions_topic: str, now: int) ->
                 "records": sum(outcome.counts[name] for name in _READ) + len(outcome.dead_letters),
                 **{name: outcome.counts[name] for name in (*_READ, "late", "late_table_changes")},
                 "missing_profile": outcome.counts["missing_profile"],
+                "scoring_failures": outcome.counts["scoring_failures"],
                 "alerts": len(outcome.alerts),
                 "dead_letters": len(outcome.dead_letters),
             },

@@ -1,7 +1,8 @@
 """The oracle: what had to become of every record, computed naively from the logs alone."""
 
-from loadtests.oracle.judge import Model, Oracle
+from loadtests.oracle.judge import Oracle
 from loadtests.oracle.records import Kind, Outcome, Record, digest
+from loadtests.oracle.scoring import Model
 from loadtests.oracle.tables import ProfileLog, RolloutLog
 
 __all__ = ["Kind", "Model", "Oracle", "Outcome", "ProfileLog", "Record", "RolloutLog", "digest"]

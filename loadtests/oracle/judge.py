@@ -4,58 +4,21 @@ Naive on purpose: whole histories in plain Python, one transaction after another
 job are the reasons of the contract, the model and the policy; neither decoding nor features nor state.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, NamedTuple
 
 from loadtests.oracle.card import FORGET_AFTER_MS, Card, Profile, View
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import UNITS, Kind, Outcome, Record, Transaction
+from loadtests.oracle.scoring import Model, Score, known, reasons, scores
 from loadtests.oracle.tables import ProfileLog, RolloutLog, dead_letter
 from models.policy import alert_id, decide
 from models.rollouts import Rollout
 
 CHUNK = 10_000
 """Transactions that are scored together."""
-REASONS = 5
-"""An alert names at most this many features."""
-
-
-class Model(Protocol):
-    """What the oracle needs of a model: `models.scoring.Scorer`."""
-
-    @property
-    def name(self) -> str:
-        """Of the registered model."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """Of the registered model."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of its files."""
-        ...
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Columns of x, in order."""
-        ...
-
-    def score(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probability of fraud of each row, shape (n,)."""
-        ...
-
-    def explain(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How much each feature raised the score of each row, shape (n, features)."""
-        ...
 
 
 class _Pending(NamedTuple):
@@ -142,20 +105,21 @@ class Oracle:
         for item in chunk:
             yield item if isinstance(item, Outcome) else self._decision(item, next(scores))
 
-    def _scores(self, pending: list[_Pending]) -> Iterator[float]:
+    def _scores(self, pending: list[_Pending]) -> Iterator[Score]:
         """Scores in the order of `pending`, one call for each run of rows of the same rollout."""
         for _, rows in groupby(pending, key=lambda item: item.rollout.rollout_id):
             run = list(rows)
-            yield from self._model(run[0].rollout).score(np.array([item.row for item in run])).tolist()
+            yield from scores(self._model(run[0].rollout), [item.row for item in run])
 
-    def _decision(self, item: _Pending, score: float) -> Outcome:
+    def _decision(self, item: _Pending, score: Score) -> Outcome:
         tx, card, rollout = item.tx, item.card, item.rollout
         status = item.profile.status if item.profile else None
-        decision = decide(rollout.policy, score, item.count_5m, status)
+        decision = decide(rollout.policy, score.value, item.count_5m, status)
         if decision is None:
             return Outcome(item.topic, tx.partition, tx.offset, Kind.PASSED)
         card.alerts.append(tx.arrival)
         model = self._model(rollout)
+        told, unexplained = reasons(model, item.row, score)
         alert: dict[str, Any] = {
             "schema_version": 1,
             "alert_id": alert_id(tx.card_id, tx.transaction_id),
@@ -169,10 +133,11 @@ class Oracle:
             "arrival_time": tx.arrival,
             "decision": decision.decision,
             "rules": list(decision.rules),
-            "score": _known(score),
+            "score": score.value,
+            "model_failure": score.failure or unexplained,
             "threshold": rollout.policy.threshold,
-            "reasons": _reasons(model, item.row),
-            "features": dict(zip(model.feature_names, map(_known, item.row), strict=True)),
+            "reasons": told,
+            "features": dict(zip(model.feature_names, map(known, item.row), strict=True)),
             "model": {"name": model.name, "version": model.version, "digest": model.digest},
             "rollout_id": rollout.rollout_id,
             "profile": _version(item.profile),
@@ -181,10 +146,6 @@ class Oracle:
             "source": {"topic": item.topic, "partition": tx.partition, "offset": tx.offset},
         }
         return Outcome(item.topic, tx.partition, tx.offset, Kind.ALERT, alert=alert)
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _version(profile: Profile | None) -> dict[str, Any] | None:
@@ -196,15 +157,3 @@ def _version(profile: Profile | None) -> dict[str, Any] | None:
         "offset": profile.offset,
         "arrival_time": profile.known_from,
     }
-
-
-def _reasons(model: Model, row: list[float]) -> list[dict[str, Any]]:
-    """The features that raised the score most, strongest first."""
-    contributions = model.explain(np.array([row]))[0].tolist()
-    raised = sorted(
-        (-contribution, column) for column, contribution in enumerate(contributions) if contribution > 0
-    )
-    return [
-        {"feature": model.feature_names[column], "value": _known(row[column]), "contribution": -negative}
-        for negative, column in raised[:REASONS]
-    ]

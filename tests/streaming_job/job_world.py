@@ -100,9 +100,12 @@ class World:
         threshold: float = THRESHOLD,
         max_count_5m: int = 10,
         version: str = "1",
+        model: ModelRef | None = None,
     ) -> None:
         """Append a rollout; `arrival` in ms from START."""
-        value = Rollout(name, model_ref(version), Policy(threshold, max_count_5m), "test", START).to_json()
+        value = Rollout(
+            name, model or model_ref(version), Policy(threshold, max_count_5m), "test", START
+        ).to_json()
         self.raw_rollout(value, arrival)
 
     def raw_rollout(self, value: bytes | None, arrival: int = 0) -> None:
@@ -187,12 +190,12 @@ class World:
         """The alerts of a run, in log order."""
         return [json.loads(alert.value) for outcome in self.run(**options) for alert in outcome.alerts]
 
-    def expected(self) -> list[Expected]:
+    def expected(self, load_model: Callable[[ModelRef], Scorer] = load) -> list[Expected]:
         """What the oracle says had to become of every record."""
         profiles, rollouts = ProfileLog(), RolloutLog()
         out = profiles.read(self.profiles) + rollouts.read(self.rollouts)
         oracle = Oracle(
-            profiles, rollouts, lambda rollout: load(rollout.model),
+            profiles, rollouts, lambda rollout: load_model(rollout.model),
             allowed_lateness_ms=LIMITS.lateness_ms, allowed_skew_ms=LIMITS.skew_ms,
         )  # fmt: skip
         return out + list(oracle.judge(self.transactions))

@@ -232,27 +232,6 @@ def test_velocity_alerts_from_one_more_than_the_limit():
     assert [alert["suspicious_count"] for alert in alerts] == [{"day": 1, "total": 1}, {"day": 2, "total": 2}]
 
 
-def test_rules_decide_alone_where_the_model_has_no_answer():
-    class Mute:
-        def score(self, x):
-            return np.full(len(x), np.nan)
-
-        def explain(self, x):
-            return np.zeros(x.shape)
-
-    world = World(rollout=False)
-    world.rollout("r1", 0, threshold=0.0, max_count_5m=1)
-    world.tx(0)
-    world.tx(SECOND)
-    known = scorer()
-    mute = type(known)(known.name, known.version, known.digest, known.feature_names, Mute())
-    (alert,) = world.alerts(load_model=lambda ref: mute)
-    validate(Contract.ALERT, alert)
-    assert alert["score"] is None
-    assert alert["rules"] == ["velocity_5m"]
-    assert alert["reasons"] == []
-
-
 def test_duplicate_is_no_alert_and_is_counted():
     world = World(rollout=False)
     world.rollout("r1", 0, threshold=0.0)
