@@ -35,39 +35,43 @@ def _word(data: NDArray[np.uint8], start: int, length: int) -> np.uint64:
     return word
 
 
+@njit(cache=True)
+def hash_bytes(data: NDArray[np.uint8], start: int, end: int) -> tuple[np.uint64, np.uint64]:
+    """Low and high 64 bits of the hash of data[start:end]."""
+    c1 = U64(0x87C37B91114253D5)
+    c2 = U64(0x4CF5AD432745937F)
+    h1 = U64(0)
+    h2 = U64(0)
+    at = start
+    while end - at >= 16:
+        h1 ^= _rotate(_word(data, at, 8) * c1, 31) * c2
+        h1 = (_rotate(h1, 27) + h2) * U64(5) + U64(0x52DCE729)
+        h2 ^= _rotate(_word(data, at + 8, 8) * c2, 33) * c1
+        h2 = (_rotate(h2, 31) + h1) * U64(5) + U64(0x38495AB5)
+        at += 16
+    rest = end - at
+    if rest > 8:
+        h2 ^= _rotate(_word(data, at + 8, rest - 8) * c2, 33) * c1
+    if rest > 0:
+        h1 ^= _rotate(_word(data, at, min(rest, 8)) * c1, 31) * c2
+    length = U64(end - start)
+    h1 ^= length
+    h2 ^= length
+    h1 += h2
+    h2 += h1
+    h1 = _mix(h1)
+    h2 = _mix(h2)
+    h1 += h2
+    h2 += h1
+    return h1, h2
+
+
 @njit(cache=True, nogil=True)
 def _hash_strings(
     data: NDArray[np.uint8], offsets: NDArray[np.int32], lo: NDArray[np.uint64], hi: NDArray[np.uint64]
 ) -> None:
-    c1 = U64(0x87C37B91114253D5)
-    c2 = U64(0x4CF5AD432745937F)
     for row in range(lo.size):
-        start, end = offsets[row], offsets[row + 1]
-        h1 = U64(0)
-        h2 = U64(0)
-        at = start
-        while end - at >= 16:
-            h1 ^= _rotate(_word(data, at, 8) * c1, 31) * c2
-            h1 = (_rotate(h1, 27) + h2) * U64(5) + U64(0x52DCE729)
-            h2 ^= _rotate(_word(data, at + 8, 8) * c2, 33) * c1
-            h2 = (_rotate(h2, 31) + h1) * U64(5) + U64(0x38495AB5)
-            at += 16
-        rest = end - at
-        if rest > 8:
-            h2 ^= _rotate(_word(data, at + 8, rest - 8) * c2, 33) * c1
-        if rest > 0:
-            h1 ^= _rotate(_word(data, at, min(rest, 8)) * c1, 31) * c2
-        length = U64(end - start)
-        h1 ^= length
-        h2 ^= length
-        h1 += h2
-        h2 += h1
-        h1 = _mix(h1)
-        h2 = _mix(h2)
-        h1 += h2
-        h2 += h1
-        lo[row] = h1
-        hi[row] = h2
+        lo[row], hi[row] = hash_bytes(data, offsets[row], offsets[row + 1])
 
 
 def hash_strings(column: pa.StringArray) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

@@ -1,40 +1,20 @@
 """A whole Arrow batch of transactions at once.
 
-The records are joined and parsed by one call of pyarrow's JSON reader, checked by column, and turned into
-kernel records. What the columns cannot vouch for goes, record by record, to `strict`, whose word is final;
-a batch that does not parse is halved until the bad record is alone with a few others, so that one bad
-record does not slow down the rest.
+One kernel reads all plain records (`plain`); what it will not vouch for goes, record by record, to `strict`,
+whose word is final. So a bad record costs what it costs, and does not slow down the others.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 from numpy.typing import NDArray
 
-from feature_store.hashing import hash_strings
-from feature_store.layout import TRANSACTION, UNITS_PER_CURRENCY
-from feature_store.training_set import country_codes
+from feature_store.hashing import hash_string
+from feature_store.layout import TRANSACTION, UNITS_PER_CURRENCY, country_code
 from streaming_job.contracts import Reason
-from streaming_job.decode import strict
-from streaming_job.decode.framing import BEYOND, CONSTANT, ESCAPED, NOT_ASCII, UNFRAMED, frame
-
-_SCHEMA = pa.schema(
-    [
-        ("transaction_id", pa.string()),
-        ("card_id", pa.string()),
-        ("merchant_id", pa.string()),
-        ("amount", pa.float64()),
-        ("currency", pa.string()),
-        ("country", pa.string()),
-        ("event_time", pa.int64()),
-    ]
-)
-_PARSE = pj.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore")
-ALONE = 16
-"""Up to so many records are decoded one by one when they do not parse at once."""
+from streaming_job.decode import plain, strict
 
 
 @dataclass(frozen=True)
@@ -67,104 +47,39 @@ class Decoded:
     """The other rows."""
 
 
-def _frame(values: pa.BinaryArray) -> tuple[pa.Buffer, NDArray[np.uint8]]:
+def _buffers(values: pa.BinaryArray) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """The bytes of all records, and where each begins and ends."""
     _, offset_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offset_buffer, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(data_buffer or b"", dtype=np.uint8)
-    present = values.is_valid().to_numpy(zero_copy_only=False)
-    joined = np.empty(int(offsets[-1] - offsets[0]) + len(values), dtype=np.uint8)
-    marks = np.empty(len(values), dtype=np.uint8)
-    size = frame(
-        data, offsets, present, strict.MAX_RECORD_BYTES, strict.MAX_NESTING, strict.MAX_DIGITS, joined, marks
-    )
-    return pa.py_buffer(joined[:size]), marks
+    return np.frombuffer(data_buffer or b"", dtype=np.uint8), offsets
 
 
-def _parse(joined: pa.Buffer, rows: int) -> pa.Table | None:
-    """A table of the contract's columns, or None if the buffer is not `rows` clean rows."""
-    options = pj.ReadOptions(use_threads=False, block_size=max(joined.size, 1))
-    try:
-        table = pj.read_json(pa.BufferReader(joined), options, _PARSE)
-    except pa.ArrowInvalid:
-        return None
-    return table.combine_chunks() if table.num_rows == rows else None
-
-
-def _only(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _vouched(table: pa.Table, marks: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Rows whose every field is certainly good, shape (n,)."""
-    good = (marks & (ESCAPED | NOT_ASCII | CONSTANT | BEYOND)) == 0
-    for name in ("transaction_id", "card_id", "merchant_id"):
-        length = pc.binary_length(_only(table[name])).fill_null(0).to_numpy(zero_copy_only=False)
-        good &= (length >= 1) & (length <= strict.MAX_ID_CHARACTERS)
-    for name, letters in (("currency", 3), ("country", 2)):
-        codes = pc.dictionary_encode(_only(table[name]))
-        fine = [
-            len(text) == letters and text.isalpha() and text.isupper()  # of bytes: A-Z only
-            for text in codes.dictionary.view(pa.binary()).to_pylist()  # maybe not UTF-8
-        ]
-        numbers = codes.indices.fill_null(len(fine)).to_numpy(zero_copy_only=False)
-        good &= np.array([*fine, False])[numbers]
-    amount = _only(table["amount"]).fill_null(-1.0).to_numpy(zero_copy_only=False)
-    good &= (amount >= 0) & (amount <= strict.MAX_AMOUNT)
-    time = _only(table["event_time"]).fill_null(-1).to_numpy(zero_copy_only=False)
-    good &= (time >= 0) & (time <= strict.MAX_TIME_MS)
-    return np.asarray(good, dtype=np.bool_)
-
-
-def _to_records(table: pa.Table) -> NDArray[np.void]:
-    records = np.zeros(table.num_rows, dtype=TRANSACTION)
-    records["lo"], records["hi"] = hash_strings(_only(table["card_id"]))
-    records["transaction"], _ = hash_strings(_only(table["transaction_id"]))
-    records["merchant"], _ = hash_strings(_only(table["merchant_id"]))
-    records["time"] = _only(table["event_time"]).to_numpy()
-    records["amount"] = np.rint(_only(table["amount"]).to_numpy() * UNITS_PER_CURRENCY)
-    countries = pc.dictionary_encode(_only(table["country"]))
-    records["country"] = country_codes(countries.dictionary)[countries.indices.to_numpy()]
-    return records
-
-
-def _decode_singly(
-    values: pa.BinaryArray, rows: NDArray[np.int64]
-) -> tuple[pa.Table, list[Rejection], list[int]]:
-    fields, rejections, kept = [], [], []
-    for row in rows.tolist():
-        try:
-            fields.append(strict.transaction(values[row].as_py()))
-            kept.append(row)
-        except strict.Rejected as fault:
-            rejections.append(Rejection(row, fault.reason, fault.detail))
-    return pa.Table.from_pylist(fields, schema=_SCHEMA), rejections, kept
+def _enter(record: np.void, fields: dict[str, Any]) -> None:
+    """Set what `plain.read` sets of a plain record."""
+    record["lo"], record["hi"] = hash_string(fields["card_id"])
+    record["transaction"], _ = hash_string(fields["transaction_id"])
+    record["merchant"], _ = hash_string(fields["merchant_id"])
+    record["time"] = fields["event_time"]
+    record["amount"] = np.rint(fields["amount"] * UNITS_PER_CURRENCY)
+    record["country"] = country_code(fields["country"])
 
 
 def _decode_fields(values: pa.BinaryArray) -> Decoded:
-    joined, marks = _frame(values)
-    framed = np.flatnonzero((marks & UNFRAMED) == 0)
-    table = _parse(joined, framed.size)
-    if table is None and len(values) > ALONE:
-        half = len(values) // 2
-        first, second = _decode_fields(values.slice(0, half)), _decode_fields(values.slice(half))
-        return Decoded(
-            np.concatenate([first.records, second.records]),
-            np.concatenate([first.rows, second.rows + half]),
-            first.rejections + [Rejection(r.row + half, r.reason, r.detail) for r in second.rejections],
-        )
-    if table is None:
-        alone, rejections, kept = _decode_singly(values, np.arange(len(values)))
-        return Decoded(_to_records(alone.combine_chunks()), np.array(kept, dtype=np.int64), rejections)
-    vouched = _vouched(table, marks[framed])
-    doubtful = np.ones(len(values), dtype=np.bool_)
-    doubtful[framed[vouched]] = False
-    if not doubtful.any():
-        return Decoded(_to_records(table), framed, [])
-    alone, rejections, kept = _decode_singly(values, np.flatnonzero(doubtful))
-    both = pa.concat_tables([table.filter(pa.array(vouched)), alone]).combine_chunks()
-    rows = np.concatenate([framed[vouched], np.array(kept, dtype=np.int64)])
-    order = np.argsort(rows, kind="stable")
-    return Decoded(_to_records(both)[order], rows[order], rejections)
+    if not len(values):
+        return Decoded(np.zeros(0, dtype=TRANSACTION), np.zeros(0, dtype=np.int64), [])
+    records = np.zeros(len(values), dtype=TRANSACTION)
+    good = np.empty(len(values), dtype=np.bool_)
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    plain.read(*_buffers(values), present, records, good)
+    rejections = []
+    for row in np.flatnonzero(~good).tolist():
+        try:
+            _enter(records[row], strict.transaction(values[row].as_py()))
+            good[row] = True
+        except strict.Rejected as fault:
+            rejections.append(Rejection(row, fault.reason, fault.detail))
+    rows = np.flatnonzero(good)
+    return Decoded(records[rows] if rejections else records, rows, rejections)
 
 
 def decode(

@@ -1,0 +1,190 @@
+"""Kernel that reads plain records: those about which there is nothing to discuss.
+
+One pass over a record's bytes checks that it is one JSON object, finds the fields that decisions depend on,
+checks and converts them. Whatever is not plain (an identifier with an escape, a number that doubles do not
+hold exactly, a field twice, anything wrong) is left to `strict`. So this may say no to a good record, which
+then only costs more; it never says yes to a bad one, and never gives another value.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.hashing import hash_bytes
+from feature_store.jit import njit
+from feature_store.layout import UNITS_PER_CURRENCY
+from streaming_job.decode.grammar import ESCAPED, Bytes, blank, byte_at, digits, skip, string
+from streaming_job.decode.strict import FIELDS, MAX_AMOUNT, MAX_ID_CHARACTERS, MAX_RECORD_BYTES, MAX_TIME_MS
+
+EXACT = 1 << 53
+"""Integers below are doubles, and so are the powers of ten up to 10^22; their quotient is rounded once, as
+the shortest way from decimal to binary demands (W. Clinger, "How to read floating point numbers accurately",
+1990)."""
+POWERS = 10.0 ** np.arange(23)
+
+_LONGEST_NAME = 16
+_NAMES = np.zeros((len(FIELDS), _LONGEST_NAME), dtype=np.uint8)
+for _row, _name in enumerate(FIELDS):
+    _NAMES[_row, : len(_name)] = list(_name.encode())
+_LENGTHS = np.array([len(name) for name in FIELDS])
+_ALL = (1 << len(FIELDS)) - 1
+_TRANSACTION, _CARD, _MERCHANT, _AMOUNT, _CURRENCY, _COUNTRY, _TIME = range(7)
+_UNKNOWN = -1
+
+
+@njit(cache=True, inline="always")
+def _field(data: Bytes, start: int, end: int) -> int:
+    """Number of the field of this name in FIELDS, or _UNKNOWN."""
+    for field in range(_LENGTHS.size):
+        if _LENGTHS[field] == end - start:
+            i = 0
+            while i < end - start and data[start + i] == _NAMES[field, i]:
+                i += 1
+            if i == end - start:
+                return field
+    return _UNKNOWN
+
+
+@njit(cache=True, inline="always")
+def _capitals(data: Bytes, start: int, end: int) -> bool:
+    """Whether all characters are A to Z."""
+    capitals = True
+    for i in range(start, end):
+        capitals &= 0x41 <= data[i] <= 0x5A
+    return capitals
+
+
+@njit(cache=True, inline="always")
+def _characters(data: Bytes, start: int, end: int) -> int:
+    """How many characters of UTF-8 there are."""
+    length = 0
+    for i in range(start, end):
+        length += data[i] & 0xC0 != 0x80
+    return length
+
+
+@njit(cache=True)
+def _text(data: Bytes, at: int, end: int, field: int, record: Any) -> int:
+    """Read a field that is a string into `record`; the position after it, or -1."""
+    if byte_at(data, at, end) != 0x22:
+        return -1
+    start = at + 1
+    close, kind = string(data, start, end)
+    if close < 0 or kind & ESCAPED:
+        return -1
+    length = _characters(data, start, close)
+    if field == _COUNTRY:
+        if length != 2 or not _capitals(data, start, close):
+            return -1
+        record.country = np.int16((data[start] - 65) * 26 + data[start + 1] - 65)
+    elif field == _CURRENCY:
+        if length != 3 or not _capitals(data, start, close):
+            return -1
+    else:
+        if not 1 <= length <= MAX_ID_CHARACTERS:
+            return -1
+        lo, hi = hash_bytes(data, start, close)
+        if field == _CARD:
+            record.lo = lo
+            record.hi = hi
+        elif field == _MERCHANT:
+            record.merchant = lo
+        else:
+            record.transaction = lo
+    return close + 1
+
+
+@njit(cache=True)
+def _figure(data: Bytes, at: int, end: int, field: int, record: Any) -> int:
+    """Read a field that is a number into `record`; the position after it, or -1."""
+    start = at
+    whole = digits(data, at, end)
+    if whole == start or (data[start] == 0x30 and whole > start + 1):
+        return -1
+    at = whole
+    if byte_at(data, at, end) == 0x2E:
+        at = digits(data, at + 1, end)
+        if at == whole + 1:
+            return -1
+    decimals = max(at - whole - 1, 0)
+    if at - start > 18 or byte_at(data, at, end) | 0x20 == 0x65:  # what an int64 holds; e E
+        return -1
+    value = np.int64(0)
+    for i in range(start, at):
+        if i != whole:
+            value = value * 10 + (np.int64(data[i]) - 0x30)
+    if field == _TIME:
+        if decimals or at != whole or value > MAX_TIME_MS:
+            return -1
+        record.time = value
+        return at
+    if value >= EXACT:
+        return -1
+    amount = value / POWERS[decimals]
+    if amount > MAX_AMOUNT:
+        return -1
+    record.amount = np.int64(np.rint(amount * UNITS_PER_CURRENCY))
+    return at
+
+
+@njit(cache=True)
+def _read(data: Bytes, at: int, end: int, record: Any) -> bool:
+    """Read one record; whether it is plain."""
+    if end - at > MAX_RECORD_BYTES:
+        return False
+    at = blank(data, at, end)
+    if byte_at(data, at, end) != 0x7B:
+        return False
+    found = 0
+    byte = 0x2C
+    while byte == 0x2C:
+        at = blank(data, at + 1, end)
+        if byte_at(data, at, end) != 0x22:
+            return False
+        start = at + 1
+        at, kind = string(data, start, end)
+        if at < 0 or kind & ESCAPED:  # an escape could spell one of our names
+            return False
+        field = _field(data, start, at)
+        at = blank(data, at + 1, end)
+        if byte_at(data, at, end) != 0x3A:
+            return False
+        at = blank(data, at + 1, end)
+        if field == _UNKNOWN:
+            at = skip(data, at, end)
+        elif found >> field & 1:
+            return False
+        else:
+            found |= 1 << field
+            if field in (_AMOUNT, _TIME):
+                at = _figure(data, at, end, field, record)
+            else:
+                at = _text(data, at, end, field, record)
+        if at < 0:
+            return False
+        at = blank(data, at, end)
+        byte = byte_at(data, at, end)
+    return byte == 0x7D and found == _ALL and blank(data, at + 1, end) == end
+
+
+@njit(cache=True, nogil=True)
+def read(
+    data: Bytes,
+    offsets: NDArray[np.int32],
+    present: NDArray[np.bool_],
+    records: np.ndarray,
+    plain: np.ndarray,
+) -> None:
+    """Read what is plain.
+
+    Args:
+        data: bytes of all records.
+        offsets: record i is data[offsets[i]:offsets[i + 1]], shape (n + 1,).
+        present: whether record i is not null, shape (n,).
+        records: out, TRANSACTION[n]: identity, amount, country and event time of the plain ones; what
+            stands in the others is undefined.
+        plain: out, bool[n]: which are plain.
+    """
+    for row in range(plain.size):
+        plain[row] = present[row] and _read(data, offsets[row], offsets[row + 1], records[row])
