@@ -7,10 +7,10 @@ import orjson
 from numpy.typing import NDArray
 
 from feature_store.catalogue import NAMES
-from feature_store.layout import STATUSES, UNITS_PER_CURRENCY
+from feature_store.layout import STATUSES, UNITS_PER_CURRENCY, country_name
 from models.policy import alert_id
 from models.rollouts import Rollout
-from streaming_job.decode import strict
+from streaming_job.decode.transactions import unquote
 from streaming_job.outcome import Alert
 
 REASONS = 5
@@ -28,7 +28,7 @@ def reasons(features: NDArray[np.float64], contributions: NDArray[np.float64]) -
 
 
 def build(
-    value: bytes,
+    quote: bytes,
     record: np.void,
     topic: str,
     *,
@@ -47,8 +47,8 @@ def build(
     """An alert of contract alert.v1; the same inputs give the same bytes.
 
     Args:
-        value: the transaction's record as received.
-        record: the same, decoded (TRANSACTION).
+        quote: what is told of the transaction word for word (`transactions.quote`).
+        record: the transaction (TRANSACTION).
         topic: its topic.
         decision: review or decline.
         rules: those that fired.
@@ -62,16 +62,16 @@ def build(
         suspicious_total: alerts of the card, this one included.
         late: whether a later event of the card had been decided before.
     """
-    fields = strict.transaction(value)
+    card_id, transaction_id, merchant_id, currency = unquote(quote)
     alert = {
         "schema_version": 1,
-        "alert_id": alert_id(fields["card_id"], fields["transaction_id"]),
-        "card_id": fields["card_id"],
-        "transaction_id": fields["transaction_id"],
-        "merchant_id": fields["merchant_id"],
+        "alert_id": alert_id(card_id, transaction_id),
+        "card_id": card_id,
+        "transaction_id": transaction_id,
+        "merchant_id": merchant_id,
         "amount": int(record["amount"]) / UNITS_PER_CURRENCY,
-        "currency": fields["currency"],
-        "country": fields["country"],
+        "currency": currency,
+        "country": country_name(int(record["country"])),
         "event_time": int(record["time"]),
         "arrival_time": int(record["arrival"]),
         "decision": decision,
@@ -92,9 +92,7 @@ def build(
         "late": late,
         "source": {"topic": topic, "partition": int(record["partition"]), "offset": int(record["offset"])},
     }
-    return Alert(
-        int(record["partition"]), int(record["offset"]), fields["card_id"].encode(), orjson.dumps(alert)
-    )
+    return Alert(int(record["partition"]), int(record["offset"]), card_id.encode(), orjson.dumps(alert))
 
 
 def _profile(profile: np.void) -> dict[str, Any]:

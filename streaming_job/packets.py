@@ -47,8 +47,8 @@ class Packet:
     """Decoded records of one key group from one Arrow batch."""
 
     transactions: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTION))
-    values: pa.BinaryArray = field(default_factory=lambda: pa.array([], type=pa.binary()))
-    """The transactions' values as received, row by row."""
+    quotes: pa.BinaryArray = field(default_factory=lambda: pa.array([], type=pa.binary()))
+    """What an alert quotes of each transaction (`transactions.quote`), row by row."""
     changes: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=PROFILE))
     rollouts: list[RolloutRecord] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)

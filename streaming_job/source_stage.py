@@ -61,7 +61,7 @@ class SourceStage:
             chosen = np.flatnonzero(groups == group)
             if chosen.size:
                 packets[group] = Packet(
-                    transactions=decoded.records[chosen], values=values.take(pa.array(decoded.rows[chosen]))
+                    transactions=decoded.records[chosen], quotes=decoded.quotes.take(pa.array(chosen))
                 )
         for rejection in decoded.rejections:
             row = rejection.row

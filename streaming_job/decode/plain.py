@@ -32,6 +32,14 @@ _ALL = (1 << len(FIELDS)) - 1
 _TRANSACTION, _CARD, _MERCHANT, _AMOUNT, _CURRENCY, _COUNTRY, _TIME = range(7)
 _UNKNOWN = -1
 
+QUOTED = (_CARD, _TRANSACTION, _MERCHANT, _CURRENCY)
+"""What an alert quotes word for word, in the order of a quote."""
+SEPARATOR = 0x0A
+"""Between the fields of a quote: a control character, which none of them may hold."""
+
+Spans = NDArray[np.int64]
+"""First character and closing quote of each field that is a string, shape (len(FIELDS), 2)."""
+
 
 @njit(cache=True, inline="always")
 def _field(data: Bytes, start: int, end: int) -> int:
@@ -65,7 +73,7 @@ def _characters(data: Bytes, start: int, end: int) -> int:
 
 
 @njit(cache=True)
-def _text(data: Bytes, at: int, end: int, field: int, record: Any) -> int:
+def _text(data: Bytes, at: int, end: int, field: int, record: Any, spans: Spans) -> int:
     """Read a field that is a string into `record`; the position after it, or -1."""
     if byte_at(data, at, end) != 0x22:
         return -1
@@ -73,6 +81,7 @@ def _text(data: Bytes, at: int, end: int, field: int, record: Any) -> int:
     close, kind = string(data, start, end)
     if close < 0 or kind & ESCAPED:
         return -1
+    spans[field, 0], spans[field, 1] = start, close
     length = _characters(data, start, close)
     if field == _COUNTRY:
         if length != 2 or not _capitals(data, start, close):
@@ -129,7 +138,7 @@ def _figure(data: Bytes, at: int, end: int, field: int, record: Any) -> int:
 
 
 @njit(cache=True)
-def _read(data: Bytes, at: int, end: int, record: Any) -> bool:
+def _read(data: Bytes, at: int, end: int, record: Any, spans: Spans) -> bool:
     """Read one record; whether it is plain."""
     if end - at > MAX_RECORD_BYTES:
         return False
@@ -160,12 +169,25 @@ def _read(data: Bytes, at: int, end: int, record: Any) -> bool:
             if field in (_AMOUNT, _TIME):
                 at = _figure(data, at, end, field, record)
             else:
-                at = _text(data, at, end, field, record)
+                at = _text(data, at, end, field, record, spans)
         if at < 0:
             return False
         at = blank(data, at, end)
         byte = byte_at(data, at, end)
     return byte == 0x7D and found == _ALL and blank(data, at + 1, end) == end
+
+
+@njit(cache=True, inline="always")
+def _quote(data: Bytes, spans: Spans, quotes: Bytes, at: int) -> int:
+    """Append a record's quote; the position after it."""
+    for field in QUOTED:
+        if field != QUOTED[0]:
+            quotes[at] = SEPARATOR
+            at += 1
+        for i in range(spans[field, 0], spans[field, 1]):
+            quotes[at] = data[i]
+            at += 1
+    return at
 
 
 @njit(cache=True, nogil=True)
@@ -175,6 +197,8 @@ def read(
     present: NDArray[np.bool_],
     records: np.ndarray,
     plain: np.ndarray,
+    quotes: Bytes,
+    quote_offsets: NDArray[np.int32],
 ) -> None:
     """Read what is plain.
 
@@ -185,6 +209,16 @@ def read(
         records: out, TRANSACTION[n]: identity, amount, country and event time of the plain ones; what
             stands in the others is undefined.
         plain: out, bool[n]: which are plain.
+        quotes: out, the QUOTED fields of the plain records, SEPARATOR between them; at least as large as the
+            records together.
+        quote_offsets: out, the quote of record i is quotes[quote_offsets[i]:quote_offsets[i + 1]],
+            shape (n + 1,).
     """
+    spans = np.empty((len(FIELDS), 2), dtype=np.int64)
+    at = 0
+    quote_offsets[0] = 0
     for row in range(plain.size):
-        plain[row] = present[row] and _read(data, offsets[row], offsets[row + 1], records[row])
+        plain[row] = present[row] and _read(data, offsets[row], offsets[row + 1], records[row], spans)
+        if plain[row]:
+            at = _quote(data, spans, quotes, at)
+        quote_offsets[row + 1] = at

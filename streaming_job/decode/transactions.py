@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from feature_store.hashing import hash_string
@@ -41,6 +42,8 @@ class Decoded:
 
     records: NDArray[np.void]
     """Accepted transactions (TRANSACTION), in the batch's order."""
+    quotes: pa.BinaryArray
+    """What an alert quotes of each accepted transaction, see `quote`."""
     rows: NDArray[np.int64]
     """Row in the batch of each accepted transaction."""
     rejections: list[Rejection]
@@ -64,22 +67,45 @@ def _enter(record: np.void, fields: dict[str, Any]) -> None:
     record["country"] = country_code(fields["country"])
 
 
+def quote(fields: dict[str, Any]) -> bytes:
+    """What an alert quotes of a transaction: card_id, transaction_id, merchant_id, currency."""
+    return "\n".join(fields[strict.FIELDS[field]] for field in plain.QUOTED).encode()
+
+
+def unquote(text: bytes) -> list[str]:
+    """Inverse of `quote`."""
+    return text.decode().split("\n")
+
+
 def _decode_fields(values: pa.BinaryArray) -> Decoded:
-    if not len(values):
-        return Decoded(np.zeros(0, dtype=TRANSACTION), np.zeros(0, dtype=np.int64), [])
-    records = np.zeros(len(values), dtype=TRANSACTION)
-    good = np.empty(len(values), dtype=np.bool_)
+    n = len(values)
+    data, offsets = _buffers(values) if n else (np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int32))
+    records = np.zeros(n, dtype=TRANSACTION)
+    good = np.empty(n, dtype=np.bool_)
     present = values.is_valid().to_numpy(zero_copy_only=False)
-    plain.read(*_buffers(values), present, records, good)
+    text = np.empty(offsets[-1] - offsets[0], dtype=np.uint8)
+    text_offsets = np.empty(n + 1, dtype=np.int32)
+    plain.read(data, offsets, present, records, good, text, text_offsets)
+    quotes = pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(text_offsets), pa.py_buffer(text)])
+    if good.all():
+        return Decoded(records, quotes, np.arange(n), [])
+    doubtful = ~good
+    told: list[bytes] = []
     rejections = []
-    for row in np.flatnonzero(~good).tolist():
+    for row in np.flatnonzero(doubtful).tolist():
         try:
-            _enter(records[row], strict.transaction(values[row].as_py()))
-            good[row] = True
+            fields = strict.transaction(values[row].as_py())
         except strict.Rejected as fault:
             rejections.append(Rejection(row, fault.reason, fault.detail))
-    rows = np.flatnonzero(good)
-    return Decoded(records[rows] if rejections else records, rows, rejections)
+            told.append(b"")
+        else:
+            _enter(records[row], fields)
+            told.append(quote(fields))
+            good[row] = True
+    quotes = pc.replace_with_mask(quotes, pa.array(doubtful), pa.array(told, type=pa.binary()))
+    if not rejections:
+        return Decoded(records, quotes, np.arange(n), [])
+    return Decoded(records[good], quotes.filter(pa.array(good)), np.flatnonzero(good), rejections)
 
 
 def decode(
@@ -116,4 +142,4 @@ def decode(
             )
         except strict.Rejected as fault:
             rejections.append(Rejection(int(fields.rows[at]), fault.reason, fault.detail))
-    return Decoded(records[timely], fields.rows[timely], rejections)
+    return Decoded(records[timely], fields.quotes.filter(pa.array(timely)), fields.rows[timely], rejections)

@@ -148,8 +148,11 @@ class World:
         groups: int = 1,
         load_model: Callable[[ModelRef], Scorer] = load,
         rebuild_each_batch: bool = False,
+        pieces: int = 1,
     ) -> list[Outcome]:
         """One outcome per batch; batches end before the transactions in `cuts`.
+
+        A batch's transactions come in so many `pieces`, the last first.
 
         Each batch reads the tables up to its last transaction's arrival at least, as the job does.
         """
@@ -169,7 +172,9 @@ class World:
             tables = [record for when, record in in_order if read < when <= known]
             read = known
             packets: dict[int, list[Packet]] = {group: [] for group in range(groups)}
-            for part in (transactions, tables):
+            size = -(-len(transactions) // pieces)
+            parts = [transactions[at : at + size] for at in range(0, len(transactions), size)]
+            for part in (*parts[::-1], tables):
                 if part:
                     for group, packet in stage._decode(_as_spark(part)).items():
                         packets[group].append(Packet.unpack(packet.pack()))

@@ -43,6 +43,6 @@ def test_packet_travels_whole():
     )  # fmt: skip
     found = Packet.unpack(sent.pack())
     assert found.transactions.tobytes() == sent.transactions.tobytes()
-    assert found.values.to_pylist() == [b"a", b"b"]
+    assert found.quotes.to_pylist() == [b"a", b"b"]
     assert found.changes.size == 0
     assert (found.rollouts, found.dead_letters) == (sent.rollouts, [letter])
