@@ -21,7 +21,7 @@ from models import guarded
 from models.policy import BLOCKED_CARD, DECLINE, REVIEW, SCORE, VELOCITY_5M
 from models.registry import ModelRef
 from models.scoring import Scorer
-from streaming_job import alerts
+from streaming_job import alerts, snapshots
 from streaming_job.contracts.topics import Topics
 from streaming_job.outcome import ARRIVAL_BINS, LATENESS_MS, SCORES, Outcome, histogram
 from streaming_job.packets import Packet
@@ -73,6 +73,7 @@ def process(
     batch, values = _in_log_order(packets)
     changes = np.concatenate([packet.changes for packet in packets] or [np.zeros(0, dtype=PROFILE)])
     changes = changes[np.lexsort((changes["offset"], changes["partition"]))]
+    snapshots.mark_later_ones(changes, packets, meta.extra)
     for packet in packets:
         outcome.dead_letters += packet.dead_letters
 
