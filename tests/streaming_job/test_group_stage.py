@@ -219,7 +219,7 @@ def test_blocked_card_declines_between_its_block_and_its_release_only(cuts):
     assert [alert["source"]["offset"] for alert in alerts] == [1, 2]
     assert {(alert["decision"], *alert["rules"]) for alert in alerts} == {("decline", "blocked_card")}
     assert alerts[0]["profile"] == {
-        "status": "blocked", "partition": 0, "offset": 1, "arrival_time": START + 10 * SECOND
+        "status": "blocked", "partition": 0, "offset": 1, "arrival_time": START + 10 * SECOND, "age_ms": 0
     }  # fmt: skip
 
 
