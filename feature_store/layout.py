@@ -65,14 +65,15 @@ PROFILE = np.dtype(
         ("status", "u1"),  # index into STATUSES
         ("risk_tier", "u1"),
         ("change", "u1"),  # one of SNAPSHOT, UPSERT, DELETE, TOMBSTONE
-        ("pad", "u1", (7,)),  # spelled out: hidden padding would hold arbitrary bytes
+        ("lsn", "u1", (7,)),  # place in Postgres's log, most significant byte first; 0: unknown
     ],
     align=True,
 )
 BEGINNING = np.iinfo(np.int64).min
 STATUSES = ("active", "blocked", "closed")
 BLOCKED = STATUSES.index("blocked")
-SNAPSHOT, UPSERT, DELETE, TOMBSTONE = range(4)
+SNAPSHOT, UPSERT, DELETE, TOMBSTONE, REREAD = range(5)
+"""Kinds of a change; SNAPSHOT: a row of the first snapshot, REREAD: of a later one, kept as UPSERT."""
 
 ALERT_HOURS = np.dtype([("hour", "i8"), ("counts", "u4", (24,))], align=True)
 """Alerts of a card by clock hour of arrival: `counts[h % 24]` for the 24 hours up to `hour`."""

@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 
 from feature_store.cards import Array, Counters
 from feature_store.jit import njit
-from feature_store.layout import BEGINNING, DELETE, EMPTY, FREE_PROFILE, PROFILES, SNAPSHOT, TOMBSTONE
+from feature_store.layout import (
+    BEGINNING,
+    DELETE,
+    EMPTY,
+    FREE_PROFILE,
+    PROFILES,
+    REREAD,
+    SNAPSHOT,
+    TOMBSTONE,
+    UPSERT,
+)
 
 
 @njit(cache=True)
@@ -34,6 +44,23 @@ def _drop_superseded(card: Array, profiles: Array, counters: Counters) -> None:
 
 
 @njit(cache=True)
+def _is_newer(change: Array, version: Array) -> bool:
+    """Whether a row was read after the version was written, by Postgres's log; no if that is not known.
+
+    Postgres's log is in the order of commits for each single row: who changes it waits for the one before.
+    """
+    unknown = True
+    for byte in version.lsn:
+        unknown &= byte == 0
+    if unknown:
+        return False
+    for place in range(version.lsn.size):
+        if change.lsn[place] != version.lsn[place]:
+            return bool(change.lsn[place] > version.lsn[place])
+    return False
+
+
+@njit(cache=True)
 def apply_changes(
     cards: Array, profiles: Array, counters: Counters, changes: Array, numbers: NDArray[np.int32]
 ) -> int:
@@ -54,12 +81,14 @@ def apply_changes(
         change = changes[row]
         card = cards[numbers[row]]
         newest = card.profile
-        if change.change == SNAPSHOT and newest != EMPTY:
-            continue  # a snapshot row never overwrites a version that the log already held
+        read = change.change == SNAPSHOT or change.change == REREAD
+        if read and newest != EMPTY and not _is_newer(change, profiles[newest]):
+            continue  # a snapshot row never overwrites what is newer
+        beginning = change.change == SNAPSHOT and newest == EMPTY
         if change.change == TOMBSTONE and newest != EMPTY and profiles[newest].change >= DELETE:
             continue  # follows the delete it belongs to
-        # a snapshot row counts as known from the beginning, and was not when the card's first came
-        if card.seen > 0 and (change.change == SNAPSHOT or card.last_arrival >= change.arrival):
+        # a first snapshot's row counts as known from the beginning, and was not when the card's first came
+        if card.seen > 0 and (beginning or card.last_arrival >= change.arrival):
             behind += 1
         _drop_superseded(card, profiles, counters)
         number = counters[FREE_PROFILE]
@@ -69,8 +98,10 @@ def apply_changes(
         else:
             counters[FREE_PROFILE] = profiles[number].older
         profiles[number] = change
-        if change.change == SNAPSHOT:
+        if beginning:
             profiles[number].arrival = BEGINNING
+        if change.change == REREAD:
+            profiles[number].change = UPSERT
         profiles[number].older = card.profile
         card.profile = number
     return behind

@@ -7,7 +7,7 @@ import orjson
 from numpy.typing import NDArray
 
 from feature_store.catalogue import NAMES
-from feature_store.layout import STATUSES, UNITS_PER_CURRENCY, country_name
+from feature_store.layout import BEGINNING, STATUSES, UNITS_PER_CURRENCY, country_name
 from models.policy import alert_id
 from models.rollouts import Rollout
 from streaming_job.decode.transactions import unquote
@@ -87,7 +87,7 @@ def build(
             "digest": rollout.model.digest,
         },
         "rollout_id": rollout.rollout_id,
-        "profile": None if profile is None else _profile(profile),
+        "profile": None if profile is None else _profile(profile, int(record["arrival"])),
         "suspicious_count": {"day": suspicious_day, "total": suspicious_total},
         "late": late,
         "source": {"topic": topic, "partition": int(record["partition"]), "offset": int(record["offset"])},
@@ -95,11 +95,13 @@ def build(
     return Alert(int(record["partition"]), int(record["offset"]), card_id.encode(), orjson.dumps(alert))
 
 
-def _profile(profile: np.void) -> dict[str, Any]:
+def _profile(profile: np.void, seen_at: int) -> dict[str, Any]:
+    known_from = int(profile["arrival"])
     return {
         "status": STATUSES[int(profile["status"])],
         "partition": int(profile["partition"]),
         "offset": int(profile["offset"]),
-        # a snapshot row counts as known from the beginning
-        "arrival_time": max(int(profile["arrival"]), 0),
+        # a first snapshot's row counts as known from the beginning
+        "arrival_time": max(known_from, 0),
+        "age_ms": None if known_from == BEGINNING else max(seen_at - known_from, 0),
     }

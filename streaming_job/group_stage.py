@@ -13,6 +13,7 @@ from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, PieceStore, commit
 from feature_store.layout import PROFILE, TRANSACTION
+from streaming_job import snapshots
 from streaming_job.contracts.topics import Topics
 from streaming_job.deciding import Decider, LoadModel, Stopwatch
 from streaming_job.outcome import ARRIVAL_BINS, LATENESS_MS, Outcome, histogram
@@ -49,6 +50,7 @@ def process(
     batch, quotes = _in_log_order(packets)
     changes = np.concatenate([packet.changes for packet in packets] or [np.zeros(0, dtype=PROFILE)])
     changes = changes[np.lexsort((changes["offset"], changes["partition"]))]
+    snapshots.mark_later_ones(changes, packets, meta.extra)
     for packet in packets:
         outcome.dead_letters += packet.dead_letters
 

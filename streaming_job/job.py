@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from feature_store.errors import FraudError
 from streaming_job import session, source
+from streaming_job.bootstrap import wait_for_snapshot
 from streaming_job.checkpoint import Checkpoint, CheckpointError
 from streaming_job.crash_points import Step, reach
 from streaming_job.keyed_stage import OUTCOME_SCHEMA, KeyedStage
@@ -56,11 +57,15 @@ class Job:
         self._sink = TransactionalSink(settings)
         self._spark = session.start(settings, jars)
         self._checkpoint = Checkpoint(self._spark, settings.checkpoint)
-        self._require_match()
+        if self._require_match() is None:
+            wait_for_snapshot(settings, stop)
         self._query = self._start()
 
-    def _require_match(self) -> None:
+    def _require_match(self) -> int | None:
         """See that checkpoint, settings and topics belong together before Spark touches any of them.
+
+        Returns:
+            The last batch that was begun; None for an empty checkpoint.
 
         Raises:
             FraudError: they do not.
@@ -72,6 +77,7 @@ class Job:
                 f"set FRAUD_KEY_GROUPS={groups}: the number is fixed by a job's first start"
             )
         self._sink.check_start(None if last is None else self._batch(last, 0))
+        return last
 
     def _batch(self, batch_id: int, started_ms: int) -> Batch:
         query_id = str(self._checkpoint.query_id())

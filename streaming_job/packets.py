@@ -52,6 +52,8 @@ class Packet:
     changes: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=PROFILE))
     rollouts: list[RolloutRecord] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
+    snapshot_end: int | None = None
+    """Arrival of the profile record that ends Debezium's snapshot, ms, if it is among the records."""
 
     def pack(self) -> bytes:
         """The packet as bytes."""

@@ -46,6 +46,8 @@ class JobSettings(BaseSettings):
     """Older transactions (event time against arrival) become dead letters: too_late."""
     allowed_skew_ms: Annotated[int, Field(ge=0)] = 5 * MINUTE_MS
     """Transactions further ahead of their arrival become dead letters: future_event_time."""
+    wait_for_snapshot_s: Annotated[int, Field(ge=0)] = 600
+    """At a first start: how long Debezium's first snapshot of the profiles may still take; 0 does not wait."""
     spark: dict[str, str] = {}
     """More Spark settings, for example spark.executor.instances; they win over the job's own."""
     driver_memory: str = "1g"

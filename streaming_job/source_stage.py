@@ -10,7 +10,7 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.crash_points import Step, reach
 from streaming_job.decode import transactions
 from streaming_job.decode.strict import Rejected
-from streaming_job.decode.tables import profile_change
+from streaming_job.decode.tables import ends_snapshot, profile_change
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.packets import DeadLetter, Packet, RolloutRecord, group_of, grouping_values
 
@@ -87,6 +87,10 @@ class SourceStage:
             try:
                 if topic == self._topics.profiles:
                     changes.append(profile_change(key, value, partition, offset, arrival))
+                    if ends_snapshot(value):  # every group has to know
+                        for group in range(self._groups):
+                            packet = packets.setdefault(group, Packet())
+                            packet.snapshot_end = min(arrival, packet.snapshot_end or arrival)
                 else:
                     for group in range(self._groups):
                         packet = packets.setdefault(group, Packet())

@@ -81,7 +81,9 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
     with steps.step("Kafka" if replaying else "Kafka and Postgres") as doing:
         services: list[Service] = ["kafka"] if replaying else ["postgres", "kafka"]
         endpoints = stack.up(options.data_dir, services=services, replay=replaying, progress=doing)
-    settings = environment.job_settings(options.data_dir, endpoints, environment.free_port())
+    settings = environment.job_settings(
+        options.data_dir, endpoints, environment.free_port(), profiles=not replaying
+    )
     watched = ServiceSettings(
         job_id=settings.job_id, bootstrap_servers=settings.bootstrap_servers, offsets_interval_s=0.5
     )

@@ -10,6 +10,7 @@ from deploy.local.stack import Endpoints
 from streaming_job.settings import JobSettings
 
 DRIVER_MEMORY = "1g"
+SNAPSHOT_S = 600
 
 
 def forget_callers_settings() -> None:
@@ -26,8 +27,8 @@ def tracking_uri(data_dir: Path) -> str:
     return f"sqlite:///{home / 'mlflow.db'}"
 
 
-def job_settings(data_dir: Path, endpoints: Endpoints, ui_port: int) -> JobSettings:
-    """Settings of the demo's job."""
+def job_settings(data_dir: Path, endpoints: Endpoints, ui_port: int, *, profiles: bool) -> JobSettings:
+    """Settings of the demo's job; `profiles`: whether there are any."""
     return JobSettings(
         bootstrap_servers=endpoints.bootstrap_servers,
         mlflow_tracking_uri=endpoints.mlflow_tracking_uri,
@@ -35,6 +36,7 @@ def job_settings(data_dir: Path, endpoints: Endpoints, ui_port: int) -> JobSetti
         work_dir=data_dir / "work",
         driver_memory=DRIVER_MEMORY,
         ui_port=ui_port,
+        wait_for_snapshot_s=SNAPSHOT_S if profiles else 0,
     )
 
 

@@ -160,6 +160,7 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
             checkpoint=str(directory / "checkpoint"),
             work_dir=directory / "work",
             ui_port=0,
+            wait_for_snapshot_s=600 if plan.profiles else 0,
         )
         made = Rig(plan, endpoints, world, settings)
         say("training the model")

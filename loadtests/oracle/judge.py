@@ -13,7 +13,7 @@ from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import UNITS, Kind, Outcome, Record, Transaction
 from loadtests.oracle.scoring import Model, Score, known, reasons, scores
-from loadtests.oracle.tables import ProfileLog, RolloutLog, dead_letter
+from loadtests.oracle.tables import BEGINNING, ProfileLog, RolloutLog, dead_letter
 from models.policy import alert_id, decide
 from models.rollouts import Rollout
 
@@ -140,7 +140,7 @@ class Oracle:
             "features": dict(zip(model.feature_names, map(known, item.row), strict=True)),
             "model": {"name": model.name, "version": model.version, "digest": model.digest},
             "rollout_id": rollout.rollout_id,
-            "profile": _version(item.profile),
+            "profile": _version(item.profile, tx.arrival),
             "suspicious_count": card.suspicious_count(tx.arrival),
             "late": item.late,
             "source": {"topic": item.topic, "partition": tx.partition, "offset": tx.offset},
@@ -148,7 +148,7 @@ class Oracle:
         return Outcome(item.topic, tx.partition, tx.offset, Kind.ALERT, alert=alert)
 
 
-def _version(profile: Profile | None) -> dict[str, Any] | None:
+def _version(profile: Profile | None, seen_at: int) -> dict[str, Any] | None:
     if profile is None:
         return None
     return {
@@ -156,4 +156,5 @@ def _version(profile: Profile | None) -> dict[str, Any] | None:
         "partition": profile.partition,
         "offset": profile.offset,
         "arrival_time": profile.known_from,
+        "age_ms": None if profile.known_from == BEGINNING else max(seen_at - profile.known_from, 0),
     }

@@ -1,7 +1,10 @@
 """What the bank knew and when: profile versions per card, and rollouts, by their arrival on the log."""
 
+import json
+import math
 import re
 from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from loadtests.oracle import decode
 from loadtests.oracle.card import Profile
@@ -32,39 +35,57 @@ def dead_letter(record: Record, reason: Reason) -> Outcome:
     )
 
 
+class _Version(NamedTuple):
+    """What the log says of a card's row."""
+
+    known_from: int
+    """Kafka timestamp, ms."""
+    profile: Profile | None
+    """None where the row was deleted."""
+    lsn: int
+    """Place in Postgres's log; 0 if it is not told."""
+
+
 class ProfileLog:
     """Every version of every profile, by card in the order of the log."""
 
     def __init__(self) -> None:
-        self._versions: dict[str, list[tuple[int, Profile | None]]] = {}
-        """By card: known from (ms), and the profile, None where the row was deleted."""
+        self._versions: dict[str, list[_Version]] = {}
 
     def read(self, records: Iterable[Record]) -> list[Outcome]:
         """Fold the profile topic, each partition in the order of offsets; returns the dead letters."""
         refused = []
-        for record in records:
+        everything = list(records)
+        ends = [record.timestamp for record in everything if _snapshot(record) == "last"]
+        first_snapshot_until = min(ends, default=math.inf)
+        for record in everything:
             try:
-                self._fold(record)
+                self._fold(record, first_snapshot_until)
             except RefusedError as refusal:
                 refused.append(dead_letter(record, refusal.reason))
         return refused
 
-    def _fold(self, record: Record) -> None:
+    def _fold(self, record: Record, first_snapshot_until: float) -> None:
         if record.value is None:
             card_id = decode.identifier(decode.parse_object(record.key), "card_id")
-            self._versions.setdefault(card_id, []).append((record.timestamp, None))
+            versions = self._versions.setdefault(card_id, [])
+            # after a delete it says nothing new
+            if not versions or versions[-1].profile is not None:
+                versions.append(_Version(record.timestamp, None, 0))
             return
         envelope = decode.parse_object(record.value)
         operation = envelope.get("op")
+        lsn = _lsn(envelope)
         if operation == DELETE:
             card_id = decode.identifier(envelope.get("before"), "card_id")
-            self._versions.setdefault(card_id, []).append((record.timestamp, None))
+            self._versions.setdefault(card_id, []).append(_Version(record.timestamp, None, lsn))
             return
         if operation not in CHANGES:
             raise RefusedError(Reason.INVALID_VALUE)
         row = envelope.get("after")
         versions = self._versions.setdefault(decode.identifier(row, "card_id"), [])
-        known_from = BEGINNING if operation == SNAPSHOT else record.timestamp
+        first = record.timestamp <= first_snapshot_until and _snapshot(record) != "incremental"
+        known_from = BEGINNING if operation == SNAPSHOT and first and not versions else record.timestamp
         status = decode.text(row, "status", STATUS)
         home_country = decode.text(row, "home_country", decode.COUNTRY)
         decode.text(row, "currency", decode.CURRENCY)
@@ -81,16 +102,35 @@ class ProfileLog:
             record.offset,
             known_from,
         )
-        # what the log told before is newer than what a snapshot found in the table
-        if operation != SNAPSHOT or not versions:
-            versions.append((known_from, profile))
+        # a row that a snapshot found in the table replaces only what Postgres's log says is older
+        if operation != SNAPSHOT or not versions or 0 < versions[-1].lsn < lsn:
+            versions.append(_Version(known_from, profile, lsn))
 
     def in_force(self, card_id: str, arrival: int) -> Profile | None:
         """The newest version that the log held at `arrival`; None without one or after a delete."""
-        for known_from, profile in reversed(self._versions.get(card_id, [])):
-            if known_from <= arrival:
-                return profile
+        for version in reversed(self._versions.get(card_id, [])):
+            if version.known_from <= arrival:
+                return version.profile
         return None
+
+
+def _source(envelope: Any) -> dict[str, Any]:
+    found = envelope.get("source") if isinstance(envelope, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _snapshot(record: Record) -> Any:
+    """What Debezium says of a record's part in a snapshot."""
+    try:
+        return _source(json.loads(record.value or b"")).get("snapshot")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _lsn(envelope: Any) -> int:
+    """Place in Postgres's log; 0 if it is not told."""
+    lsn = _source(envelope).get("lsn")
+    return lsn if type(lsn) is int and 0 < lsn < 2**56 else 0
 
 
 class RolloutLog:

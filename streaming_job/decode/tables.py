@@ -7,7 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.hashing import hash_string
-from feature_store.layout import DELETE, PROFILE, SNAPSHOT, STATUSES, TOMBSTONE, UPSERT, country_code
+from feature_store.layout import (
+    DELETE,
+    PROFILE,
+    REREAD,
+    SNAPSHOT,
+    STATUSES,
+    TOMBSTONE,
+    UPSERT,
+    country_code,
+)
 from streaming_job.contracts import Reason
 from streaming_job.decode import strict
 from streaming_job.decode.strict import Rejected
@@ -15,6 +24,11 @@ from streaming_job.decode.strict import Rejected
 _CHANGES = {"r": SNAPSHOT, "c": UPSERT, "u": UPSERT, "d": DELETE}
 _STATUS = re.compile("|".join(STATUSES))
 _MAX_DAY = 3_000_000
+_LSN_BYTES = 7
+SNAPSHOT_ENDS = "last"
+"""`source.snapshot` of the last row of a snapshot, as Debezium has it."""
+IN_PASSING = "incremental"
+"""`source.snapshot` of a row that Debezium read again while it followed the changes."""
 
 
 def _object(record: dict[str, Any], name: str) -> dict[str, Any]:
@@ -52,13 +66,36 @@ def profile_change(
         kind = _CHANGES.get(str(envelope.get("op")))
         if kind is None:
             raise Rejected(Reason.INVALID_VALUE, "op must be one of r, c, u, d")
-        change["change"] = kind
+        origin = source(envelope)
+        change["change"] = REREAD if kind == SNAPSHOT and origin.get("snapshot") == IN_PASSING else kind
+        change["lsn"] = _lsn(origin)
         row = _object(envelope, "before" if kind == DELETE else "after")
         card = strict.identifier(row, "card_id")
         if kind != DELETE:
             _fill(change, row)
     change["lo"], change["hi"] = hash_string(card)
     return change
+
+
+def source(envelope: dict[str, Any]) -> dict[str, Any]:
+    """Where a change comes from, by Debezium; empty if it is not Debezium who tells."""
+    found = envelope.get("source")
+    return found if isinstance(found, dict) else {}
+
+
+def ends_snapshot(value: bytes | None) -> bool:
+    """Whether a record of the profile topic that `profile_change` took is the last row of a snapshot."""
+    # most records are not: their parsing is not paid twice
+    if value is None or b'"last"' not in value:
+        return False
+    return source(strict.parse_object(value)).get("snapshot") == SNAPSHOT_ENDS
+
+
+def _lsn(origin: dict[str, Any]) -> NDArray[np.uint8]:
+    """Place in Postgres's log as bytes, most significant first, shape (7,); 0 where there is none."""
+    lsn = origin.get("lsn")
+    known = type(lsn) is int and 0 < lsn < 1 << 8 * _LSN_BYTES
+    return np.frombuffer((lsn if known else 0).to_bytes(_LSN_BYTES, "big"), dtype=np.uint8)
 
 
 def _fill(change: NDArray[np.void], row: dict[str, Any]) -> None:

@@ -61,14 +61,22 @@ class History:
             )
         )  # fmt: skip
 
-    def profile(self, op: str, arrival: int = 0, card: str = "c", **row: object) -> None:
-        """Append a profile change (`op` as Debezium has it, or "tombstone"); `arrival` in ms from START."""
+    def profile(
+        self,
+        op: str,
+        arrival: int = 0,
+        card: str = "c",
+        *,
+        source: Mapping[str, object] | None = None,
+        **row: object,
+    ) -> None:
+        """Append a profile change (`op`, `source` as Debezium has them, or "tombstone"); ms from START."""
         full = {
             "card_id": card, "status": "active", "home_country": "FR", "currency": "EUR",
             "credit_limit": 1000.0, "risk_tier": 0, "opened_on": 20_000, **row,
         }  # fmt: skip
         side = "before" if op == "d" else "after"
-        value = None if op == "tombstone" else json.dumps({"op": op, side: full}).encode()
+        value = None if op == "tombstone" else json.dumps({"op": op, side: full, "source": source}).encode()
         key = json.dumps({"card_id": card}).encode()
         self.changes.append(Record("profiles", 0, len(self.changes), START + arrival, key, value))
 

@@ -69,11 +69,57 @@ def test_snapshot_row_never_replaces_a_version(op):
     assert tiers(arriving(history, 10, 15, 20, 25)) == [seen] * 4
 
 
-def test_second_snapshot_does_not_replace_the_first():
+def test_second_snapshot_of_unknown_age_does_not_replace_the_first():
     history = History()
     history.profile("r", 0, risk_tier=1)
     history.profile("r", 10, risk_tier=2)
     assert tiers(arriving(history, 5, 10, 20)) == [1, 1, 1]
+
+
+def incremental(lsn: int | None) -> dict[str, object]:
+    """The source of a row that Debezium read again."""
+    return {"snapshot": "incremental", "lsn": lsn}
+
+
+@pytest.mark.parametrize("op", ["r", "c", "u", "d"])
+@pytest.mark.parametrize(
+    ("before", "after", "replaced"),
+    [
+        (255, 256, True), (1 << 48, (1 << 48) + 1, True), (256, 255, False), (7, 7, False),
+        (7, None, False), (None, 7, False), (7, "8", False), (7, True, False), (7, 1 << 56, False),
+    ],
+)  # fmt: skip
+def test_row_read_again_replaces_only_what_postgres_says_is_older(op, before, after, replaced):
+    """profile   op at 0     row read again at 10
+    tx               5       10     15
+    """
+    history = History()
+    history.profile(op, 0, risk_tier=1, source={"lsn": before})
+    history.profile("r", 10, risk_tier=2, source=incremental(after))  # type: ignore[arg-type]
+    old = None if op == "d" else 1
+    assert tiers(arriving(history, 5, 10, 15)) == [old, *([2, 2] if replaced else [old, old])]
+
+
+def test_tombstone_does_not_hide_when_the_card_was_deleted():
+    history = History()
+    history.profile("d", 0, source={"lsn": 5})
+    history.profile("tombstone", 0)
+    history.profile("r", 10, risk_tier=2, source=incremental(6))
+    assert tiers(arriving(history, 5, 15)) == [None, 2]
+
+
+def test_change_after_a_row_read_again_counts_whatever_its_place_in_the_log():
+    """After a restart Debezium may repeat older changes: the order of the topic is what everybody can see."""
+    history = History()
+    history.profile("r", 0, risk_tier=1, source=incremental(9))
+    history.profile("u", 10, risk_tier=2, source={"lsn": 5})
+    assert tiers(arriving(history, 5, 15)) == [1, 2]
+
+
+def test_unknown_card_read_again_is_known_from_then_on():
+    history = History()
+    history.profile("r", 10, risk_tier=2, source=incremental(1))
+    assert tiers(arriving(history, 5, 10)) == [None, 2]
 
 
 @pytest.mark.parametrize("ops", [("d",), ("tombstone",), ("d", "tombstone")], ids=" ".join)

@@ -60,6 +60,7 @@ class Installation:
             checkpoint=str(directory / "checkpoint"),
             work_dir=directory / "work",
             ui_port=0,
+            wait_for_snapshot_s=0,  # most tests have no profiles
         )
         broker.create(stack.bootstrap_servers, topics)
         # quiet when the broker is killed

@@ -121,7 +121,9 @@ def test_profile_as_of_arrival_however_late_the_event():
     alert = world.alerts()[0]
     assert alert["rules"] == ["blocked_card"]
     assert alert["decision"] == "decline"
-    assert alert["profile"] == {"status": "blocked", "partition": 0, "offset": 1, "arrival_time": START + 10}
+    assert alert["profile"] == {
+        "status": "blocked", "partition": 0, "offset": 1, "arrival_time": START + 10, "age_ms": 0
+    }  # fmt: skip
 
 
 def test_snapshot_row_counts_as_known_from_the_beginning():

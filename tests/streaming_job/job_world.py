@@ -113,14 +113,16 @@ class World:
         offset = len(self.rollouts)
         self.rollouts.append(Record(TOPICS.model_rollouts, 0, offset, START + arrival, b"r", value))
 
-    def profile(self, op: str, arrival: int, card: str = "c", **row: Any) -> None:
-        """Append a profile change (`op` as Debezium has it, or "tombstone")."""
+    def profile(
+        self, op: str, arrival: int, card: str = "c", *, source: dict[str, Any] | None = None, **row: Any
+    ) -> None:
+        """Append a profile change (`op`, `source` as Debezium has them, or "tombstone")."""
         full = {
             "card_id": card, "status": "active", "home_country": "FR", "currency": "EUR",
             "credit_limit": 1000.0, "risk_tier": 0, "opened_on": 20_000, **row,
         }  # fmt: skip
         side = "before" if op == "d" else "after"
-        value = None if op == "tombstone" else json.dumps({"op": op, side: full}).encode()
+        value = None if op == "tombstone" else json.dumps({"op": op, side: full, "source": source}).encode()
         self.raw_profile(value, arrival, json.dumps({"card_id": card}).encode())
 
     def raw_profile(self, value: bytes | None, arrival: int = 0, key: bytes | None = b"{}") -> None:

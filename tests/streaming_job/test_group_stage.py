@@ -40,14 +40,16 @@ def random_world(seed: int, n: int = 150) -> World:
     world = World(rollout=False)
     world.rollout("r1", 0, max_count_5m=3)
     for card in range(0, 12, 2):
-        world.profile("r", -HOUR, f"c{card}", credit_limit=300.0)
+        origin = {"snapshot": "last" if card == 10 else "true", "lsn": 1}
+        world.profile("r", -HOUR, f"c{card}", credit_limit=300.0, source=origin)
     clock = 0
     for number in range(n):
         clock += rng.choice([0, 0, SECOND, MINUTE, 20 * MINUTE])
         card = f"c{min(rng.randrange(12), rng.randrange(12))}"
         if rng.random() < 0.05:
             world.profile(
-                rng.choice(["c", "u", "u", "d", "tombstone"]), clock, card,
+                rng.choice(["c", "u", "u", "d", "tombstone", "r", "r"]), clock, card,
+                source={"snapshot": rng.choice(["incremental", "true", "last"]), "lsn": rng.randrange(2, 9)},
                 status=rng.choice(["active", "blocked", "closed"]), risk_tier=rng.randrange(4),
             )  # fmt: skip
         if rng.random() < 0.02:
@@ -217,8 +219,33 @@ def test_blocked_card_declines_between_its_block_and_its_release_only(cuts):
     assert [alert["source"]["offset"] for alert in alerts] == [1, 2]
     assert {(alert["decision"], *alert["rules"]) for alert in alerts} == {("decline", "blocked_card")}
     assert alerts[0]["profile"] == {
-        "status": "blocked", "partition": 0, "offset": 1, "arrival_time": START + 10 * SECOND
+        "status": "blocked", "partition": 0, "offset": 1, "arrival_time": START + 10 * SECOND, "age_ms": 0
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2, 3)], ids=str)
+@pytest.mark.parametrize("groups", [1, 3])
+def test_rows_of_a_later_snapshot_are_known_from_their_arrival(cuts, groups):
+    """The first snapshot ends, for every group, with the marked row of another card.
+
+    profiles   last row of the first one      a   b (read again)
+    arrival    -1 h                   0 s     10 s 10 s      20 s
+    tx                                a, b                   a, b
+    """
+    world = World(rollout=False)
+    world.rollout("r1", -HOUR, threshold=0.0)
+    world.profile("r", -HOUR, "b", source={"snapshot": "first", "lsn": 1})
+    world.profile("r", -HOUR, "z", source={"snapshot": "last", "lsn": 1})
+    for card in "ab":
+        world.profile("r", 10 * SECOND, card, risk_tier=3, source={"snapshot": "true", "lsn": 2})
+    for second in (0, 20):
+        for card in "ab":
+            world.tx(second * SECOND, card_id=card)
+    alerts = world.alerts(cuts=cuts, groups=groups, rebuild_each_batch=True)
+    alerts.sort(key=lambda alert: alert["source"]["offset"])
+    assert [a["profile"] for a in alerts] == [a["profile"] for a in expected_alerts(world.expected())]
+    known = [alert["profile"] and alert["profile"]["arrival_time"] for alert in alerts]
+    assert known == [None, 0, START + 10 * SECOND, START + 10 * SECOND]
 
 
 def test_velocity_alerts_from_one_more_than_the_limit():

@@ -10,7 +10,7 @@ from feature_store.layout import DELETE, SNAPSHOT, STATUSES, TOMBSTONE, UPSERT, 
 from loadtests.oracle import ProfileLog, Record
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.decode.strict import Rejected
-from streaming_job.decode.tables import profile_change
+from streaming_job.decode.tables import ends_snapshot, profile_change
 
 pytestmark = pytest.mark.unit
 
@@ -81,6 +81,22 @@ def test_delete_needs_no_more_than_the_card(key, value, change):
 )
 def test_columns_and_fields_that_we_do_not_know_are_left_alone(value):
     assert profile_change(KEY, value, 0, 0, 0).size == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "ends"),
+    [
+        (envelope("r", source={"snapshot": "last"}), True),
+        (envelope("r", source={"snapshot": "true"}), False),
+        (envelope("r", source={"snapshot": "last_in_data_collection"}), False),
+        (envelope("r", note="last", source={"snapshot": "first"}), False),
+        (envelope("r", note="last", source="last"), False),
+        (envelope("u"), False),
+        (None, False),
+    ],
+)
+def test_the_last_row_of_a_snapshot_is_recognised(value, ends):
+    assert ends_snapshot(value) == ends
 
 
 BAD: list[tuple[bytes | None, bytes | None, Reason]] = [

@@ -1,0 +1,79 @@
+"""Reading a topic from some place to its end, with a consumer that joins no group."""
+
+import time
+from collections.abc import Iterator, Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+TIMEOUT_S = 15.0
+POLL_S = 0.2
+RETRIED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+"""What the client tells while it connects again by itself."""
+
+
+def consumer(bootstrap_servers: str, kafka: Mapping[str, str], name: str) -> Consumer:
+    """A consumer that sees committed records only.
+
+    Args:
+        bootstrap_servers: Kafka brokers.
+        kafka: more client settings (librdkafka names).
+        name: for the brokers' logs.
+    """
+    return Consumer(
+        {
+            "log_level": 0,  # what goes wrong is raised
+            **kafka,
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": name,  # never joined: partitions are assigned
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "allow.auto.create.topics": False,
+        }
+    )
+
+
+def partitions(reader: Consumer, topic: str) -> list[int]:
+    """The topic's partitions.
+
+    Raises:
+        KafkaException: no such topic, or no answer.
+    """
+    found = reader.list_topics(topic, TIMEOUT_S).topics[topic]
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return sorted(found.partitions)
+
+
+def offsets(reader: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """First offset of a partition, and first offset after its last record.
+
+    Raises:
+        KafkaException: no answer.
+    """
+    found: tuple[int, int] = reader.get_watermark_offsets(place, TIMEOUT_S)
+    return found
+
+
+def to_end(reader: Consumer, place: TopicPartition) -> Iterator[Message]:
+    """The records from a place to the end of its partition.
+
+    Raises:
+        KafkaException: no answer.
+    """
+    reader.assign([place])
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        message = reader.poll(POLL_S)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            deadline = time.monotonic() + TIMEOUT_S
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return
+        elif error.code() not in RETRIED:
+            raise KafkaException(error)
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {place.topic}"))
