@@ -55,6 +55,20 @@ class Scored:
     """Number of a rollout -> its model."""
 
 
+@dataclass(frozen=True)
+class Decided:
+    """What n transactions came to."""
+
+    accepted: NDArray[np.bool_]
+    """Which are no repetitions, shape (n,)."""
+    alerted: NDArray[np.bool_]
+    """Which became alerts, shape (n,)."""
+    late: NDArray[np.bool_]
+    """Whether a later event of the card had been accepted before, shape (n,)."""
+    version: NDArray[np.int32]
+    """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
+
+
 class Decider:
     """Decides the transactions of one batch; alerts and counts go to its outcome."""
 
@@ -80,9 +94,7 @@ class Decider:
         self._state, self._rollouts, self._topic = state, rollouts, topic
         self._load_model, self._outcome, self._watch = load_model, outcome, watch
 
-    def decide(
-        self, batch: NDArray[np.void], quotes: pa.BinaryArray, cards: NDArray[np.int32]
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def decide(self, batch: NDArray[np.void], quotes: pa.BinaryArray, cards: NDArray[np.int32]) -> Decided:
         """Accept and decide transactions; state moves on.
 
         Args:
@@ -90,24 +102,23 @@ class Decider:
             quotes: what alerts quote of them, n rows.
             cards: number of each one's card, shape (n,).
 
-        Returns:
-            Which are no repetitions, and which became alerts, shape (n,) each.
-
         Raises:
             NoRolloutError: there is no model to decide them.
             ModelError: the model of a rollout cannot be had.
         """
-        accepted = np.empty(batch.size, dtype=np.bool_)
-        alerted = np.empty(batch.size, dtype=np.bool_)
-        for start in range(0, batch.size, BLOCK):
-            rows = slice(start, min(start + BLOCK, batch.size))
+        n = batch.size
+        flags = (np.empty(n, dtype=np.bool_) for _ in range(3))
+        decided = Decided(*flags, version=np.empty(n, dtype=np.int32))
+        for start in range(0, n, BLOCK):
+            rows = slice(start, min(start + BLOCK, n))
             applied = self._state.apply(batch[rows], cards[rows])
             self._watch.lap("features")
-            accepted[rows] = ~applied.duplicate
-            alerted[rows] = self._decide(batch[rows], quotes[rows], cards[rows], applied)
-            self._count(applied)
+            decided.accepted[rows] = ~applied.duplicate
+            decided.late[rows] = applied.late
+            decided.version[rows] = applied.version
+            decided.alerted[rows] = self._decide(batch[rows], quotes[rows], cards[rows], applied)
             self._watch.lap("decide")
-        return accepted, alerted
+        return decided
 
     def _decide(
         self, block: NDArray[np.void], quotes: pa.BinaryArray, cards: NDArray[np.int32], applied: Applied
@@ -179,11 +190,3 @@ class Decider:
                 contributions[mine], unexplained = guarded.explain(scorer, applied.features[rows[mine]])
                 said.failures.update((int(rows[mine[at]]), guarded.UNEXPLAINED) for at in unexplained)
         return contributions
-
-    def _count(self, applied: Applied) -> None:
-        accepted = ~applied.duplicate
-        counts = self._outcome.counts
-        counts["transactions"] += int(accepted.sum())
-        counts["duplicates"] += int(applied.duplicate.sum())
-        counts["late"] += int((applied.late & accepted).sum())
-        counts["missing_profile"] += int(((applied.version < 0) & accepted).sum())

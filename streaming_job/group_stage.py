@@ -15,7 +15,7 @@ from feature_store.journal import Meta, PieceStore, commit
 from feature_store.layout import PROFILE, TRANSACTION
 from streaming_job import snapshots
 from streaming_job.contracts.topics import Topics
-from streaming_job.deciding import Decider, LoadModel, Stopwatch
+from streaming_job.deciding import Decided, Decider, LoadModel, Stopwatch
 from streaming_job.outcome import ARRIVAL_BINS, LATENESS_MS, Outcome, histogram
 from streaming_job.packets import Packet
 from streaming_job.rollout_history import RolloutHistory
@@ -69,11 +69,12 @@ def process(
     cards = state.card_numbers(batch)
     watch.lap("cards")
     decider = Decider(state, rollouts, topics.transactions, load_model, outcome, watch)
-    accepted, alerted = decider.decide(batch, quotes, cards)
-    delta = Delta(changes, change_cards, batch[accepted], cards[accepted], alerted[accepted])
+    decided = decider.decide(batch, quotes, cards)
+    accepted = decided.accepted
+    delta = Delta(changes, change_cards, batch[accepted], cards[accepted], decided.alerted[accepted])
     commit(store, meta, state, delta)
     watch.lap("persist")
-    _measure(outcome, batch, state)
+    _measure(outcome, batch, decided, state)
     watch.lap("measure")
     return outcome
 
@@ -89,7 +90,12 @@ def _in_log_order(packets: list[Packet]) -> tuple[NDArray[np.void], pa.BinaryArr
     return batch, pa.concat_arrays([packet.quotes for packet in filled])
 
 
-def _measure(outcome: Outcome, batch: NDArray[np.void], state: GroupState) -> None:
+def _measure(outcome: Outcome, batch: NDArray[np.void], decided: Decided, state: GroupState) -> None:
+    accepted = decided.accepted
+    outcome.counts["transactions"] = int(accepted.sum())
+    outcome.counts["duplicates"] = int((~accepted).sum())
+    outcome.counts["late"] = int((decided.late & accepted).sum())
+    outcome.counts["missing_profile"] = int(((decided.version < 0) & accepted).sum())
     outcome.state.update(cards=state.card_count, events=state.event_count, local_bytes=state.arena.nbytes)
     if not batch.size:
         return
