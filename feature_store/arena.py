@@ -19,9 +19,7 @@ from feature_store.layout import (
     EMPTY,
     EVENT,
     FORMAT_VERSION,
-    FREE_HOT,
-    FREE_PROFILE,
-    FREE_SEGMENT,
+    FREE_CARD,
     HOT,
     HOT_IDS,
     PROFILE,
@@ -37,7 +35,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "hots": HOT,
     "buckets": BUCKET,
     "ids": np.dtype(np.uint64),
+    "frontiers": np.dtype(np.int64),
 }
+"""`frontiers`: greatest arrival by Kafka partition, see `eviction`; records of the others: see `layout`."""
 FIRST_SIZES = {
     "counters": COUNTERS,
     "index": 2048,
@@ -48,6 +48,7 @@ FIRST_SIZES = {
     "hots": 1,
     "buckets": BUCKETS_PER_CARD,
     "ids": HOT_IDS,
+    "frontiers": 64,
 }
 
 
@@ -73,13 +74,16 @@ class Arena(ABC):
             self.resize(name, 0)
             self.resize(name, size)
         self.arrays["index"][:] = EMPTY
-        self.arrays["counters"][[FREE_PROFILE, FREE_HOT]] = EMPTY
-        self.arrays["counters"][FREE_SEGMENT:] = EMPTY
+        self.arrays["counters"][FREE_CARD:] = EMPTY  # no list of free records has any
+
+    @abstractmethod
+    def grow(self, name: str, least: int) -> None:
+        """Resize array `name` to hold at least so many records, and more lest it must grow again soon."""
 
     @property
+    @abstractmethod
     def nbytes(self) -> int:
         """Bytes that the arrays take."""
-        return sum(array.nbytes for array in self.arrays.values())
 
 
 class MemoryArena(Arena):
@@ -96,6 +100,16 @@ class MemoryArena(Arena):
         kept = min(old.size, size)
         grown[:kept] = old[:kept]
         self.arrays[name] = grown
+
+    def grow(self, name: str, least: int) -> None:
+        """See `Arena.grow`; by half, because growing copies."""
+        size = self.arrays[name].size
+        self.resize(name, max(least, size + size // 2))
+
+    @property
+    def nbytes(self) -> int:
+        """See `Arena.nbytes`."""
+        return sum(array.nbytes for array in self.arrays.values())
 
 
 class FileArena(Arena):
@@ -132,6 +146,15 @@ class FileArena(Arena):
         with (self._directory / name).open("ab") as file:
             file.truncate(size * DTYPES[name].itemsize)
         self._map(name)
+
+    def grow(self, name: str, least: int) -> None:
+        """See `Arena.grow`; fourfold: what is not written yet is a hole in the file."""
+        self.resize(name, max(least, 4 * self.arrays[name].size))
+
+    @property
+    def nbytes(self) -> int:
+        """See `Arena.nbytes`; without the holes."""
+        return sum((self._directory / name).stat().st_blocks * 512 for name in DTYPES)
 
     def is_current(self) -> bool:
         """Whether no other process has resized a file since it was mapped here."""

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from feature_store.arena import MemoryArena
 from feature_store.catalogue import HOUR_MS, WINDOWS
-from feature_store.codec import decode
 from feature_store.deltas import Delta
 from feature_store.group_state import DEFAULT_LATENESS_MS, GroupState
 from feature_store.hot import BITS, BUCKETS_PER_CARD, BUCKETS_PER_WINDOW, WIDTHS
@@ -16,7 +15,6 @@ from feature_store.journal import Meta
 from feature_store.layout import (
     ALERT_HOURS,
     BEGINNING,
-    CARD,
     COUNTRY_MASK,
     COUNTRY_SHIFT,
     DELETE,
@@ -28,7 +26,7 @@ from feature_store.layout import (
     WHEN_SHIFT,
     country_name,
 )
-from feature_store.pieces import CARDS_PER_PIECE, read_piece
+from feature_store.pieces import CARDS_PER_PIECE, decode_piece, read_piece
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -58,35 +56,41 @@ def find_card(
     Raises:
         StateDamagedError: a piece cannot be trusted.
     """
-    meta, number, snapshot = Meta(), EMPTY, None
+    meta = Meta()
+    snapshots: dict[int, bytes] = {}
     deltas: dict[int, Delta] = {}
+    numbers: dict[int, int] = {}  # of the card, by the piece that holds it
     for name, blob in pieces:
         if name == "meta":
             meta = Meta.decode(blob)
         elif name.startswith("d"):
             deltas[int(name[1:])] = Delta.decode(blob, f"delta {name[1:]}")
         elif name.startswith("s"):
-            cards = decode(blob, f"snapshot {name[1:]}")["cards"].view(CARD)
+            piece = int(name[1:])
+            cards = decode_piece(blob, f"snapshot {piece}").cards
             mine = np.flatnonzero((cards["lo"] == lo) & (cards["hi"] == hi))
             if mine.size:
-                number, snapshot = int(name[1:]) * CARDS_PER_PIECE + int(mine[0]), blob
-    for delta in deltas.values():
-        for records, numbers in ((delta.transactions, delta.cards), (delta.changes, delta.change_cards)):
-            mine = np.flatnonzero((records["lo"] == lo) & (records["hi"] == hi))
-            if mine.size:
-                number = int(numbers[mine[0]])
-    if number == EMPTY:
+                snapshots[piece], numbers[piece] = blob, piece * CARDS_PER_PIECE + int(mine[0])
+    # a card that was evicted and came back has two numbers; the later one counts
+    known = [(meta.pieces[piece], number) for piece, number in numbers.items()]
+    for sequence, delta in deltas.items():
+        mine = np.flatnonzero((delta.added["lo"] == lo) & (delta.added["hi"] == hi))
+        if mine.size:
+            known.append((sequence, int(delta.added["number"][mine[0]])))
+    if not known:
         return None
+    _, number = max(known)
     piece = number // CARDS_PER_PIECE
     state = GroupState(MemoryArena(), lateness_ms)
-    if snapshot is not None:
-        read_piece(state, piece, snapshot)
+    if meta.pieces[piece] and piece in snapshots:
+        read_piece(state, piece, snapshots[piece])
     state.prepare_replay(meta.cards)
     versions = np.full(len(meta.pieces), _NEVER)
     versions[piece] = meta.pieces[piece]
     for sequence in sorted(deltas):
         deltas[sequence].replay(state, versions, sequence)
-    return CardState(state, number)
+    card = state.arena.arrays["cards"][number]
+    return CardState(state, number) if (card["lo"], card["hi"]) == (lo, hi) else None
 
 
 def describe(found: CardState) -> dict[str, object]:

@@ -1,12 +1,9 @@
-"""Kernels that find a card and keep its events: the hash index, and segments of events that grow.
+"""Kernels that find a card and keep its events: the hash index, and what fits into a card's segment.
 
-The index is an open-addressed table of card numbers. Events of a card lie in one segment, sorted by event
-time (equal times in order of acceptance); a segment that is full first drops events that no window can
-reach any more, then moves to one of twice the size, up to MOST_EVENTS; then the card becomes hot. Freed
-segments are chained through their first event.
+The index is an open-addressed table of card numbers. Events of a card lie in one segment (see `segments`),
+sorted by event time (equal times in order of acceptance); a segment that is full first drops events that no
+window can reach any more, then moves to one of twice the size, up to MOST_EVENTS; then the card becomes hot.
 """
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +12,19 @@ from feature_store.jit import njit
 from feature_store.layout import (
     CARDS,
     EMPTY,
-    EVENTS,
     FIRST_CAPACITY,
-    FREE_SEGMENT,
+    FREE_CARD,
+    FREE_CARDS,
     LIVE_EVENTS,
     MOST_EVENTS,
     SIZE_CLASSES,
     WHEN_SHIFT,
 )
+from feature_store.segments import Array, Counters, give_back, take
+
+__all__ = ["Array", "Counters"]
 
 ROOM, MORE_EVENTS, TOO_MANY = range(3)
-
-Array = Any
-"""A structured array, or one record of it: numba knows the fields, mypy does not."""
-Counters = NDArray[np.int64]
 
 
 @njit(cache=True, inline="always")
@@ -49,9 +45,14 @@ def find(index: NDArray[np.int32], cards: Array, lo: np.uint64, hi: np.uint64) -
 def add_card(
     index: NDArray[np.int32], cards: Array, counters: Counters, place: int, lo: np.uint64, hi: np.uint64
 ) -> int:
-    """Append an empty card and enter it at a free place of the index; there must be room."""
-    number = counters[CARDS]
-    counters[CARDS] += 1
+    """Set up an empty card and enter it at a free place of the index; there must be room."""
+    number = counters[FREE_CARD]
+    if number != EMPTY:
+        counters[FREE_CARD] = cards[number].segment
+        counters[FREE_CARDS] -= 1
+    else:
+        number = counters[CARDS]
+        counters[CARDS] += 1
     index[place] = number
     set_up(cards[number], lo, hi)
     return number
@@ -67,18 +68,18 @@ def set_up(card: Array, lo: np.uint64, hi: np.uint64) -> None:
     card.alert_hours = EMPTY
     card.hot = EMPTY
     card.size_class = EMPTY
+    card.partition = EMPTY
     card.events = 0
     card.alerts = 0
     forget(card)
 
 
 @njit(cache=True)
-def adopt(cards: Array, numbers: NDArray[np.int32], lo: NDArray[np.uint64], hi: NDArray[np.uint64]) -> None:
+def adopt(cards: Array, added: Array) -> None:
     """Set up the cards of those numbers that are nobody's yet (all zero)."""
-    for row in range(numbers.size):
-        card = cards[numbers[row]]
-        if card.lo == 0 and card.hi == 0:
-            set_up(card, lo[row], hi[row])
+    for card in added:
+        if cards[card.number].lo == 0 and cards[card.number].hi == 0:
+            set_up(cards[card.number], card.lo, card.hi)
 
 
 @njit(cache=True, inline="always")
@@ -100,44 +101,46 @@ def locate(
     lo: NDArray[np.uint64],
     hi: NDArray[np.uint64],
     numbers: NDArray[np.int32],
-) -> None:
+    added: NDArray[np.int32],
+) -> int:
     """Find or add the card of each row; `cards` and `index` must have room for one more per row.
 
     A pass of its own, so that the cache misses of many rows overlap instead of stalling the feature kernel.
+
+    Returns:
+        How many were added; their numbers stand in `added`.
     """
+    count = 0
     for row in range(lo.size):
         number = find(index, cards, lo[row], hi[row])
         if number < 0:
             number = add_card(index, cards, counters, -1 - number, lo[row], hi[row])
+            added[count] = number
+            count += 1
         numbers[row] = number
+    return count
 
 
 @njit(cache=True)
 def fill_index(index: NDArray[np.int32], cards: Array, count: int) -> None:
-    """Enter the first `count` cards into an empty index."""
+    """Enter those of the first `count` cards that are somebody's into an empty index."""
     index[:] = EMPTY
     for number in range(count):
-        index[-1 - find(index, cards, cards[number].lo, cards[number].hi)] = number
+        if cards[number].lo != 0 or cards[number].hi != 0:
+            index[-1 - find(index, cards, cards[number].lo, cards[number].hi)] = number
 
 
 @njit(cache=True)
 def move_segment(card: Array, events: Array, counters: Counters, size_class: int) -> bool:
     """Move a card's events to a segment of `size_class`; False if the events array has no room for it."""
-    free = counters[FREE_SEGMENT + size_class]
-    if free != EMPTY:
-        counters[FREE_SEGMENT + size_class] = events[free].when
-        segment = free
-    else:
-        segment = counters[EVENTS]
-        if segment + (FIRST_CAPACITY << size_class) > events.size:
-            return False
-        counters[EVENTS] += FIRST_CAPACITY << size_class
+    segment = take(events, counters, size_class)
+    if segment == EMPTY:
+        return False
     old = card.segment
     if old != EMPTY:
         for i in range(card.events):
             events[segment + i] = events[old + i]
-        events[old].when = counters[FREE_SEGMENT + card.size_class]
-        counters[FREE_SEGMENT + card.size_class] = old
+        give_back(events, counters, old, card.size_class)
     card.segment = segment
     card.size_class = size_class
     return True

@@ -1,57 +1,73 @@
-"""The envelope of every persisted piece of state: magic, format version, checksum, compressed arrays."""
+"""The envelope of every persisted piece of state: magic, format version, checksum, compressed columns."""
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from feature_store.columns import pack, unpack
 from feature_store.errors import FraudError
 from feature_store.layout import FORMAT_VERSION
 
 _MAGIC = b"CFKG"
-# magic, format version, checksum of all the other bytes, directory bytes, raw bytes
+# magic, format version, checksum of all the other bytes, directory bytes, raw bytes of the directory (in
+# format 1: of the body)
 _HEADER = struct.Struct("<4sBxxxIII")
 _CHECKSUM = slice(8, 12)
-# level 1: a third of the size of the raw arrays at a cost that a batch does not notice
 _CODEC = pa.Codec("zstd", compression_level=1)
-
-
-_REMEDY = "restore the checkpoint, or replay the log into an empty one"
 
 
 class StateDamagedError(FraudError):
     """A persisted piece of state cannot be trusted."""
 
 
-def encode(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Arrays as one blob; `decode` gives them back.
 
     Args:
-        arrays: one-dimensional arrays of plain dtypes, by name; structured ones are viewed as bytes.
+        arrays: one-dimensional arrays by name; of structured ones each field becomes a column "name.field".
     """
-    parts = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    directory = orjson.dumps({name: [_dtype(part), part.nbytes] for name, part in parts.items()})
-    body = b"".join(part.tobytes() for part in parts.values())
-    packed = _CODEC.compress(body, asbytes=True) if body else b""
-    header = bytearray(_HEADER.pack(_MAGIC, FORMAT_VERSION, 0, len(directory), len(body)))
-    checksum = zlib.crc32(packed, zlib.crc32(directory, zlib.crc32(header)))
-    header[_CHECKSUM] = checksum.to_bytes(4, "little")
-    return bytes(header) + directory + packed
+    directory: dict[str, object] = {}
+    parts: list[bytes] = []
+    for name, array in arrays.items():
+        for column, values in _columns(name, array):
+            directory[column], planes = pack(values)
+            parts += planes
+    told = orjson.dumps(directory)
+    short = _CODEC.compress(told, asbytes=True)
+    header = bytearray(_HEADER.pack(_MAGIC, FORMAT_VERSION, 0, len(short), len(told)))
+    body = b"".join([short, *parts])
+    header[_CHECKSUM] = zlib.crc32(body, zlib.crc32(header)).to_bytes(4, "little")
+    return bytes(header) + body
 
 
-def _dtype(array: NDArray[np.generic]) -> str:
-    return f"V{array.dtype.itemsize}" if array.dtype.fields else array.dtype.str
+def _columns(name: str, array: NDArray[Any]) -> list[tuple[str, NDArray[Any]]]:
+    if array.dtype.names is None:
+        return [(name, array)]
+    return [(f"{name}.{field}", array[field].reshape(-1)) for field in array.dtype.names]
 
 
-def decode(blob: bytes, what: str) -> dict[str, NDArray[np.generic]]:
-    """Inverse of `encode`; structured arrays come back as void records, to be viewed as their dtype.
+def records(arrays: Mapping[str, NDArray[Any]], name: str, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """A structured array out of the columns that `decode` gave; fields that were not written are zero."""
+    assert dtype.names is not None
+    found = [field for field in dtype.names if f"{name}.{field}" in arrays]
+    each = [int(np.prod(dtype[field].shape)) for field in found]
+    out = np.zeros(arrays[f"{name}.{found[0]}"].size // each[0], dtype=dtype)
+    for field in found:
+        out[field] = arrays[f"{name}.{field}"].reshape(out[field].shape)
+    return out
+
+
+def decode(blob: bytes, what: str) -> dict[str, NDArray[Any]]:
+    """Inverse of `encode`, but that structured arrays come back as their columns (see `records`).
 
     Args:
-        blob: what `encode` made.
+        blob: what `encode` made, in this or an earlier format.
         what: name of the piece, for the error.
 
     Raises:
@@ -78,14 +94,37 @@ def decode(blob: bytes, what: str) -> dict[str, NDArray[np.generic]]:
         raise StateDamagedError(
             f"state piece {what} fails its checksum; restore the checkpoint or replay the log"
         )
-    directory = orjson.loads(rest[:directory_bytes])
-    packed = rest[directory_bytes:]
-    body = _CODEC.decompress(packed, decompressed_size=raw_bytes, asbytes=True) if raw_bytes else b""
-    arrays: dict[str, NDArray[np.generic]] = {}
+    read = _READERS[version]
+    return read(rest[:directory_bytes], rest[directory_bytes:], raw_bytes)
+
+
+def _read_columns(short: memoryview, body: memoryview, told_bytes: int) -> dict[str, NDArray[Any]]:
+    directory = orjson.loads(_CODEC.decompress(short, decompressed_size=told_bytes, asbytes=True))
+    arrays: dict[str, NDArray[Any]] = {}
     at = 0
-    for name, (dtype, size) in directory.items():
-        arrays[name] = np.frombuffer(
-            body, dtype=np.dtype(dtype), count=size // np.dtype(dtype).itemsize, offset=at
-        )
+    for name, description in directory.items():
+        end = at + sum(description[-1])
+        arrays[name] = unpack(description, body[at:end])
+        at = end
+    return arrays
+
+
+def _read_format_1(directory: memoryview, packed: memoryview, raw_bytes: int) -> dict[str, NDArray[Any]]:
+    """Whole arrays one after another, structured ones as void records; see `format_1` for what they held."""
+    body = _CODEC.decompress(packed, decompressed_size=raw_bytes, asbytes=True) if raw_bytes else b""
+    arrays: dict[str, NDArray[Any]] = {}
+    at = 0
+    for name, (dtype, size) in orjson.loads(directory).items():
+        count = size // np.dtype(dtype).itemsize
+        arrays[name] = np.frombuffer(body, dtype=np.dtype(dtype), count=count, offset=at)
         at += size
     return arrays
+
+
+_Reader = Callable[[memoryview, memoryview, int], dict[str, NDArray[Any]]]
+_READERS: dict[int, _Reader] = {1: _read_format_1, FORMAT_VERSION: _read_columns}
+
+
+def format_of(blob: bytes) -> int:
+    """Format version of a blob that `decode` has accepted."""
+    return blob[len(_MAGIC)]

@@ -1,18 +1,19 @@
 """Deltas: what one batch did to a key group, as the calls that did it.
 
-State is a deterministic function of its inputs, so a delta is the accepted input and which of it became
-alerts; replaying it through the same kernels gives the same state. Card numbers stand in the delta, so that
-it can be replayed for some cards only.
+State is a deterministic function of its inputs, so a delta is the accepted input, which of it became alerts,
+and which cards came and went; replaying it through the same kernels gives the same state. Card numbers stand
+in the delta, so that it can be replayed for some cards only.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.codec import decode, encode
-from feature_store.group_state import GroupState
-from feature_store.layout import PROFILE, TRANSACTION
+from feature_store import format_1
+from feature_store.codec import decode, encode, format_of, records
+from feature_store.group_state import IDENTITY, GroupState
+from feature_store.layout import MERCHANT_MASK, PROFILE, TRANSACTION, TRANSACTION_MASK
 from feature_store.pieces import CARDS_PER_PIECE
 
 
@@ -30,48 +31,89 @@ class Delta:
     """Card number of each transaction, shape (n,)."""
     alerted: NDArray[np.bool_]
     """Whether each transaction became an alert, shape (n,)."""
+    added: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=IDENTITY))
+    """Cards met for the first time, before anything else (IDENTITY); `commit` fills it in."""
+    evicted: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """Numbers of the cards that were evicted after everything else; `commit` fills it in."""
 
     def encode(self) -> bytes:
-        """The delta as a blob."""
-        # column by column: equal bytes lie together, which compresses twice as well
-        columns = {f"t.{name}": self.transactions[name] for name in _KEPT}
+        """The delta as a blob, without what a replay does not look at."""
+        sent = self.transactions
         return encode(
             {
-                "changes": self.changes,
+                **{f"changes.{name}": self.changes[name].reshape(-1) for name in _OF_CHANGE},
                 "change_cards": self.change_cards,
                 "cards": self.cards,
                 "alerted": np.packbits(self.alerted),
-                **columns,
+                # by partition arrivals go up, and most events are young
+                "arrivals": np.diff(sent["arrival"], prepend=0),
+                "ages": sent["arrival"] - sent["time"],
+                "amounts": sent["amount"],
+                "transactions": sent["transaction"] & np.uint64(TRANSACTION_MASK),
+                "merchants": sent["merchant"] & np.uint64(MERCHANT_MASK),
+                "countries": sent["country"],
+                "partitions": sent["partition"],
+                "added": self.added,
+                "evicted": self.evicted,
             }
         )
 
     @staticmethod
     def decode(blob: bytes, what: str) -> "Delta":
-        """Inverse of `encode`.
+        """Inverse of `encode`; of hashes the bits that count.
 
         Raises:
             StateDamagedError: the blob cannot be trusted.
         """
         raw = decode(blob, what)
-        cards = raw["cards"].astype(np.int32)
-        transactions = np.zeros(cards.size, dtype=TRANSACTION)
-        for name in _KEPT:
-            transactions[name] = raw[f"t.{name}"]
+        cards, change_cards = raw["cards"].astype(np.int32), raw["change_cards"].astype(np.int32)
         alerted = np.unpackbits(raw["alerted"].view(np.uint8), count=cards.size).astype(np.bool_)
-        changes = raw["changes"].view(PROFILE)
-        return Delta(changes, raw["change_cards"].astype(np.int32), transactions, cards, alerted)
+        if format_of(blob) == 1:
+            changes, transactions = format_1.delta(raw)
+            added = np.concatenate([_met(change_cards, changes), _met(cards, transactions)])
+            return Delta(changes, change_cards, transactions, cards, alerted, added)
+        transactions = np.zeros(cards.size, dtype=TRANSACTION)
+        transactions["arrival"] = np.cumsum(raw["arrivals"])
+        transactions["time"] = transactions["arrival"] - raw["ages"]
+        transactions["amount"] = raw["amounts"]
+        transactions["transaction"] = raw["transactions"]
+        transactions["merchant"] = raw["merchants"]
+        transactions["country"] = raw["countries"]
+        transactions["partition"] = raw["partitions"]
+        return Delta(
+            records(raw, "changes", PROFILE),
+            change_cards,
+            transactions,
+            cards,
+            alerted,
+            records(raw, "added", IDENTITY),
+            raw["evicted"].astype(np.int32),
+        )
 
     def replay(self, state: GroupState, piece_versions: NDArray[np.int64], sequence: int) -> None:
         """Do to `state` what the batch did, for the cards whose snapshot is older than this delta."""
-        wanted = piece_versions[self.change_cards // CARDS_PER_PIECE] < sequence
-        changes, cards = self.changes[wanted], self.change_cards[wanted]
-        state.adopt(cards, changes)
-        state.change_profiles(changes, cards)
-        wanted = piece_versions[self.cards // CARDS_PER_PIECE] < sequence
-        transactions, cards = self.transactions[wanted], self.cards[wanted]
-        state.adopt(cards, transactions)
+
+        def wanted(numbers: NDArray[np.int32]) -> NDArray[np.bool_]:
+            missing: NDArray[np.bool_] = piece_versions[numbers // CARDS_PER_PIECE] < sequence
+            return missing
+
+        state.adopt(self.added[wanted(self.added["number"])])
+        mine = wanted(self.change_cards)
+        state.change_profiles(
+            state.with_identity(self.changes[mine], self.change_cards[mine]), self.change_cards[mine]
+        )
+        mine = wanted(self.cards)
+        transactions, cards = self.transactions[mine], self.cards[mine]
         applied = state.apply(transactions, cards)
-        state.count_alerts(cards, transactions["arrival"], self.alerted[wanted], applied.restarted)
+        state.count_alerts(cards, transactions["arrival"], self.alerted[mine], applied.restarted)
+        state.evict(self.evicted[wanted(self.evicted)])
 
 
-_KEPT = ("lo", "hi", "time", "arrival", "amount", "transaction", "merchant", "country")
+def _met(numbers: NDArray[np.int32], found: NDArray[np.void]) -> NDArray[np.void]:
+    """Identities of the cards of records; format 1 did not tell which were new."""
+    met = np.zeros(numbers.size, dtype=IDENTITY)
+    met["number"], met["lo"], met["hi"] = numbers, found["lo"], found["hi"]
+    return met
+
+
+_OF_CHANGE = tuple(name for name in PROFILE.names or () if name not in ("lo", "hi", "older"))

@@ -1,8 +1,8 @@
 """The state of one key group: cards, their events and profiles, in flat arrays.
 
 A key group is the set of cards that one state partition holds. `GroupState` owns the arrays' growth and
-offers the three things that happen to state: profile changes, transactions, alerts. It is a deterministic
-function of the sequence of those calls, cut into calls in any way.
+offers the things that happen to state: profile changes, transactions, alerts; and eviction, which changes no
+result. It is a deterministic function of the sequence of those calls, cut into calls in any way.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store import kernels
+from feature_store import eviction, kernels
 from feature_store.arena import Arena
 from feature_store.cards import adopt, fill_index, locate
 from feature_store.catalogue import DAY_MS
@@ -21,16 +21,20 @@ from feature_store.layout import (
     EMPTY,
     EVENTS,
     FIRST_CAPACITY,
+    FREE_CARDS,
     FREE_HOT,
     HOT_CARDS,
     HOT_IDS,
     LIVE_EVENTS,
+    MOST_EVENTS,
     PROFILES,
 )
 from feature_store.profiles import apply_changes
 from feature_store.suspicion import count_alerts
 
 DEFAULT_LATENESS_MS = 7 * DAY_MS
+IDENTITY = np.dtype([("lo", "u8"), ("hi", "u8"), ("number", "i4"), ("pad", "i4")])
+"""A card and its number."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class GroupState:
 
     def __init__(self, arena: Arena, lateness_ms: int = DEFAULT_LATENESS_MS) -> None:
         self.arena = arena
-        self._lateness_ms = lateness_ms
+        self.lateness_ms = lateness_ms
+        self._added: list[NDArray[np.int32]] = []
         self._scratch = kernels.scratch()
         self._walks = 1
 
@@ -71,6 +76,11 @@ class GroupState:
     @property
     def card_count(self) -> int:
         """Cards known, with transactions or only with a profile."""
+        return int(self.counters[CARDS] - self.counters[FREE_CARDS])
+
+    @property
+    def numbers_given(self) -> int:
+        """Card numbers, those of evicted cards included."""
         return int(self.counters[CARDS])
 
     @property
@@ -78,11 +88,15 @@ class GroupState:
         """Events kept."""
         return int(self.counters[LIVE_EVENTS])
 
+    def clear(self) -> None:
+        """Start without any card."""
+        self.arena.clear()
+        self._added = []
+
     def reserve(self, name: str, used: int, more: int) -> None:
         """See that an array of which `used` records are taken has room for `more`."""
-        size = self.arena.arrays[name].size
-        if used + more > size:
-            self.arena.resize(name, max(used + more, size + size // 2))
+        if used + more > self.arena.arrays[name].size:
+            self.arena.grow(name, used + more)
 
     def reserve_events(self, more: int) -> None:
         """See that the events array has room for segments of `more` events."""
@@ -101,13 +115,15 @@ class GroupState:
     def _locate(self, lo: NDArray[np.uint64], hi: NDArray[np.uint64]) -> NDArray[np.int32]:
         arrays = self.arena.arrays
         # every row could be a new card; the index stays at most half full
-        self.reserve("cards", self.card_count, lo.size)
+        self.reserve("cards", self.numbers_given, lo.size)
         wanted = 2 * (self.card_count + lo.size)
         if wanted > arrays["index"].size:
             self.arena.resize("index", 1 << (wanted - 1).bit_length())
-            fill_index(arrays["index"], arrays["cards"], self.card_count)
-        numbers = np.empty(lo.size, dtype=np.int32)
-        locate(arrays["index"], arrays["cards"], self.counters, lo, hi, numbers)
+            fill_index(arrays["index"], arrays["cards"], self.numbers_given)
+        numbers, added = np.empty(lo.size, dtype=np.int32), np.empty(lo.size, dtype=np.int32)
+        count = locate(arrays["index"], arrays["cards"], self.counters, lo, hi, numbers, added)
+        if count:
+            self._added.append(added[:count].copy())
         return numbers
 
     def card_numbers(self, records: NDArray[np.void]) -> NDArray[np.int32]:
@@ -118,25 +134,39 @@ class GroupState:
         """
         return self._locate(np.ascontiguousarray(records["lo"]), np.ascontiguousarray(records["hi"]))
 
-    def prepare_replay(self, cards: int) -> None:
+    def take_added(self) -> NDArray[np.void]:
+        """Cards added since the last call (IDENTITY)."""
+        numbers = np.concatenate(self._added) if self._added else np.zeros(0, dtype=np.int32)
+        self._added = []
+        cards = self.arena.arrays["cards"]
+        added = np.zeros(numbers.size, dtype=IDENTITY)
+        added["number"], added["lo"], added["hi"] = numbers, cards["lo"][numbers], cards["hi"][numbers]
+        return added
+
+    def prepare_replay(self, numbers: int) -> None:
         """Make room for cards that deltas are going to name by number; see `adopt`."""
-        self.reserve("cards", 0, cards)
-        self.counters[CARDS] = cards
+        self.reserve("cards", 0, numbers)
+        self.counters[CARDS] = numbers
 
-    def adopt(self, numbers: NDArray[np.int32], records: NDArray[np.void]) -> None:
-        """Give numbers that a replay meets for the first time the identity in their record."""
-        adopt(
-            self.arena.arrays["cards"],
-            numbers,
-            np.ascontiguousarray(records["lo"]),
-            np.ascontiguousarray(records["hi"]),
-        )
+    def adopt(self, added: NDArray[np.void]) -> None:
+        """Give numbers that are nobody's yet to the cards that deltas tell (IDENTITY)."""
+        adopt(self.arena.arrays["cards"], added)
 
-    def fill_index(self) -> None:
-        """Make the index anew from the cards."""
-        size = max(self.arena.arrays["index"].size, 1 << (2 * self.card_count).bit_length())
-        self.arena.resize("index", size)
-        fill_index(self.arena.arrays["index"], self.arena.arrays["cards"], self.card_count)
+    def with_identity(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> NDArray[np.void]:
+        """Profile changes (PROFILE) with their cards' hashes, which deltas leave out."""
+        cards = self.arena.arrays["cards"]
+        named = changes.copy()
+        named["lo"], named["hi"] = cards["lo"][numbers], cards["hi"][numbers]
+        return named
+
+    def end_replay(self) -> None:
+        """Make the index, and the list of free numbers, anew from the cards."""
+        arrays = self.arena.arrays
+        eviction.release_unused(arrays["cards"], self.counters)
+        size = 1 << (2 * self.card_count).bit_length()
+        if size > arrays["index"].size:
+            self.arena.resize("index", size)
+        fill_index(arrays["index"], arrays["cards"], self.numbers_given)
 
     def change_profiles(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> int:
         """Fold profile changes, in offset order.
@@ -159,6 +189,7 @@ class GroupState:
             numbers: card number of each (`card_numbers`), shape (n,).
         """
         n = batch.size
+        self._advance(batch)
         features = np.empty((n, kernels.N_FEATURES))
         status = np.zeros(n, dtype=np.uint8)
         late = np.zeros(n, dtype=np.bool_)
@@ -177,7 +208,7 @@ class GroupState:
                 batch,
                 numbers,
                 done,
-                self._lateness_ms,
+                self.lateness_ms,
                 features,
                 status,
                 late,
@@ -189,7 +220,7 @@ class GroupState:
                 break
             if self.counters[FREE_HOT] == EMPTY and self.counters[HOT_CARDS] == arrays["hots"].size:
                 self.reserve_hot(1)
-            self.reserve("events", arrays["events"].size, (n - done) * FIRST_CAPACITY)
+            self.reserve("events", arrays["events"].size, max(MOST_EVENTS, (n - done) * FIRST_CAPACITY))
         self._walks += n
         return Applied(features, status == kernels.DUPLICATE, status == kernels.RESTARTED, late, version)
 
@@ -223,3 +254,28 @@ class GroupState:
             restarted[rows], day, total,
         )  # fmt: skip
         return day, total
+
+    def _advance(self, batch: NDArray[np.void]) -> None:
+        if batch.size:
+            self.reserve("frontiers", 0, int(batch["partition"].max()) + 1)
+            eviction.advance(self.arena.arrays["frontiers"], batch["partition"], batch["arrival"])
+
+    def sweep(self) -> NDArray[np.int32]:
+        """Evict some of the cards that are forgotten anyway; a bounded piece of work.
+
+        Returns:
+            Their numbers.
+        """
+        arrays = self.arena.arrays
+        found = np.empty(eviction.MOST_EVICTED, dtype=np.int32)
+        numbers = found[: eviction.find_idle(arrays["cards"], self.counters, arrays["frontiers"], found)]
+        self.evict(numbers)
+        return numbers
+
+    def evict(self, numbers: NDArray[np.int32]) -> None:
+        """Remove what transactions of cards left; a card without a profile goes, its number is free."""
+        arrays = self.arena.arrays
+        eviction.evict(
+            arrays["index"], arrays["cards"], arrays["events"], arrays["profiles"], arrays["alert_hours"],
+            arrays["hots"], self.counters, numbers,
+        )  # fmt: skip

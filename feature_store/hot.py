@@ -8,7 +8,7 @@ events of one bucket width at the old edge, and may include events up to one buc
 been accepted before a late t. A ring remembers RING buckets; what a later event overwrote is gone, and events
 late by more than a ring are alone in that window. Distinct merchants are estimated by linear counting (Whang,
 Vander-Zanden, Taylor 1990) over 256 bits, countries by 256 bits. Repetitions are recognised among the last
-1,024 to 2,048 accepted transactions.
+1,024 to 2,048 accepted transactions. A transaction id is never 0 here: 0 stands for none.
 """
 
 import math
@@ -82,12 +82,11 @@ def _distinct(bits: NDArray[np.uint64]) -> float:
 @njit(cache=True)
 def knows(ids: NDArray[np.uint64], hot: int, transaction: np.uint64) -> bool:
     """Whether a hot card accepted this transaction lately."""
-    wanted = max(transaction, np.uint64(1))
     for part in range(2):
         base = (2 * hot + part) * IDS_PER_SET
-        at = np.int64(wanted & np.uint64(IDS_PER_SET - 1))
+        at = np.int64(transaction & np.uint64(IDS_PER_SET - 1))
         while ids[base + at] != 0:
-            if ids[base + at] == wanted:
+            if ids[base + at] == transaction:
                 return True
             at = (at + 1) & (IDS_PER_SET - 1)
     return False
@@ -101,12 +100,11 @@ def _remember(ids: NDArray[np.uint64], record: Array, hot: int, transaction: np.
         record.ids = 0
         base = (2 * hot + record.newer) * IDS_PER_SET
         ids[base : base + IDS_PER_SET] = 0
-    wanted = max(transaction, np.uint64(1))
     base = (2 * hot + record.newer) * IDS_PER_SET
-    at = np.int64(wanted & np.uint64(IDS_PER_SET - 1))
+    at = np.int64(transaction & np.uint64(IDS_PER_SET - 1))
     while ids[base + at] != 0:
         at = (at + 1) & (IDS_PER_SET - 1)
-    ids[base + at] = wanted
+    ids[base + at] = transaction
     record.ids += 1
 
 
@@ -121,9 +119,10 @@ def add(
     merchant: np.uint64,
     transaction: np.uint64,
 ) -> None:
-    """Enter an accepted event into a hot card's rings."""
+    """Enter an accepted event into a hot card's rings, and its transaction id unless that is 0: forgotten."""
     record = hots[hot]
-    _remember(ids, record, hot, transaction)
+    if transaction != 0:
+        _remember(ids, record, hot, transaction)
     time = when >> WHEN_SHIFT
     spike = when & SPIKE
     if spike:
@@ -154,9 +153,18 @@ def add(
 
 @njit(cache=True)
 def become_hot(
-    card: Array, events: Array, hots: Array, buckets: Array, ids: NDArray[np.uint64], counters: Counters
+    card: Array,
+    events: Array,
+    hots: Array,
+    buckets: Array,
+    ids: NDArray[np.uint64],
+    counters: Counters,
+    repeats_from: int,
 ) -> bool:
-    """Give a card rings, filled with its events; False if the arrays must grow first."""
+    """Give a card rings, filled with its events; False if the arrays must grow first.
+
+    Of events before `repeats_from` the transaction ids are forgotten.
+    """
     hot = counters[FREE_HOT]
     if hot != EMPTY:
         counters[FREE_HOT] = hots[hot].last_spike
@@ -175,7 +183,9 @@ def become_hot(
     card.hot = hot
     for i in range(card.segment, card.segment + card.events):
         event = events[i]
-        add(hots, buckets, ids, hot, event.when, event.amount, event.merchant, event.transaction)
+        forgotten = (event.when >> WHEN_SHIFT) < repeats_from
+        transaction = np.uint64(0) if forgotten else max(event.transaction, np.uint64(1))
+        add(hots, buckets, ids, hot, event.when, event.amount, event.merchant, transaction)
     return True
 
 

@@ -12,7 +12,7 @@ deltas in order, each only for the cards whose piece is older.
 """
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,8 +23,8 @@ from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.pieces import CARDS_PER_PIECE, read_piece, write_piece
 
-SNAPSHOT_BYTES_PER_DELTA_BYTE = 2
-"""Write amplification of snapshots; the deltas kept then stay below half the state, plus one round."""
+SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
+"""Write amplification of snapshots; the deltas kept then are a sixth of the snapshots."""
 MOST_DELTAS = 400
 """Beyond this many, pieces are snapshot whatever they cost, so that quiet groups recover fast too."""
 
@@ -53,7 +53,7 @@ class Meta:
     oldest: int = 1
     """Number of the oldest delta kept."""
     cards: int = 0
-    """Cards of the group."""
+    """Card numbers of the group, those of evicted cards included."""
     credit: int = 0
     """Snapshot bytes earned and not yet written."""
     next_piece: int = 0
@@ -84,11 +84,12 @@ def load_meta(store: PieceStore) -> Meta:
 
 
 def commit(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> None:
-    """Persist one batch; `meta` moves on to the state after it."""
+    """Evict some of the idle cards and persist one batch; `meta` moves on to the state after it."""
     meta.sequence += 1
+    delta = replace(delta, added=state.take_added(), evicted=state.sweep())
     blob = delta.encode()
     store.put(f"d{meta.sequence}", blob)
-    meta.cards = state.card_count
+    meta.cards = state.numbers_given
     meta.pieces += [0] * (-(-meta.cards // CARDS_PER_PIECE) - len(meta.pieces))
     meta.credit += SNAPSHOT_BYTES_PER_DELTA_BYTE * len(blob)
     behind = meta.sequence - meta.oldest
@@ -116,7 +117,7 @@ def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
     Raises:
         StateDamagedError: a piece is missing or damaged.
     """
-    state.arena.clear()
+    state.clear()
     for piece, sequence in enumerate(meta.pieces):
         if sequence:
             read_piece(state, piece, _existing(store, f"s{piece}"))
@@ -125,7 +126,7 @@ def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
     for sequence in range(meta.oldest, meta.sequence + 1):
         delta = Delta.decode(_existing(store, f"d{sequence}"), f"delta {sequence}")
         delta.replay(state, versions, sequence)
-    state.fill_index()
+    state.end_replay()
 
 
 def _existing(store: PieceStore, name: str) -> bytes:

@@ -31,8 +31,12 @@ from feature_store.layout import (
     COUNTRY_SHIFT,
     DELETE,
     EMPTY,
+    LAST_AT_MERCHANT,
+    LAST_IN_COUNTRY,
     LIVE_EVENTS,
+    MERCHANT_MASK,
     SPIKE,
+    TRANSACTION_MASK,
     UNITS_PER_CURRENCY,
     WHEN_SHIFT,
 )
@@ -41,8 +45,10 @@ from feature_store.windows import (
     FIRST_WINDOWED,
     LONGEST,
     PER_WINDOW,
+    late_flags,
     month_features,
     scratch,
+    walk_late,
     walk_windows,
 )
 
@@ -59,6 +65,9 @@ C_HAS_PROFILE, C_LIMIT_USE, C_AGE = COLUMN["has_profile"], COLUMN["limit_use_24h
 C_RISK, C_AWAY = COLUMN["risk_tier"], COLUMN["away_from_home"]
 UNKNOWN_COUNTRY = 25 * 26 + 25  # ZZ
 
+REPEAT_MARGIN_MS = HOUR_MS
+"""A transaction id is known for the allowed lateness, and for as much more as a broker's clock may go back:
+what repeats an older event is itself too late."""
 MEDIAN_SLOTS = 16  # at least MEDIAN_OF, a multiple of a vector's lanes
 GREATEST = np.iinfo(np.int64).max
 AHEAD = 16  # rows whose memory is fetched together
@@ -196,13 +205,13 @@ def _near_features(
 
 
 @njit(cache=True, inline="always")
-def _was_accepted(card: Array, events: Array, transaction: np.uint64, horizon: int) -> bool:
-    """Whether an event of the card after `horizon` is this transaction; looks at all, without a branch."""
+def _was_accepted(card: Array, events: Array, transaction: np.uint64, repeats_from: int) -> bool:
+    """Whether an event of the card at or after `repeats_from` is this transaction."""
     found = False
-    first = np.uint64(max(card.segment, 0))
-    for i in range(first, first + np.uint64(card.events)):
-        event = events[i]
-        found |= (event.transaction == transaction) & ((event.when >> WHEN_SHIFT) > horizon)
+    at = card.segment + card.events - 1
+    while at >= card.segment and (events[np.uint64(at)].when >> WHEN_SHIFT) >= repeats_from:
+        found |= events[np.uint64(at)].transaction == transaction
+        at -= 1
     return found
 
 
@@ -287,18 +296,21 @@ def apply(
         time = record.time
         arrival = max(record.arrival, card.last_arrival)
         horizon = arrival - LONGEST - lateness_ms
+        repeats_from = arrival - lateness_ms - REPEAT_MARGIN_MS
+        transaction = record.transaction & np.uint64(TRANSACTION_MASK)
+        merchant = record.merchant & np.uint64(MERCHANT_MASK)
         # versions that an earlier arrival saw superseded may be gone, so no later one looks behind it
         version[row] = profile_in_force(profiles, card.profile, arrival)
         if card.hot != EMPTY:
-            if knows(ids, card.hot, record.transaction):
+            if knows(ids, card.hot, max(transaction, np.uint64(1))):
                 status[row] = DUPLICATE
-        elif _was_accepted(card, events, record.transaction, horizon):
+        elif _was_accepted(card, events, transaction, repeats_from):
             status[row] = DUPLICATE
         if status[row] == DUPLICATE:
             continue
         room = make_room(card, events, counters, horizon)
         if room == TOO_MANY:
-            if not become_hot(card, events, hots, buckets, ids, counters):
+            if not become_hot(card, events, hots, buckets, ids, counters, repeats_from):
                 return row
             room = make_room(card, events, counters, horizon)
         if room == MORE_EVENTS:
@@ -312,15 +324,22 @@ def apply(
         amount = record.amount / UNITS_PER_CURRENCY
         country = np.int64(record.country)
         _transaction_features(out, amount, time)
+        flags = LAST_AT_MERCHANT | LAST_IN_COUNTRY
         if card.hot != EMPTY:
             others, total, squares = ring_features(
-                out, hots, buckets, card.hot, time, record.amount, record.merchant, country
+                out, hots, buckets, card.hot, time, record.amount, merchant, country
             )
         else:
-            others, total, squares = walk_windows(
-                out, events, card.segment, at - 1, time, record.amount, record.merchant, country,
-                walk + row, seen, seen_in, seen_country,
-            )  # fmt: skip
+            if at == end:
+                others, total, squares = walk_windows(
+                    out, events, card.segment, at - 1, time, record.amount, merchant, country
+                )
+            else:
+                others, total, squares = walk_late(
+                    out, events, card.segment, at - 1, time, record.amount, merchant, country,
+                    walk + row, seen, seen_in, seen_country,
+                )  # fmt: skip
+                flags = late_flags(events, card.segment, at, end, merchant, country)
         month_features(out, record.amount, others, total, squares)
         _near_features(out, events, card.segment, at - 1, time, record.amount, country, amounts)
         spike = _running_features(out, card, amount)
@@ -328,18 +347,19 @@ def apply(
         _update_running(card, amount)
         for i in range(end, at, -1):
             events[i] = events[i - 1]
-        events[at].when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT) | (SPIKE if spike else 0)
+        events[at].when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT) | flags | (SPIKE if spike else 0)
         events[at].amount = record.amount
-        events[at].transaction = record.transaction
-        events[at].merchant = record.merchant
+        events[at].transaction = transaction
+        events[at].merchant = merchant
         if card.hot != EMPTY:
             add(
-                hots, buckets, ids, card.hot, events[at].when, record.amount, record.merchant,
-                record.transaction,
+                hots, buckets, ids, card.hot, events[at].when, record.amount, merchant,
+                max(transaction, np.uint64(1)),
             )  # fmt: skip
         card.events += 1
         counters[LIVE_EVENTS] += 1
         card.last_arrival = arrival
+        card.partition = record.partition
         card.max_time = max(card.max_time, time)
     return batch.size
 

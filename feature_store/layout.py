@@ -6,7 +6,7 @@ object, a piece of it is written with one copy, and a file of it can be mapped b
 
 import numpy as np
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Stands in every persisted piece; readers upgrade older ones."""
 
 UNITS_PER_CURRENCY = 10_000
@@ -28,7 +28,8 @@ CARD = np.dtype(
         ("alerts", "u4"),  # alerts since then
         ("segment", "i4"),  # first event in the events array; -1: none
         ("events", "i4"),  # events kept there
-        ("size_class", "i4"),  # capacity is FIRST_CAPACITY << size_class
+        ("size_class", "i2"),  # capacity is FIRST_CAPACITY << size_class
+        ("partition", "i2"),  # Kafka partition of the last accepted transaction; -1: unknown
         ("profile", "i4"),  # newest profile version; -1: none
         ("alert_hours", "i4"),  # its record in the alert hours array; -1: none
         ("hot", "i4"),  # its record in the hot array; -1: none
@@ -40,16 +41,27 @@ EVENT = np.dtype(
     [
         ("when", "i8"),  # event time in ms << 16 | country << 6 | flags: one compare orders two events
         ("amount", "i8"),  # 1/10,000 currency units
-        ("transaction", "u8"),  # hash of transaction_id
-        ("merchant", "u8"),  # hash of merchant_id
+        ("transaction", "u8"),  # TRANSACTION_MASK of the hash of transaction_id
+        ("merchant", "u8"),  # MERCHANT_MASK of the hash of merchant_id
     ],
     align=True,
 )
+TRANSACTION_MASK = (1 << 48) - 1
+"""Bits of a transaction id that count: two of a card's 20 or so ids that can still repeat meet by chance once
+in 10^13 transactions."""
+MERCHANT_MASK = (1 << 40) - 1
+"""Bits of a merchant id that count: a card takes a new merchant for one of its 100 or so last ones once in
+10^10 transactions. Each bit less saves four bytes a card on disk, where hashes are most of what does not
+compress."""
 WHEN_SHIFT = 16
 COUNTRY_SHIFT = 6
 COUNTRY_MASK = 1023
 SPIKE = 1
 """Flag of an event: its ratio_robust was a spike."""
+LAST_AT_MERCHANT = 2
+"""Flag of an event: no later one of the card within 30 days is at its merchant; of hot cards it is stale."""
+LAST_IN_COUNTRY = 4
+"""The same of its country."""
 
 PROFILE = np.dtype(
     [
@@ -124,8 +136,11 @@ IDS_PER_SET = 2048
 HOT_IDS = 2 * IDS_PER_SET
 EMPTY = -1
 
-# counters of a key group, one int64 each
-CARDS, EVENTS, PROFILES, ALERTED, HOT_CARDS, LIVE_EVENTS, FREE_PROFILE, FREE_HOT, FREE_SEGMENT = range(9)
+# counters of a key group, one int64 each: what is taken of each array, and the heads of the lists of free
+# records
+CARDS, EVENTS, PROFILES, ALERTED, HOT_CARDS = range(5)
+LIVE_EVENTS, FREE_CARDS, SWEPT = range(5, 8)
+FREE_CARD, FREE_PROFILE, FREE_HOT, FREE_ALERTED, FREE_SEGMENT = range(8, 13)
 COUNTERS = FREE_SEGMENT + SIZE_CLASSES
 """Number of counters; FREE_SEGMENT + c heads the list of free segments of size class c."""
 

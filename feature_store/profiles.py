@@ -23,14 +23,20 @@ from feature_store.layout import (
 
 
 @njit(cache=True)
-def _drop_superseded(card: Array, profiles: Array, counters: Counters) -> None:
-    """Free the versions that no later transaction of the card can see.
+def drop_superseded(card: Array, profiles: Array, counters: Counters, seen_at: int) -> None:
+    """Free the versions that no transaction can see any more.
 
-    No transaction looks behind an earlier one's arrival, so everything older than the version that the card's
-    last transaction saw is out of sight.
+    No transaction looks behind an earlier one's arrival, so everything older than the version that was in
+    force then is out of sight.
+
+    Args:
+        card: the card.
+        profiles: versions of the key group.
+        counters: counters of the key group.
+        seen_at: ms; no transaction of the card that arrives before is going to come.
     """
     version = card.profile
-    while version != EMPTY and profiles[version].arrival > card.last_arrival:
+    while version != EMPTY and profiles[version].arrival > seen_at:
         version = profiles[version].older
     if version == EMPTY:
         return
@@ -90,7 +96,7 @@ def apply_changes(
         # a first snapshot's row counts as known from the beginning, and was not when the card's first came
         if card.seen > 0 and (beginning or card.last_arrival >= change.arrival):
             behind += 1
-        _drop_superseded(card, profiles, counters)
+        drop_superseded(card, profiles, counters, card.last_arrival)
         number = counters[FREE_PROFILE]
         if number == EMPTY:
             number = counters[PROFILES]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from feature_store.cards import Array, Counters
 from feature_store.catalogue import HOUR_MS
 from feature_store.jit import njit
-from feature_store.layout import ALERTED, EMPTY
+from feature_store.layout import ALERTED, EMPTY, FREE_ALERTED
 
 
 @njit(cache=True)
@@ -47,8 +47,12 @@ def count_alerts(
         if not alerted[row]:
             continue
         if card.alert_hours == EMPTY:
-            card.alert_hours = counters[ALERTED]
-            counters[ALERTED] += 1
+            card.alert_hours = counters[FREE_ALERTED]
+            if card.alert_hours != EMPTY:
+                counters[FREE_ALERTED] = hours[card.alert_hours].hour
+            else:
+                card.alert_hours = counters[ALERTED]
+                counters[ALERTED] += 1
             hours[card.alert_hours].hour = 0
             hours[card.alert_hours].counts[:] = 0
         record = hours[card.alert_hours]

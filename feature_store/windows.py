@@ -1,4 +1,10 @@
-"""Kernels of the windows: all of a transaction's, exact, in one walk back through its card's events."""
+"""Kernels of the windows: all of a transaction's, exact, in one walk back through its card's events.
+
+Each event is flagged as the last at its merchant, and in its country, so that a walk from the newest event
+counts distinct merchants and countries without looking any up: they are the flagged events of the window. A
+late transaction has events after it which its windows must not see, and whose flags hide earlier ones; its
+walk is a slower one that looks each merchant up.
+"""
 
 import math
 
@@ -12,6 +18,9 @@ from feature_store.layout import (
     COUNTRIES,
     COUNTRY_MASK,
     COUNTRY_SHIFT,
+    EMPTY,
+    LAST_AT_MERCHANT,
+    LAST_IN_COUNTRY,
     SPIKE,
     UNITS_PER_CURRENCY,
     WHEN_SHIFT,
@@ -56,8 +65,110 @@ def _first_seen(merchant: np.uint64, walk: int, seen: NDArray[np.uint64], seen_i
     return True
 
 
+@njit(cache=True, inline="always")
+def _close(
+    out: NDArray[np.float64],
+    window: int,
+    count: int,
+    total: int,
+    greatest: int,
+    merchants: int,
+    countries: int,
+    spikes: int,
+) -> None:
+    column = FIRST_WINDOWED + PER_WINDOW * window
+    out[column] = count
+    out[column + 1] = total / UNITS_PER_CURRENCY
+    out[column + 2] = total / count / UNITS_PER_CURRENCY
+    out[column + 3] = greatest / UNITS_PER_CURRENCY
+    out[column + 4] = merchants
+    out[column + 5] = countries
+    if window == DAY_WINDOW:
+        out[C_SPIKES_DAY] = spikes
+    elif window == WEEK_WINDOW:
+        out[C_SPIKES_WEEK] = spikes
+    elif window == MONTH_WINDOW:
+        out[C_SPIKES_MONTH] = spikes
+
+
+@njit(cache=True)
+def _squares(events: Array, first: int, last: int, mean: float) -> float:
+    """Sum of squared deviations, in four sums at once: one alone would wait for each addition."""
+    a = b = c = d = 0.0
+    i = first
+    while i + 3 <= last:
+        da = events[np.uint64(i)].amount - mean
+        db = events[np.uint64(i + 1)].amount - mean
+        dc = events[np.uint64(i + 2)].amount - mean
+        dd = events[np.uint64(i + 3)].amount - mean
+        a += da * da
+        b += db * db
+        c += dc * dc
+        d += dd * dd
+        i += 4
+    while i <= last:
+        da = events[np.uint64(i)].amount - mean
+        a += da * da
+        i += 1
+    return (a + b) + (c + d)
+
+
 @njit(cache=True)
 def walk_windows(
+    out: NDArray[np.float64],
+    events: Array,
+    first: int,
+    last: int,
+    time: int,
+    units: int,
+    merchant: np.uint64,
+    country: int,
+) -> tuple[int, int, float]:
+    """All windows of a transaction that is not late in one walk back from event `last` to event `first`.
+
+    Takes from the events at its merchant and in its country the flag of the last one.
+
+    Returns:
+        Of the others in 30d: count, sum in units, sum of squared deviations from their mean in units.
+    """
+    total, greatest = units, units
+    merchants, countries, spikes = 1, 1, 0
+    at_merchant = in_country = spike = EMPTY  # the latest such event
+    at = last
+    for window in range(N_WINDOWS):
+        start = (time - LENGTHS[window] + 1) << WHEN_SHIFT
+        # nothing in here is a branch that could be foretold wrongly
+        while at >= first and events[np.uint64(at)].when >= start:
+            event = events[np.uint64(at)]
+            when = event.when
+            total += event.amount
+            greatest = max(greatest, event.amount)
+            same = event.merchant == merchant
+            at_merchant = max(at_merchant, at if same else EMPTY)
+            merchants += 0 if same else (when & LAST_AT_MERCHANT) // LAST_AT_MERCHANT
+            same = ((when >> COUNTRY_SHIFT) & COUNTRY_MASK) == country
+            in_country = max(in_country, at if same else EMPTY)
+            countries += 0 if same else (when & LAST_IN_COUNTRY) // LAST_IN_COUNTRY
+            spikes += when & SPIKE
+            spike = max(spike, at if when & SPIKE else EMPTY)
+            at -= 1
+        _close(out, window, last - at + 1, total, greatest, merchants, countries, spikes)
+    out[C_NEW_MERCHANT] = 1.0 if at_merchant == EMPTY else 0.0
+    out[C_NEW_COUNTRY] = 1.0 if in_country == EMPTY else 0.0
+    out[C_SPIKE_AGE] = np.nan
+    if spike != EMPTY:
+        out[C_SPIKE_AGE] = (time - (events[spike].when >> WHEN_SHIFT)) / 1000
+    if at_merchant != EMPTY:
+        events[at_merchant].when &= ~LAST_AT_MERCHANT
+    if in_country != EMPTY:
+        events[in_country].when &= ~LAST_IN_COUNTRY
+    others = last - at
+    total -= units
+    return others, total, _squares(events, at + 1, last, total / others if others else 0.0)
+
+
+@njit(cache=True)
+def walk_late(
     out: NDArray[np.float64],
     events: Array,
     first: int,
@@ -71,68 +182,59 @@ def walk_windows(
     seen_in: NDArray[np.int64],
     seen_country: NDArray[np.int64],
 ) -> tuple[int, int, float]:
-    """All windows of one transaction in one walk back from event `last` to event `first`.
-
-    Returns:
-        Of the others in 30d: count, sum in units, sum of squared deviations from their mean in units.
-    """
-    count, total, greatest = 1, units, units
+    """The same of a late transaction, for which `last` is not the card's last event; takes no flag."""
+    total, greatest = units, units
     _first_seen(merchant, walk, seen, seen_in)
     seen_country[country] = walk
     merchants, countries, spikes = 1, 1, 0
     merchant_is_new = country_is_new = True
     out[C_SPIKE_AGE] = np.nan
-    window = 0
     at = last
-    while True:
-        done = at < first
-        when = np.int64(0) if done else events[np.uint64(at)].when
-        # close every window that this event is too old for
-        while window < N_WINDOWS and (done or (when >> WHEN_SHIFT) <= time - LENGTHS[window]):
-            column = FIRST_WINDOWED + PER_WINDOW * window
-            out[column] = count
-            out[column + 1] = total / UNITS_PER_CURRENCY
-            out[column + 2] = total / count / UNITS_PER_CURRENCY
-            out[column + 3] = greatest / UNITS_PER_CURRENCY
-            out[column + 4] = merchants
-            out[column + 5] = countries
-            if window == DAY_WINDOW:
-                out[C_SPIKES_DAY] = spikes
-            elif window == WEEK_WINDOW:
-                out[C_SPIKES_WEEK] = spikes
-            window += 1
-        if window == N_WINDOWS:
-            break
-        event = events[np.uint64(at)]
-        count += 1
-        total += event.amount
-        greatest = max(greatest, event.amount)
-        if _first_seen(event.merchant, walk, seen, seen_in):
-            merchants += 1
-        elif event.merchant == merchant:
-            merchant_is_new = False
-        land = (when >> COUNTRY_SHIFT) & COUNTRY_MASK
-        if seen_country[land] != walk:
-            seen_country[land] = walk
-            countries += 1
-        elif land == country:
-            country_is_new = False
-        if when & SPIKE:
-            spikes += 1
-            if spikes == 1:
-                out[C_SPIKE_AGE] = (time - (when >> WHEN_SHIFT)) / 1000
-        at -= 1
-    out[C_SPIKES_MONTH] = spikes
+    for window in range(N_WINDOWS):
+        start = (time - LENGTHS[window] + 1) << WHEN_SHIFT
+        while at >= first and events[np.uint64(at)].when >= start:
+            event = events[np.uint64(at)]
+            total += event.amount
+            greatest = max(greatest, event.amount)
+            if _first_seen(event.merchant, walk, seen, seen_in):
+                merchants += 1
+            elif event.merchant == merchant:
+                merchant_is_new = False
+            land = (event.when >> COUNTRY_SHIFT) & COUNTRY_MASK
+            if seen_country[land] != walk:
+                seen_country[land] = walk
+                countries += 1
+            elif land == country:
+                country_is_new = False
+            if event.when & SPIKE:
+                spikes += 1
+                if spikes == 1:
+                    out[C_SPIKE_AGE] = (time - (event.when >> WHEN_SHIFT)) / 1000
+            at -= 1
+        _close(out, window, last - at + 1, total, greatest, merchants, countries, spikes)
     out[C_NEW_MERCHANT] = 1.0 if merchant_is_new else 0.0
     out[C_NEW_COUNTRY] = 1.0 if country_is_new else 0.0
-    others = count - 1
-    squares = 0.0
-    if others > 0:
-        mean = (total - units) / others
-        for i in range(at + 1, last + 1):
-            deviation = events[np.uint64(i)].amount - mean
-            squares += deviation * deviation
-    return others, total - units, squares
+    others = last - at
+    total -= units
+    return others, total, _squares(events, at + 1, last, total / others if others else 0.0)
+
+
+@njit(cache=True)
+def late_flags(events: Array, first: int, at: int, end: int, merchant: np.uint64, country: int) -> int:
+    """Flags of a late event that is going to stand before event `at`; earlier ones lose theirs to it."""
+    flags = LAST_AT_MERCHANT | LAST_IN_COUNTRY
+    for i in range(at, end):
+        if events[i].merchant == merchant:
+            flags &= ~LAST_AT_MERCHANT
+        if (events[i].when >> COUNTRY_SHIFT) & COUNTRY_MASK == country:
+            flags &= ~LAST_IN_COUNTRY
+    for i in range(first, at):
+        # where a later one is the last already, there is no flag to lose
+        if events[i].merchant == merchant:
+            events[i].when &= ~LAST_AT_MERCHANT
+        if (events[i].when >> COUNTRY_SHIFT) & COUNTRY_MASK == country:
+            events[i].when &= ~LAST_IN_COUNTRY
+    return flags
 
 
 @njit(cache=True, inline="always")

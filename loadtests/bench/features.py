@@ -1,13 +1,16 @@
 """What the feature engine costs: kernel, state, persistence, decoding, training sets."""
 
+import shutil
+import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from feature_store.arena import MemoryArena
+from feature_store.arena import FileArena, MemoryArena
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, commit, rebuild
@@ -29,6 +32,8 @@ KEPT_DAYS = 40
 FEW_DAYS = 3
 """For so many cards that forty days of them are more than a machine's memory."""
 MANY = 1_000_000
+RESTART_CARDS = 500_000
+"""A group of a job with 1,000,000 cards on two cores."""
 
 
 class Pieces(dict[str, bytes]):
@@ -71,50 +76,96 @@ def _apply(name: str, load: FeatureLoad, state: GroupState, rounds: int, detail:
 
 
 def persistence(cards: int, rounds: int) -> Iterator[Figure]:
+    """What a state takes on disk and in mapped files, and what it costs to write and to have again."""
+    yield from _at_rest(cards, rounds, 1)
+    yield from _at_rest(cards, rounds, 1000)
+    yield from restart(RESTART_CARDS)
+
+
+def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
     """Bytes a card, and speed of deltas, snapshots and rebuilding, after forty days at two a day."""
-    load, store, meta = FeatureLoad(cards), Pieces(), Meta()
-    state = GroupState(MemoryArena())
-    batch = 2_000
-    none = np.zeros(0, dtype=np.int32)
-    for _ in range(int(2 * KEPT_DAYS * cards / batch)):
-        delta = _batch(load, state, batch, none)
-        commit(store, meta, state, delta)
-    detail = f"{cards:,} cards, two transactions a day for {KEPT_DAYS} days"
-    kept = state.event_count / cards
+    load, store, meta = FeatureLoad(cards, resolution_ms=resolution_ms), Pieces(), Meta()
+    with tempfile.TemporaryDirectory() as directory:
+        state = GroupState(FileArena(Path(directory)))
+        batch = 2_000
+        times = []
+        for _ in range(int(2 * KEPT_DAYS * cards / batch)):
+            delta = _batch(load, state, batch)
+            start = time.thread_time()
+            commit(store, meta, state, delta)
+            times.append(1000 * (time.thread_time() - start))
+        stamps = "times in ms" if resolution_ms == 1 else "times in whole seconds"
+        detail = f"{cards:,} cards, two transactions a day for {KEPT_DAYS} days"
+        kept = state.event_count / cards
 
-    def size(first: str) -> float:
-        return sum(len(blob) for name, blob in store.items() if name.startswith(first)) / cards
+        def size(first: str) -> float:
+            return sum(len(blob) for name, blob in store.items() if name.startswith(first)) / cards
 
-    for name, value, more in (
-        ("persisted, snapshots", size("s"), f"{kept:.0f} events a card kept"),
-        ("persisted, deltas", size("d"), f"{meta.sequence - meta.oldest + 1} of {batch:,} events"),
-        ("persisted, all", size(""), detail),
-        ("records alone", CARD.itemsize + kept * EVENT.itemsize, "a card and its events, uncompressed"),
-        ("working copy", state.arena.nbytes / cards, "with room to grow"),
-    ):
-        yield Figure(name, value, "bytes/card", (value,), more)
+        deltas = f"{meta.sequence - meta.oldest + 1} of {batch:,} events"
+        yield _bytes(f"persisted, snapshots, {stamps}", size("s"), f"{kept:.0f} events a card kept")
+        yield _bytes(f"persisted, deltas, {stamps}", size("d"), deltas)
+        yield _bytes(f"persisted, all, {stamps}", size(""), detail)
+        if resolution_ms > 1:
+            return
+        records = CARD.itemsize + kept * EVENT.itemsize
+        yield _bytes("records alone", records, "a card and its events, uncompressed")
+        yield _bytes("working copy", state.arena.nbytes / cards, "what the mapped files take, holes left out")
+        late = times[len(times) // 2 :]
+        yield Figure(
+            "commit",
+            statistics.mean(late),
+            "ms/batch",
+            tuple(late),
+            f"{batch:,} events; mean, at most {max(late):.1f}",
+        )
+        yield per_item(
+            "delta, encode", "us/event", rounds, batch, lambda: _batch(load, state, batch).encode,
+            scale=1e6, detail=f"{batch:,} events",
+        )  # fmt: skip
+        pieces = -(-cards // CARDS_PER_PIECE)
+        yield per_item(
+            "snapshot, write", "us/card", rounds, cards,
+            lambda: lambda: [write_piece(state, piece) for piece in range(pieces)], scale=1e6, detail=detail,
+        )  # fmt: skip
+        events = state.event_count
+        yield per_item(
+            "rebuild", "ns/event", max(rounds // 3, 3), events,
+            lambda: lambda: rebuild(store, meta, GroupState(MemoryArena())), scale=1e9,
+            detail=f"{events:,} events kept, {len(store):,} pieces",
+        )  # fmt: skip
 
-    yield per_item(
-        "delta, encode", "us/event", rounds, batch, lambda: _batch(load, state, batch, none).encode,
-        scale=1e6, detail=f"{batch:,} events",
-    )  # fmt: skip
-    pieces = -(-cards // CARDS_PER_PIECE)
-    yield per_item(
-        "snapshot, write", "us/card", rounds, cards,
-        lambda: lambda: [write_piece(state, piece) for piece in range(pieces)], scale=1e6, detail=detail,
-    )  # fmt: skip
+
+def _bytes(name: str, value: float, detail: str) -> Figure:
+    return Figure(name, value, "bytes/card", (value,), detail)
+
+
+def restart(cards: int) -> Iterator[Figure]:
+    """Rebuilding one group of many cards into mapped files: half of what a job of two groups waits for."""
+    load, state = FeatureLoad(cards), GroupState(MemoryArena())
+    load.warm(state, KEPT_DAYS, batch=200_000)
+    meta = Meta(token="a", cards=cards, pieces=[1] * -(-cards // CARDS_PER_PIECE), sequence=1, oldest=2)
+    store = Pieces({f"s{piece}": write_piece(state, piece) for piece in range(len(meta.pieces))})
     events = state.event_count
-    yield per_item(
-        "rebuild", "ns/event", max(rounds // 3, 3), events,
-        lambda: lambda: rebuild(store, meta, GroupState(MemoryArena())), scale=1e9,
-        detail=f"{events:,} events kept, {len(store):,} pieces",
-    )  # fmt: skip
+    del state
+
+    def prepare() -> Callable[[], object]:
+        shutil.rmtree(directory, ignore_errors=True)
+        arena = FileArena(Path(directory))
+        return lambda: rebuild(store, meta, GroupState(arena))
+
+    size = sum(map(len, store.values())) / 1e6
+    with tempfile.TemporaryDirectory() as directory:
+        yield per_item(
+            f"rebuild, {cards:,} cards", "s", 3, 1, prepare, scale=1.0,
+            detail=f"one group, {events:,} events, {size:,.0f} MB of snapshots",
+        )  # fmt: skip
 
 
-def _batch(load: FeatureLoad, state: GroupState, events: int, none: np.ndarray) -> Delta:
+def _batch(load: FeatureLoad, state: GroupState, events: int) -> Delta:
     records = load.next(events)
     cards = state.card_numbers(records)
     state.apply(records, cards)
+    none = np.zeros(0, dtype=np.int32)
     return Delta(state.profiles[:0], none, records, cards, np.zeros(events, dtype=np.bool_))
 
 

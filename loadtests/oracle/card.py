@@ -15,6 +15,8 @@ WINDOWS = {
 }  # fmt: skip
 REMEMBER_MS = 37 * DAY_MS
 """What looks at single transactions looks back this long: 30 days, the longest window, and 7 of lateness."""
+REPEAT_MS = 7 * DAY_MS + HOUR_MS
+"""A transaction id is known this long: what repeats an older one is too late, but for clocks' errors."""
 FORGET_AFTER_MS = 90 * DAY_MS
 """A card without an accepted transaction for longer than this starts afresh."""
 
@@ -92,8 +94,8 @@ class Card:
         """Whether a transaction is a repetition of one accepted before and not yet forgotten."""
         if self.hot is not None:
             return self.hot.has(tx.transaction_id)
-        horizon = max(self.arrival, tx.arrival) - REMEMBER_MS
-        return self.ids.get(tx.transaction_id, horizon) > horizon
+        known_from = max(self.arrival, tx.arrival) - REPEAT_MS
+        return self.ids.get(tx.transaction_id, known_from - 1) >= known_from
 
     def heat_up(self, tx: Transaction) -> None:
         """Make the card hot if this transaction, not yet accepted, is one too many to look at each."""
@@ -101,7 +103,12 @@ class Card:
             first = bisect_right(self.times, max(self.arrival, tx.arrival) - REMEMBER_MS)
             if len(self.times) - first >= self.most_events:
                 events = zip(self.times, self.units, self.merchants, self.countries, self.spikes, strict=True)
-                self.hot = HotCard(WINDOWS, list(events)[first:], self.transactions[first:])
+                known_from = max(self.arrival, tx.arrival) - REPEAT_MS
+                known = [
+                    transaction if time >= known_from else None
+                    for time, transaction in zip(self.times[first:], self.transactions[first:], strict=True)
+                ]
+                self.hot = HotCard(WINDOWS, list(events)[first:], known)
         if self.hot is not None:
             self.hot.make_room()
 

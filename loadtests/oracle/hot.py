@@ -48,10 +48,10 @@ class HotCard:
     Args:
         windows: lengths by name, ms, shortest first; the last is that of 30 days.
         events: the card's events of the last 37 days, by event time.
-        ids: their transaction ids in the same order.
+        ids: their transaction ids in the same order; None where it is forgotten.
     """
 
-    def __init__(self, windows: dict[str, int], events: list[Event], ids: list[str]) -> None:
+    def __init__(self, windows: dict[str, int], events: list[Event], ids: list[str | None]) -> None:
         self._widths = {name: length // BUCKETS for name, length in windows.items()}
         self._rings: dict[str, dict[int, Bucket]] = {name: {} for name in windows}
         self._ids: tuple[set[str], set[str]] = (set(), set())  # newer, older
@@ -79,12 +79,16 @@ class HotCard:
         self.kept.insert(place, event)
         self._enter(event, transaction_id)
 
-    def _enter(self, event: Event, transaction_id: str) -> None:
+    def _remember(self, transaction_id: str) -> None:
         newer, older = self._ids
         if len(newer) == IDS:
             older.clear()
             self._ids = newer, older = older, newer
         newer.add(transaction_id)
+
+    def _enter(self, event: Event, transaction_id: str | None) -> None:
+        if transaction_id is not None:
+            self._remember(transaction_id)
         time, units, merchant, country, spike = event
         if spike:
             self._last_spike = max(self._last_spike, time)

@@ -106,9 +106,10 @@ def test_late_event_sees_its_own_past_and_is_seen_only_by_later_ones():
 
 
 @pytest.mark.parametrize(
-    ("again_after", "is_duplicate"), [(0, True), (37 * DAY - 1, True), (37 * DAY, False), (80 * DAY, False)]
+    ("again_after", "is_duplicate"),
+    [(0, True), (7 * DAY, True), (7 * DAY + HOUR, True), (7 * DAY + HOUR + 1, False), (80 * DAY, False)],
 )
-def test_repetition_is_recognised_for_37_days(again_after, is_duplicate):
+def test_repetition_is_recognised_for_the_allowed_lateness_and_an_hour(again_after, is_duplicate):
     history = History()
     history.tx(0, transaction_id="x")
     history.tx(again_after, transaction_id="x")

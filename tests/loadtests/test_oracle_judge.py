@@ -77,11 +77,11 @@ def test_same_transaction_id_on_another_card_is_no_duplicate():
     assert kinds(world) == [Kind.PASSED, Kind.PASSED]
 
 
-def test_repetition_is_recognised_for_37_days():
+def test_repetition_is_recognised_for_the_allowed_lateness_and_an_hour():
     world = World()
     world.tx(0, transaction_id="t0")
-    world.tx(37 * DAY - 1, transaction_id="t0")
-    world.tx(37 * DAY, transaction_id="t0")
+    world.tx(7 * DAY + HOUR, transaction_id="t0")
+    world.tx(7 * DAY + HOUR + 1, transaction_id="t0")
     assert kinds(world) == [Kind.PASSED, Kind.DUPLICATE, Kind.PASSED]
 
 

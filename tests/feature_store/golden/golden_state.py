@@ -25,8 +25,13 @@ LAST = 4
 
 
 def history() -> History:
-    """Three cards: a plain one with profile versions, late events and alerts; an idle one; and a hot one."""
+    """A plain card with profile versions, late events and alerts; an idle one; a hot one; two long gone.
+
+    What format 1 holds was made without those two.
+    """
     made = History()
+    made.tx(-100 * DAY, 2_000_000, card="gone", transaction_id="gone")
+    made.tx(-100 * DAY, card="without transactions", transaction_id="gone too")
     made.profile("r", 0, "plain", credit_limit=500.0, risk_tier=2)
     made.profile("u", 3 * DAY, "plain", status="blocked", credit_limit=750.0)
     made.profile("c", 0, "without transactions")
@@ -41,7 +46,7 @@ def history() -> History:
         made.tx(10 * DAY + number * SECOND, 1_000 * (number % 97), card="hot", merchant=f"m{number % 7}")
     later = 11 * DAY
     made.tx(later, 2_000_000, card="plain", merchant="m1")
-    made.tx(later, 2_000_000, card="plain", merchant="m1", transaction_id="t0")  # a repetition, long ago
+    made.tx(later, 2_000_000, card="plain", merchant="m1", transaction_id="t9")  # a repetition
     made.tx(later + MINUTE, 20_000, card="idle")
     made.tx(later + MINUTE, 30_000, card="hot")
     return made
@@ -52,7 +57,7 @@ def main() -> None:
     made = history()
     records, changes = made.records(), made.change_records()
     store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
-    borders = [0, 5, 300, 560, 590, len(records) - LAST]
+    borders = [0, 7, 302, 562, 592, len(records) - LAST]
     read = 0
     for start, end in pairwise(borders):
         batch = records[start:end]
@@ -60,7 +65,7 @@ def main() -> None:
         _, delta = one_batch(state, changes[read:known], batch)
         read = known
         commit(store, meta, state, delta)
-        if end == 560:  # a snapshot with deltas after it, whatever the bytes would have paid for
+        if end == 562:  # a snapshot with deltas after it, whatever the bytes would have paid for
             store.put("s0", write_piece(state, 0))
             meta.pieces, meta.oldest, meta.credit = [meta.sequence], meta.sequence + 1, -(10**9)
             store.put("meta", meta.encode())

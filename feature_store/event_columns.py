@@ -1,0 +1,185 @@
+"""Events of many cards as columns that compress well, and back.
+
+Of each card the newest event comes first: times become gaps to the event after, countries become changes, and
+a merchant is told as the card's n-th (counted from the newest) unless it is the first time; then it is a
+number in the piece's list of merchants. A transaction's hash is told only while a repetition of it could be
+accepted.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.codec import StateDamagedError
+from feature_store.jit import njit
+from feature_store.kernels import REPEAT_MARGIN_MS
+from feature_store.layout import (
+    CARD,
+    COUNTRY_MASK,
+    COUNTRY_SHIFT,
+    EMPTY,
+    EVENT,
+    LAST_AT_MERCHANT,
+    LAST_IN_COUNTRY,
+    SPIKE,
+    WHEN_SHIFT,
+)
+from feature_store.segments import Array
+
+_POSITION_BITS = 24
+
+
+@njit(cache=True)
+def _split(
+    cards: Array,
+    events: Array,
+    repeats_for: int,
+    gaps: NDArray[np.int64],
+    amounts: NDArray[np.int64],
+    lands: NDArray[np.uint16],
+    spikes: NDArray[np.bool_],
+    known: NDArray[np.uint16],
+    merchants: NDArray[np.uint64],
+    ids: NDArray[np.uint64],
+) -> tuple[int, int]:
+    at = n_merchants = n_ids = end = 0
+    for card in cards:
+        first, end = end, end + card.events
+        after, land, own = card.max_time, 0, n_merchants
+        for i in range(end - 1, first - 1, -1):
+            event = events[i]
+            time = event.when >> WHEN_SHIFT
+            country = (event.when >> COUNTRY_SHIFT) & COUNTRY_MASK
+            gaps[at] = after - time
+            amounts[at] = event.amount
+            lands[at] = country ^ land
+            spikes[at] = event.when & SPIKE
+            after, land = time, country
+            known[at] = 0
+            for number in range(own, n_merchants):
+                if merchants[number] == event.merchant:
+                    known[at] = number - own + 1
+                    break
+            if known[at] == 0:
+                merchants[n_merchants] = event.merchant
+                n_merchants += 1
+            if card.hot == EMPTY and time >= card.last_arrival - repeats_for:
+                ids[n_ids] = event.transaction
+                n_ids += 1
+            at += 1
+    return n_merchants, n_ids
+
+
+@njit(cache=True)
+def _number(packed: NDArray[np.uint64], unique: NDArray[np.uint64], numbers: NDArray[np.uint32]) -> int:
+    """Sorted `merchant << _POSITION_BITS | position` as unique merchants and each position's number."""
+    count = 0
+    for word in packed:
+        merchant = word >> np.uint64(_POSITION_BITS)
+        if count == 0 or unique[count - 1] != merchant:
+            unique[count] = merchant
+            count += 1
+        numbers[word & np.uint64((1 << _POSITION_BITS) - 1)] = count - 1
+    return count
+
+
+def split(cards: NDArray[np.void], events: NDArray[np.void], lateness_ms: int) -> dict[str, NDArray[Any]]:
+    """Events as columns.
+
+    Args:
+        cards: cards of a piece (CARD).
+        events: `events` of each card, one card after another, sorted by time (EVENT), shape (n,).
+        lateness_ms: allowed lateness.
+    """
+    n = events.size
+    repeats_for = lateness_ms + REPEAT_MARGIN_MS
+    gaps, amounts = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    lands, spikes = np.empty(n, dtype=np.uint16), np.empty(n, dtype=np.bool_)
+    known = np.empty(n, dtype=np.uint16)
+    merchants, ids = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
+    n_merchants, n_ids = _split(
+        cards, events, repeats_for, gaps, amounts, lands, spikes, known, merchants, ids
+    )
+    # one sort of words gives the unique merchants and where each stands
+    words = (merchants[:n_merchants] << np.uint64(_POSITION_BITS)) | np.arange(n_merchants, dtype=np.uint64)
+    words.sort()
+    unique, numbers = np.empty(n_merchants, dtype=np.uint64), np.empty(n_merchants, dtype=np.uint32)
+    count = _number(words, unique, numbers)
+    return {
+        "gaps": gaps,
+        "amounts": amounts,
+        "lands": lands,
+        "spikes": np.packbits(spikes),
+        "known": known,
+        "numbers": numbers,
+        "merchants": np.diff(unique[:count], prepend=np.uint64(0)),
+        "ids": ids[:n_ids],
+        "repeats_for": np.array([repeats_for]),
+    }
+
+
+@njit(cache=True)
+def _join(
+    cards: Array,
+    repeats_for: int,
+    gaps: NDArray[np.int64],
+    amounts: NDArray[np.int64],
+    lands: NDArray[np.uint16],
+    spikes: NDArray[np.uint8],
+    known: NDArray[np.uint16],
+    merchants: NDArray[np.uint64],
+    ids: NDArray[np.uint64],
+    events: Array,
+) -> None:
+    at = n_merchants = n_ids = end = 0
+    met = np.zeros((COUNTRY_MASK + 1) // 64, dtype=np.uint64)
+    for card in cards:
+        first, end = end, end + card.events
+        time, country, own = card.max_time, 0, n_merchants
+        met[:] = 0
+        for i in range(end - 1, first - 1, -1):
+            time -= gaps[at]
+            country ^= int(lands[at])
+            event = events[i]
+            flags = SPIKE if spikes[at] else 0
+            if known[at] == 0:
+                flags |= LAST_AT_MERCHANT
+            if met[country >> 6] >> np.uint64(country & 63) & np.uint64(1) == 0:
+                flags |= LAST_IN_COUNTRY
+                met[country >> 6] |= np.uint64(1) << np.uint64(country & 63)
+            event.when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT) | flags
+            event.amount = amounts[at]
+            if known[at] == 0:
+                event.merchant = merchants[n_merchants]
+                n_merchants += 1
+            else:
+                event.merchant = merchants[own + known[at] - 1]
+            event.transaction = np.uint64(0)
+            if card.hot == EMPTY and time >= card.last_arrival - repeats_for:
+                event.transaction = ids[n_ids]
+                n_ids += 1
+            at += 1
+
+
+def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], what: str) -> NDArray[np.void]:
+    """Inverse of `split`, but for the forgotten transaction ids, which become 0.
+
+    Raises:
+        StateDamagedError: the columns are not those of these cards.
+    """
+    assert cards.dtype == CARD
+    n = int(cards["events"].sum())
+    if columns["gaps"].size != n:
+        raise StateDamagedError(
+            f"state piece {what} has {columns['gaps'].size} events, its cards {n}; restore the checkpoint"
+        )
+    merchants = np.cumsum(columns["merchants"])[columns["numbers"]] if n else np.zeros(0, dtype=np.uint64)
+    events = np.empty(n, dtype=EVENT)
+    _join(
+        cards, int(columns["repeats_for"][0]), columns["gaps"], columns["amounts"], columns["lands"],
+        np.unpackbits(columns["spikes"], count=n), columns["known"], merchants.astype(np.uint64),
+        columns["ids"], events,
+    )  # fmt: skip
+    return events

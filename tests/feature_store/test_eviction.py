@@ -1,0 +1,204 @@
+"""Cards that are forgotten go, whenever the sweep comes round, and nobody can tell."""
+
+import numpy as np
+import pytest
+from histories import (
+    DAY,
+    HOUR,
+    MINUTE,
+    History,
+    Pieces,
+    assert_same,
+    histories,
+    judge,
+    one_batch,
+    rebuilt,
+    replay,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from thoroughness import examples
+
+from feature_store import deltas, eviction, journal, pieces
+from feature_store.arena import MemoryArena
+from feature_store.card_view import find_card
+from feature_store.cards import find
+from feature_store.group_state import GroupState
+from feature_store.hashing import hash_string
+from feature_store.journal import Meta, commit
+from feature_store.layout import EMPTY, EVENTS, MOST_EVENTS
+
+pytestmark = pytest.mark.unit
+
+
+class Job:
+    """A state that is persisted after each batch."""
+
+    def __init__(self) -> None:
+        self.state, self.store, self.meta = GroupState(MemoryArena()), Pieces(), Meta()
+
+    def run(self, history: History, partition: int = 0) -> None:
+        records = history.records()
+        records["partition"] = partition
+        _, delta = one_batch(self.state, history.change_records(), records)
+        commit(self.store, self.meta, self.state, delta)
+
+    def clock(self, days: float, partition: int = 0) -> None:
+        """Some other card's transaction that tells the time."""
+        history = History()
+        history.tx(int(days * DAY), card="clock", transaction_id=f"clock {days} {partition}")
+        self.run(history, partition)
+
+    def number(self, card: str) -> int:
+        arrays = self.state.arena.arrays
+        return int(find(arrays["index"], arrays["cards"], *map(np.uint64, hash_string(card))))
+
+
+def once(*cards: str) -> History:
+    history = History()
+    for card in cards:
+        history.tx(0, card=card)
+    return history
+
+
+@pytest.mark.parametrize(("days", "is_known"), [(90, True), (91, True), (91.01, False)])
+def test_card_is_evicted_a_day_after_it_is_forgotten(days, is_known):
+    job = Job()
+    job.run(once("c"))
+    job.clock(days)
+    assert (job.number("c") >= 0) == is_known
+    assert job.state.card_count == 1 + is_known
+    assert rebuilt(job.store)[0].card_count == 1 + is_known
+    assert (find_card(job.store.items(), *hash_string("c")) is not None) == is_known
+
+
+def test_another_partition_that_is_ahead_evicts_nobody():
+    """Partition 1 is read months ahead of partition 0, where the card's next transaction is still to come."""
+    job = Job()
+    job.run(once("c"), partition=0)
+    job.clock(200, partition=1)
+    assert job.number("c") >= 0
+    job.clock(92, partition=0)
+    assert job.number("c") < 0
+
+
+def test_profile_stays_and_what_nobody_can_see_of_it_goes():
+    job, history = Job(), once("c")
+    for day in range(3):
+        history.profile("u", day * DAY, "c", risk_tier=day)
+    job.run(history)
+    job.clock(100)
+    number = job.number("c")
+    card = job.state.arena.arrays["cards"][number]
+    assert (card["segment"], card["alerts"], card["seen"]) == (EMPTY, 0, 0)
+    newest = job.state.profiles[card["profile"]]
+    assert (newest["risk_tier"], newest["older"]) == (2, EMPTY)
+    assert find_card(job.store.items(), *hash_string("c")).number == number
+
+
+def test_profiles_of_cards_without_transactions_stay():
+    job, history = Job(), History()
+    history.profile("c", 0, "c")
+    job.run(history)
+    for days in (100, 200, 300):
+        job.clock(days)
+    assert job.number("c") >= 0
+
+
+def test_number_is_given_again_and_both_cards_are_told_apart():
+    job = Job()
+    job.run(once("first", "second", "third"))
+    job.clock(100)
+    history = History()
+    for card in ("new", "second"):
+        history.tx(100 * DAY + HOUR, 3 * 10_000, card=card)
+    job.run(history)
+    assert job.state.numbers_given == 4
+    assert job.state.card_count == 3
+    again, _ = rebuilt(job.store)
+    for state in (job.state, again):
+        judged, _ = one_batch(state, history.change_records(), history.records())
+        assert judged.duplicate.all()
+    assert find_card(job.store.items(), *hash_string("first")) is None
+    for card in ("new", "second"):
+        found = find_card(job.store.items(), *hash_string(card))
+        assert found.state.arena.arrays["cards"][found.number]["seen"] == 1
+
+
+def test_room_of_evicted_cards_is_used_again():
+    """Generations of cards follow each other, each silent for ever after; the arrays stay as they were."""
+    job, sizes = Job(), []
+    for generation in range(8):
+        history = History()
+        for number in range(300):
+            for minute in range(1 + number % 20):
+                history.tx(
+                    generation * 100 * DAY + minute * MINUTE, 2_000_000 * (number % 2),
+                    card=f"{generation}/{number}", transaction_id=f"{number} {minute}",
+                )  # fmt: skip
+        job.run(history)
+        job.clock((generation + 1) * 100 - 1)
+        sizes.append((job.state.numbers_given, int(job.state.counters[EVENTS]), job.state.card_count))
+    assert len(set(sizes)) == 1
+    assert sizes[0][2] == 1
+    again, _ = rebuilt(job.store)
+    assert again.card_count == 1
+
+
+def test_index_finds_everyone_whoever_left():
+    """Cards whose places in the index follow each other, every third of them gone."""
+    job, names = Job(), [f"card {number}" for number in range(900)]
+    job.run(once(*names))
+    stay = History()
+    for name in (name for number, name in enumerate(names) if number % 3):
+        stay.tx(50 * DAY, card=name, transaction_id=f"again {name}")
+    job.run(stay)
+    job.clock(100)
+    assert [job.number(name) >= 0 for name in names] == [number % 3 > 0 for number in range(900)]
+    assert job.state.card_count == 601
+
+
+def test_work_of_a_batch_is_bounded(monkeypatch):
+    for module in (eviction,):
+        monkeypatch.setattr(module, "MOST_EVICTED", 10)
+    job = Job()
+    job.run(once(*(f"card {number}" for number in range(100))))
+    known = []
+    for hour in range(12):
+        job.clock(100 + hour / 24)
+        known.append(job.state.card_count)
+    assert known == [91, 81, 71, 61, 51, 41, 31, 21, 11, 1, 1, 1]
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Pieces of two cards, so that three cards make snapshots of different ages."""
+    for module in (pieces, journal, deltas):
+        monkeypatch.setattr(module, "CARDS_PER_PIECE", 2)
+
+
+@examples(60)
+@given(histories(), st.lists(st.integers(1, 39), max_size=8), st.sets(st.integers(0, 8)))
+def test_nobody_can_tell_when_cards_were_evicted(history, cuts, when):
+    """Whatever the batches, and so the sweeps: the oracle, which evicts nobody, says the same."""
+    whole = replay(history)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (pieces, journal, deltas):
+            patch.setattr(module, "CARDS_PER_PIECE", 2)
+        assert_same(replay(history, cuts, when.__contains__), whole)
+        assert_same(replay(history, range(1, 40), when.__contains__), whole)
+    assert judge(history).duplicate.tolist() == whole.duplicate.tolist()
+
+
+def test_halves_that_are_both_free_become_one_again():
+    """512 one-event cards fill segments of 4; when all are gone, one card can have all of that room."""
+    job = Job()
+    job.run(once(*(f"card {number}" for number in range(MOST_EVENTS // 4))))
+    assert job.state.counters[EVENTS] == MOST_EVENTS
+    job.clock(100)
+    job.clock(101)
+    history = History()
+    for minute in range(MOST_EVENTS // 2):
+        history.tx(101 * DAY + minute * MINUTE, card="busy")
+    job.run(history)
+    assert job.state.counters[EVENTS] == MOST_EVENTS + MOST_EVENTS
