@@ -47,7 +47,9 @@ class JobSettings(BaseSettings):
     allowed_skew_ms: Annotated[int, Field(ge=0)] = 5 * MINUTE_MS
     """Transactions further ahead of their arrival become dead letters: future_event_time."""
     wait_for_snapshot_s: Annotated[int, Field(ge=0)] = 600
-    """At a first start: how long Debezium's first snapshot of the profiles may still take; 0 does not wait."""
+    """At a first start: how long Debezium's first snapshot of the profiles may take; 0 does not wait."""
+    transaction_timeout_ms: Annotated[int, Field(ge=10_000, le=900_000)] = 120_000
+    """The brokers abort a transaction that is open for longer: far above what writing a batch takes."""
     spark: dict[str, str] = {}
     """More Spark settings, for example spark.executor.instances; they win over the job's own."""
     driver_memory: str = "1g"

@@ -20,8 +20,9 @@ PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{kafka},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{kafka}
+listeners={listeners},CONTROLLER://{host}:{controller}
+advertised.listeners={advertised}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={data}
@@ -66,7 +67,16 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
     home = data_dir / "kafka"
     home.mkdir(parents=True, exist_ok=True)
     properties = home / "server.properties"
-    properties.write_text(PROPERTIES.format(host=HOST, data=home / "data", **ports))
+    listeners, advertised = _listeners(ports)
+    properties.write_text(
+        PROPERTIES.format(
+            host=HOST,
+            data=home / "data",
+            listeners=listeners,
+            advertised=advertised,
+            controller=ports["controller"],
+        )
+    )
     class_path = jars.class_path("kafka", progress)
     if not (home / "data" / "meta.properties").exists():
         _format(properties, class_path, home)
@@ -74,6 +84,15 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
         [*java_command(HEAP, class_path, marker(data_dir)), "kafka.Kafka", str(properties)],
         marker=marker(data_dir), log=data_dir / "logs" / "kafka.log", cwd=home, env=environment(),
     )  # fmt: skip
+
+
+def _listeners(ports: Mapping[str, int]) -> tuple[str, str]:
+    """Where the broker listens for clients, and where it tells them to come."""
+    listeners = advertised = f"PLAINTEXT://{HOST}:{ports['kafka']}"
+    if "proxied" in ports:
+        listeners += f",PROXIED://{HOST}:{ports['proxied']}"
+        advertised += f",PROXIED://{HOST}:{ports['proxy']}"
+    return listeners, advertised
 
 
 def marker(data_dir: Path) -> str:

@@ -22,6 +22,10 @@ class Ports:
     """Kafka's clients."""
     controller: int = 0
     """Kafka's own KRaft traffic."""
+    proxied: int = 0
+    """Kafka's listener behind a proxy, where tests with a bad network want one."""
+    proxy: int = 0
+    """Where clients of that listener are told to come: the proxy's own port."""
     postgres: int = 0
     connect: int = 0
     """Kafka Connect's REST interface."""

@@ -35,6 +35,7 @@ PORT_NAMES: dict[Service, tuple[str, ...]] = {
     "kafka": ("kafka", "controller"),
     "connect": ("connect",),
 }
+PROXY_NAMES = frozenset({"proxied", "proxy"})
 MARKERS: dict[Service, Callable[[Path], str]] = {
     "connect": connect.marker,
     "postgres": postgres.marker,
@@ -55,6 +56,8 @@ class Endpoints:
     """Kafka Connect's REST interface; empty if it was not started."""
     mlflow_tracking_uri: str
     """sqlite database under the data directory; no server."""
+    proxied: tuple[int, int] | None = None
+    """For a proxy before Kafka: the port that it has to listen on, and the broker's behind it."""
 
 
 def up(
@@ -64,6 +67,7 @@ def up(
     services: Collection[Service] = ALL,
     replay: bool = False,
     partitions: int = 2,
+    proxied: bool = False,
     topic_names: Topics = Topics(),  # noqa: B008  # never changed
     progress: Progress = silent,
 ) -> Endpoints:
@@ -79,6 +83,7 @@ def up(
         services: what to start; connect needs the other two.
         replay: topics take their timestamps from the producer, see `Topics.configs`.
         partitions: of the topics keyed by card, when they are made.
+        proxied: give Kafka a second listener, whose clients come through a proxy (`Endpoints.proxied`).
         topic_names: names and settings of the topics.
         progress: told about each step.
 
@@ -102,6 +107,8 @@ def up(
                 _stop_orphan(data_dir, service)
         if started:
             names = frozenset(name for service in started for name in PORT_NAMES[service])
+            if proxied and "kafka" in started:
+                names |= PROXY_NAMES - current.ports.keys()  # a proxy that listens already keeps its port
             current.ports |= choose(ports, current.ports, names)
         try:
             startup.bring_up(
@@ -158,6 +165,7 @@ def endpoints(data_dir: Path) -> Endpoints:
         postgres_dsn=postgres.dsn(data_dir, current.ports) if "postgres" in alive else "",
         connect_url=f"http://{HOST}:{current.ports['connect']}" if "connect" in alive else "",
         mlflow_tracking_uri=f"sqlite:///{data_dir / 'mlflow' / 'mlflow.db'}",
+        proxied=(current.ports["proxy"], current.ports["proxied"]) if "proxy" in current.ports else None,
     )
 
 

@@ -1,24 +1,20 @@
 """The transactional sink against a real broker, with all that can happen to it at each of its steps."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from harness.sink_bench import SinkBench
 
-from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
-from loadtests.topic_log import TopicLog
+from streaming_job import producer
 from streaming_job import sink as sink_module
-from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.crash_points import Step
 from streaming_job.marker import MarkerError
-from streaming_job.outcome import Alert, Outcome
-from streaming_job.packets import DeadLetter
-from streaming_job.progress import Batch, OffsetRange
-from streaming_job.settings import JobSettings
+from streaming_job.outcome import Alert
+from streaming_job.progress import Batch
 from streaming_job.sink import FencedError, SinkError, TransactionalSink
 
 pytestmark = pytest.mark.integration
@@ -26,59 +22,9 @@ pytestmark = pytest.mark.integration
 IN_TRANSACTION = (Step.BEGUN, Step.SENT, Step.OFFSETS_ADDED)
 
 
-class Bench:
-    """Topics of a test of its own, sinks that write to them, and what a consumer finds there."""
-
-    def __init__(self, stack: Endpoints, topics: Topics, directory: Path) -> None:
-        broker.create(stack.bootstrap_servers, topics)
-        self.topics = topics
-        self.log = TopicLog(stack.bootstrap_servers)
-        self.settings = JobSettings(
-            job_id=f"sink-{topics.transactions}",
-            bootstrap_servers=stack.bootstrap_servers,
-            topics=topics,
-            mlflow_tracking_uri="none",
-            checkpoint="none",
-            work_dir=directory,
-        )
-
-    def sink(self) -> TransactionalSink:
-        """A new instance of the job."""
-        return TransactionalSink(self.settings)
-
-    def batch(self, number: int, query: str = "q", end: int | None = None) -> Batch:
-        """Batch 0 reads offsets 0 to 9 of both partitions, batch 1 offsets 10 to 19, ..."""
-        ends = 10 * (number + 1) if end is None else end
-        ranges = tuple(OffsetRange(self.topics.transactions, part, 10 * number, ends) for part in (0, 1))
-        return Batch(self.settings.job_id, query, number, 0, ranges)
-
-    def outcome(self, number: int) -> Outcome:
-        """Two alerts and a dead letter."""
-        made = Outcome()
-        made.alerts = [Alert(0, 10 * number + i, b"card", f"alert {number}/{i}".encode()) for i in (0, 1)]
-        made.dead_letters = [
-            DeadLetter(self.topics.transactions, 1, number, 5, None, b"\xff", Reason.INVALID_UTF8, "why")
-        ]
-        return made
-
-    def write(self, sink: TransactionalSink, number: int) -> bool:
-        return sink.write(self.batch(number), self.outcome(number))
-
-    def assert_written_once(self, *numbers: int) -> None:
-        """Exactly these batches are on the topics, whole and once, and the offsets say so."""
-        alerts = [record.value for record in self.log.read(self.topics.fraud_alerts)]
-        assert sorted(alerts) == sorted(f"alert {n}/{i}".encode() for n in numbers for i in (0, 1))
-        assert len(list(self.log.read(self.topics.dead_letters))) == len(numbers)
-        progress = [json.loads(record.value or b"") for record in self.log.read(self.topics.job_progress)]
-        assert [record["batch_id"] for record in progress] == list(numbers)
-        committed = self.log.committed(self.settings.job_id, (self.topics.transactions,))
-        end = 10 * (numbers[-1] + 1)
-        assert committed == {(self.topics.transactions, part): end for part in (0, 1)}
-
-
 @pytest.fixture
-def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> Bench:
-    return Bench(stack, topic_names(), tmp_path)
+def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> SinkBench:
+    return SinkBench(stack, topic_names(), tmp_path)
 
 
 @pytest.fixture
@@ -102,7 +48,7 @@ def lose_answer() -> None:
     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-def test_batch_is_written_once_however_often_it_is_run(bench: Bench) -> None:
+def test_batch_is_written_once_however_often_it_is_run(bench: SinkBench) -> None:
     sink = bench.sink()
     assert bench.write(sink, 0)
     again = bench.sink()  # a restart, which Spark lets run the last batch again
@@ -112,7 +58,7 @@ def test_batch_is_written_once_however_often_it_is_run(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("step", IN_TRANSACTION)
-def test_failure_inside_the_transaction_is_sent_again(bench: Bench, at: Callable, step: Step) -> None:
+def test_failure_inside_the_transaction_is_sent_again(bench: SinkBench, at: Callable, step: Step) -> None:
     sink = bench.sink()
     at(step, lose_answer)
     assert bench.write(sink, 0)
@@ -120,7 +66,7 @@ def test_failure_inside_the_transaction_is_sent_again(bench: Bench, at: Callable
     bench.assert_written_once(0, 1)
 
 
-def test_commit_whose_answer_was_lost_is_not_sent_again(bench: Bench, at: Callable) -> None:
+def test_commit_whose_answer_was_lost_is_not_sent_again(bench: SinkBench, at: Callable) -> None:
     sink = bench.sink()
     at(Step.COMMITTED, lose_answer)
     assert not bench.write(sink, 0)
@@ -130,7 +76,7 @@ def test_commit_whose_answer_was_lost_is_not_sent_again(bench: Bench, at: Callab
 
 @pytest.mark.parametrize("step", IN_TRANSACTION)
 def test_second_instance_fences_the_first_inside_its_transaction(
-    bench: Bench, at: Callable, step: Step
+    bench: SinkBench, at: Callable, step: Step
 ) -> None:
     first = bench.sink()
     bench.write(first, 0)
@@ -145,7 +91,7 @@ def test_second_instance_fences_the_first_inside_its_transaction(
 
 
 def test_first_instance_that_learns_of_the_second_while_it_sends_does_not_fence_it_back(
-    bench: Bench, at: Callable, wait_for: Callable
+    bench: SinkBench, at: Callable, wait_for: Callable
 ) -> None:
     first = bench.sink()
     bench.write(first, 0)
@@ -154,8 +100,8 @@ def test_first_instance_that_learns_of_the_second_while_it_sends_does_not_fence_
     def refuses() -> bool:
         """Whether the client knows: what it says to a record then is "fatal error" and no more."""
         try:
-            first._producer.produce(bench.topics.fraud_alerts, b"too late")
-            first._producer.poll(0.05)
+            first._producer._producer.produce(bench.topics.fraud_alerts, b"too late")
+            first._producer._producer.poll(0.05)
         except KafkaException:
             return True
         return False
@@ -171,7 +117,7 @@ def test_first_instance_that_learns_of_the_second_while_it_sends_does_not_fence_
     bench.assert_written_once(0, 1)
 
 
-def test_first_instance_is_fenced_between_batches(bench: Bench) -> None:
+def test_first_instance_is_fenced_between_batches(bench: SinkBench) -> None:
     first = bench.sink()
     bench.write(first, 0)
     second = bench.sink()
@@ -181,7 +127,7 @@ def test_first_instance_is_fenced_between_batches(bench: Bench) -> None:
     bench.assert_written_once(0, 1)
 
 
-def test_first_instance_notices_that_the_second_wrote_its_batch(bench: Bench) -> None:
+def test_first_instance_notices_that_the_second_wrote_its_batch(bench: SinkBench) -> None:
     first = bench.sink()
     bench.write(first, 0)
     bench.write(bench.sink(), 1)
@@ -190,7 +136,7 @@ def test_first_instance_notices_that_the_second_wrote_its_batch(bench: Bench) ->
     bench.assert_written_once(0, 1)
 
 
-def test_transaction_of_a_dead_instance_does_not_block_the_next(bench: Bench, at: Callable) -> None:
+def test_transaction_of_a_dead_instance_does_not_block_the_next(bench: SinkBench, at: Callable) -> None:
     class Killed(BaseException):
         """Stands for SIGKILL."""
 
@@ -204,22 +150,22 @@ def test_transaction_of_a_dead_instance_does_not_block_the_next(bench: Bench, at
     bench.assert_written_once(0)
 
 
-def test_batch_that_a_broker_never_takes_is_an_error_that_says_so(bench: Bench) -> None:
+def test_batch_that_a_broker_never_takes_is_an_error_that_says_so(bench: SinkBench) -> None:
     outcome = bench.outcome(0)
-    outcome.alerts.append(Alert(0, 9, b"card", b"x" * (sink_module.MAX_MESSAGE_BYTES + 1)))
+    outcome.alerts.append(Alert(0, 9, b"card", b"x" * (producer.MAX_MESSAGE_BYTES + 1)))
     with pytest.raises(SinkError, match=r"was not taken in 5 attempts: .*too large.*; check the brokers"):
         bench.sink().write(bench.batch(0), outcome)
     assert list(bench.log.read(bench.topics.fraud_alerts)) == []
 
 
-def test_no_broker_is_an_error_that_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_module, "CALL_TIMEOUT_S", 0.5)
+def test_no_broker_is_an_error_that_says_so(bench: SinkBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer, "CALL_TIMEOUT_S", 0.5)
     away = bench.settings.model_copy(update={"bootstrap_servers": "127.0.0.1:9", "kafka": {"log_level": "0"}})
     with pytest.raises(SinkError, match=r"no transactional producer: .*; check the brokers"):
         TransactionalSink(away)
 
 
-def refused(bench: Bench, batch: Batch, words: str) -> None:
+def refused(bench: SinkBench, batch: Batch, words: str) -> None:
     """The batch is refused, by a start and by a write, and nothing is written."""
     before = len(list(bench.log.read(bench.topics.job_progress)))
     with pytest.raises(MarkerError, match=words):
@@ -229,7 +175,7 @@ def refused(bench: Bench, batch: Batch, words: str) -> None:
     assert len(list(bench.log.read(bench.topics.job_progress))) == before
 
 
-def test_foreign_and_rolled_back_checkpoints_are_refused(bench: Bench) -> None:
+def test_foreign_and_rolled_back_checkpoints_are_refused(bench: SinkBench) -> None:
     sink = bench.sink()
     for number in range(3):
         bench.write(sink, number)
@@ -249,13 +195,13 @@ def test_foreign_and_rolled_back_checkpoints_are_refused(bench: Bench) -> None:
         bench.sink().check_start(bench.batch(good))
 
 
-def test_new_job_starts_with_an_empty_checkpoint_only(bench: Bench) -> None:
+def test_new_job_starts_with_an_empty_checkpoint_only(bench: SinkBench) -> None:
     bench.sink().check_start(None)
     bench.sink().check_start(bench.batch(0))  # killed in its first batch
     refused(bench, bench.batch(1), "the checkpoint is at batch 1, but group .* has no offsets")
 
 
-def test_group_that_another_program_commits_to_is_refused(bench: Bench) -> None:
+def test_group_that_another_program_commits_to_is_refused(bench: SinkBench) -> None:
     consumer = Consumer(
         {"bootstrap.servers": bench.settings.bootstrap_servers, "group.id": bench.settings.job_id}
     )

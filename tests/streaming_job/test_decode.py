@@ -5,9 +5,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from raw_records import (
+from harness.raw_records import (
     GOOD,
     LIMITS,
     NOW,
@@ -20,6 +18,8 @@ from raw_records import (
     together,
     without,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 from thoroughness import examples
 
 from streaming_job.contracts import Contract, ContractError, Reason, validate

@@ -100,13 +100,13 @@ _TOKENS = [
 """What is apt to be read in two ways, or to sit on some limit."""
 
 
-def seeds(rng: random.Random) -> bytes:
+def seeds(rng: random.Random, now: int = NOW) -> bytes:
     """A record that is good, or bad in one plain way."""
     changes: dict[str, Any] = {
         "transaction_id": f"t-{rng.randrange(10**6)}",
         "card_id": f"c-{rng.randrange(100)}",
         "amount": rng.choice([0, 1, 0.1, 1e-7, 12.345678, 1e9, 5, 1234567.89, rng.random() * 1000]),
-        "event_time": NOW - rng.randrange(10**6),
+        "event_time": now - rng.randrange(10**6),
     }
     if rng.random() < 0.3:
         name = rng.choice(list(GOOD))

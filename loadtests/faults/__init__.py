@@ -1,0 +1,1 @@
+"""Faults on purpose: kills, and a bad network between the job and Kafka."""

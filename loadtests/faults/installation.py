@@ -1,0 +1,204 @@
+"""One installation of the job on a stack: its own topics, checkpoint and job id."""
+
+import itertools
+import json
+import time
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Producer
+
+from deploy.local import topics as broker
+from deploy.local.stack import Endpoints
+from loadtests.faults.errors import FaultError
+from loadtests.faults.job_process import PATIENCE_S, JobProcess
+from loadtests.oracle import Record
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+from loadtests.topic_log import TopicLog
+from loadtests.verify import Verdict, verify
+from models import registry
+from models.pipeline import Trained, fit_and_register
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts import Rollout, publish
+from streaming_job.contracts.topics import Topics
+from streaming_job.settings import JobSettings
+
+RATE = 500.0
+_numbers = itertools.count()
+
+
+@cache
+def world() -> World:
+    """A few hundred cards, so that each is used often."""
+    return World.create(seed=3, cards=300, merchants=100)
+
+
+@cache
+def trained(tracking_uri: str) -> Trained:
+    """A small model of the world's frauds, registered once a session."""
+    start = 1_750_000_000_000
+    stream = Stream(world(), rate=0.05, start_ms=start, disturbances=Disturbances.none())
+    history = pa.concat_tables(batch.table for batch in stream.blocks(events=20_000))
+    return fit_and_register(history, tracking_uri, iterations=20, leaves=8, alert_budget=0.02)
+
+
+class Installation:
+    """What an operator sets up, and how he looks at it from outside."""
+
+    def __init__(
+        self, stack: Endpoints, topics: Topics, directory: Path, cards: World | None = None, **settings: Any
+    ) -> None:
+        """Make the topics.
+
+        Args:
+            stack: the servers.
+            topics: names of topics that nobody else uses.
+            directory: for checkpoint, working copies and logs.
+            cards: whose transactions are sent; default `world()`.
+            settings: of the job, where they are not the usual ones.
+        """
+        self.stack, self.topics, self.directory = stack, topics, directory
+        self.world = cards or world()
+        self.settings = JobSettings(
+            **{
+                "job_id": f"job-{topics.transactions}",
+                "bootstrap_servers": stack.bootstrap_servers,
+                "topics": topics,
+                "mlflow_tracking_uri": stack.mlflow_tracking_uri,
+                "checkpoint": str(directory / "checkpoint"),
+                "work_dir": directory / "work",
+                "ui_port": 0,
+                "wait_for_snapshot_s": 0,  # most tests have no profiles
+                **settings,
+            }
+        )
+        broker.create(stack.bootstrap_servers, topics)
+        # quiet when the broker is killed
+        client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": stack.bootstrap_servers,
+            "log_level": 0,
+        }
+        self._log = TopicLog(stack.bootstrap_servers)
+        self._producer = Producer(
+            {
+                **client,
+                "message.max.bytes": 2_000_000,
+                "partitioner": "murmur2_random",
+                # what is sent again because the broker died is no second record
+                "enable.idempotence": True,
+            }
+        )
+        self.sent = 0
+        """Transaction records sent."""
+
+    def environment(self, **changes: object) -> dict[str, str]:
+        """The settings as variables, some of them changed (`checkpoint=...`)."""
+        return self.settings.model_copy(update=changes).variables()
+
+    def start(self, **changes: object) -> JobProcess:
+        """Start the job."""
+        return JobProcess(self.environment(**changes), self.directory)
+
+    def roll_out(self, *, model: ModelRef | None = None, max_count_5m: int = 15) -> Rollout:
+        """Put a model in charge; default the session's."""
+        known = trained(self.stack.mlflow_tracking_uri)
+        policy = Policy(known.quality.threshold, max_count_5m)
+        now = int(time.time() * 1000)
+        rollout = Rollout(f"r{next(_numbers)}", model or known.ref, policy, "test", now)
+        publish(rollout, self.stack.bootstrap_servers, self.topics.model_rollouts)
+        return rollout
+
+    def send(self, events: int, **disturbances: float) -> None:
+        """Send simulated transactions that happen now, as fast as they go."""
+        start = int(time.time() * 1000 - events / RATE * 1000)
+        stream = Stream(self.world, RATE, start, disturbances=Disturbances(**disturbances))
+        for batch in stream.blocks(events=events):
+            for key, value in zip(*batch.encode(), strict=True):
+                self._produce(key, value)
+        self.flush()
+
+    def send_raw(self, values: list[bytes | None], key: bytes | None = b"card") -> None:
+        """Send records as they are."""
+        for value in values:
+            self._produce(key, value)
+        self.flush()
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        """Hand a record to the producer."""
+        self._producer.produce(topic, value, key)
+        self._producer.poll(0)
+
+    def _produce(self, key: bytes | None, value: bytes | None) -> None:
+        self.produce(self.topics.transactions, key, value)
+        self.sent += 1
+
+    def flush(self) -> None:
+        """Wait until all that was sent is in Kafka.
+
+        Raises:
+            FaultError: it does not get there.
+        """
+        if left := self._producer.flush(PATIENCE_S):
+            raise FaultError(f"{left} records were not taken in {PATIENCE_S:.0f} s; look at the broker")
+
+    def lag(self) -> dict[tuple[str, int], int]:
+        """Records behind, by input partition; only where there are some."""
+        names = (self.topics.transactions, *self.topics.tables)
+        committed = self._log.committed(self.settings.job_id, names)
+        ends = {(name, part): end for name in names for part, end in self._log.ends(name).items()}
+        lags = {place: end - committed.get(place, 0) for place, end in ends.items()}
+        return {place: lag for place, lag in lags.items() if lag}
+
+    def caught_up(self, job: JobProcess) -> None:
+        """Wait until the job has committed everything that was sent.
+
+        Raises:
+            FaultError: it ended, or does not get there.
+        """
+        end = time.monotonic() + PATIENCE_S
+        while lag := self.lag():
+            if not job.runs or time.monotonic() > end:
+                what = "does not catch up" if job.runs else "ended"
+                raise FaultError(f"the job {what}, behind by {lag}; its log ends with: {job.log[-3000:]}")
+            time.sleep(0.05)
+
+    def read(self, topic: str) -> list[Record]:
+        """All committed records of a topic."""
+        return list(self._log.read(topic))
+
+    def verdict(self) -> Verdict:
+        """Compare outputs with the oracle's."""
+        return verify(
+            self._log,
+            self.settings,
+            lambda rollout: registry.load(
+                rollout.model, self.settings.mlflow_tracking_uri, self.directory / "audit-models"
+            ),
+        )
+
+    def audit(self) -> Verdict:
+        """Compare outputs with the oracle's; everything sent must be covered and agree.
+
+        Raises:
+            FaultError: it is not, or it does not.
+        """
+        verdict = self.verdict()
+        report = verdict.report()
+        report["examples"] = [example[:300] for example in report["examples"][:5]]
+        if not verdict.is_clean or verdict.events != self.sent:
+            raise FaultError(
+                f"of {self.sent} transactions not all became what they had to: {json.dumps(report)}"
+            )
+        return verdict
+
+    def reasons(self) -> Counter[str]:
+        """Dead letters by reason."""
+        return Counter(
+            json.loads(letter.value or b"")["reason"] for letter in self.read(self.topics.dead_letters)
+        )

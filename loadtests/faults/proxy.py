@@ -1,0 +1,235 @@
+"""A bad network between clients and one Kafka broker: a TCP proxy that knows where a request begins and ends.
+
+A fault is armed for one kind of request and strikes the next one that passes. Frames are those of Kafka's
+protocol (https://kafka.apache.org/protocol): four bytes of length; then a request has its kind in two bytes,
+its version in two and its number in four, and an answer begins with the number of its request.
+"""
+
+import asyncio
+import itertools
+import random
+import struct
+import threading
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any
+
+HOST = "127.0.0.1"
+ANSWER_S = 30.0
+_GONE = (OSError, asyncio.IncompleteReadError, TimeoutError)
+"""Either side has gone."""
+_LENGTH = struct.Struct(">i")
+_REQUEST = struct.Struct(">hhi")
+_NUMBER = struct.Struct(">i")
+
+
+class Api(IntEnum):
+    """Kinds of requests that make up a transaction, by their number in the protocol."""
+
+    PRODUCE = 0
+    ADD_PARTITIONS = 24
+    ADD_OFFSETS = 25
+    END_TRANSACTION = 26
+    COMMIT_OFFSETS = 28
+
+
+class Kind(StrEnum):
+    """What becomes of a request."""
+
+    REQUEST_LOST = "request lost"
+    """It never arrives; the connection breaks."""
+    ANSWER_LOST = "answer lost"
+    """The broker has done it, but the connection breaks before its answer."""
+    ANSWER_LATE = "answer late"
+    """The answer, and all that follows on its connection, comes after the delay."""
+    REQUEST_LATE = "request late"
+    """The connection breaks, and what it carried still arrives after the delay: behind its own repetition."""
+    SILENCE = "silence"
+    """No answer ever comes on this connection, which stays open for the delay."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that goes wrong."""
+
+    api: Api
+    kind: Kind
+    delay_s: float = 0.0
+
+    def __str__(self) -> str:
+        """For reports."""
+        return f"{self.api.name.lower()}: {self.kind}, {self.delay_s:.1f} s"
+
+
+def drawn(chance: random.Random, count: int, longest_s: float) -> list[Fault]:
+    """Faults by chance, each kind on each request equally often.
+
+    Args:
+        chance: draws them.
+        count: how many.
+        longest_s: upper bound of the delays.
+    """
+    faults: list[Fault] = []
+    while len(faults) < count:
+        pairs = list(itertools.product(Api, Kind))
+        chance.shuffle(pairs)
+        faults += [Fault(api, kind, chance.uniform(0.1, longest_s)) for api, kind in pairs]
+    return faults[:count]
+
+
+@dataclass(eq=False)
+class _Connection:
+    """Both halves of one client's connection."""
+
+    client: asyncio.StreamWriter
+    broker: asyncio.StreamWriter
+    left: bool = False
+    """Whether the client has been cut off while something of it is still to arrive."""
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Something was answered after that."""
+    hit: dict[int, Fault] = field(default_factory=dict)
+    """Faults that strike the answer to the request with this number."""
+
+    def cut(self) -> None:
+        """Break both halves at once."""
+        for writer in (self.client, self.broker):
+            writer.transport.abort()
+
+
+class Proxy:
+    """Passes bytes between clients and a broker, in a thread of its own; use as a context manager."""
+
+    def __init__(self, port: int, broker_port: int) -> None:
+        """Nothing listens yet.
+
+        Args:
+            port: to listen on, the one that the broker advertises.
+            broker_port: where the broker listens.
+        """
+        self._port, self._broker_port = port, broker_port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._armed: Fault | None = None
+        self._server: asyncio.Server | None = None
+        self.struck: list[Fault] = []
+        """Faults that have happened, in order."""
+        self.late = 0
+        """Requests that are still to arrive."""
+
+    def __enter__(self) -> "Proxy":
+        """Listen."""
+        self._thread.start()
+        self._server = self._run(asyncio.start_server(self._serve, HOST, self._port))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Break what is open, and end."""
+        self._run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def arm(self, fault: Fault) -> None:
+        """Let the next request of the fault's kind be struck."""
+        self._armed = fault
+
+    def disarm(self) -> None:
+        """Forget a fault that has not happened."""
+        self._armed = None
+
+    def cut_all(self) -> None:
+        """Break every connection that is open."""
+        self._loop.call_soon_threadsafe(self._cut_all)
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def _cut_all(self) -> None:
+        for connection in self._connections:
+            connection.cut()
+
+    async def _close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        self._cut_all()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            from_broker, broker = await asyncio.open_connection(HOST, self._broker_port)
+            connection = _Connection(writer, broker)
+            self._connections.add(connection)
+            back = asyncio.create_task(self._answers(from_broker, connection))
+            try:
+                await self._requests(reader, connection)
+            finally:
+                self._connections.discard(connection)
+                connection.cut()
+                await back
+        except (*_GONE, asyncio.CancelledError):  # cancelled at the end, and nobody asks what became of it
+            writer.transport.abort()
+        finally:
+            self._tasks.discard(task)
+
+    async def _requests(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
+        while True:
+            frame = await _frame(reader)
+            api, _, number = _REQUEST.unpack_from(frame, _LENGTH.size)
+            fault = self._armed
+            if fault is not None and fault.api == api:
+                self._armed = None
+                if fault.kind == Kind.REQUEST_LOST:
+                    self.struck.append(fault)
+                    return
+                if fault.kind == Kind.REQUEST_LATE:
+                    connection.left = True
+                    connection.client.transport.abort()
+                    self.late += 1
+                    self.struck.append(fault)
+                    try:
+                        await asyncio.sleep(fault.delay_s)
+                        connection.answered.clear()
+                        connection.broker.write(frame)
+                        # nobody waits for the answer any more, but the broker must have done it
+                        await asyncio.wait_for(connection.answered.wait(), ANSWER_S)
+                    finally:
+                        self.late -= 1
+                    return
+                connection.hit[number] = fault
+            connection.broker.write(frame)
+            await connection.broker.drain()
+
+    async def _answers(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
+        try:
+            while True:
+                frame = await _frame(reader)
+                (number,) = _NUMBER.unpack_from(frame, _LENGTH.size)
+                if connection.left:
+                    connection.answered.set()
+                    continue
+                fault = connection.hit.pop(number, None)
+                if fault is not None:
+                    self.struck.append(fault)
+                    if fault.kind != Kind.ANSWER_LOST:
+                        await asyncio.sleep(fault.delay_s)
+                    if fault.kind != Kind.ANSWER_LATE:
+                        return
+                connection.client.write(frame)
+                await connection.client.drain()
+        except _GONE:
+            pass
+        finally:
+            connection.cut()
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readexactly(_LENGTH.size)
+    return head + await reader.readexactly(*_LENGTH.unpack(head))

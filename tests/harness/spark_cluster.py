@@ -1,0 +1,79 @@
+"""A real Spark cluster on this machine: a master and workers, each a process of its own."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+import pyspark
+
+from deploy.local import java
+from deploy.local.ports import HOST, Ports, choose
+
+SPARK_HOME = Path(pyspark.__file__).parent
+MEMORY = "1g"
+"""Of each executor, and of each worker to give away."""
+
+
+class SparkCluster:
+    """Standalone master with some workers of one core each; use as a context manager."""
+
+    def __init__(self, directory: Path, workers: int, environment: Mapping[str, str]) -> None:
+        """Start it; whoever connects too early tries again.
+
+        Args:
+            directory: for logs and the executors' working directories.
+            workers: how many, with one core and one executor each.
+            environment: variables that the executors get.
+        """
+        directory.mkdir()
+        self._directory = directory
+        self._environment = {
+            **os.environ,
+            **environment,
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_NO_DAEMONIZE": "1",
+        }
+        port = choose(Ports(), {}, frozenset({"kafka"}))["kafka"]
+        self.url = f"spark://{HOST}:{port}"
+        master = ("--host", HOST, "--port", str(port), "--webui-port", "0")
+        self._processes = [self._start("master.Master", "master", *master)]
+        for number in range(workers):
+            place = directory / f"worker-{number}"
+            options = ("--host", HOST, "--webui-port", "0", "--cores", "1", "--memory", MEMORY)
+            self._processes.append(
+                self._start("worker.Worker", place.name, *options, "--work-dir", str(place), self.url)
+            )
+
+    def _start(self, main: str, name: str, *options: str) -> psutil.Process:
+        command = [str(java.find().executable), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        with (self._directory / f"{name}.log").open("wb") as output:
+            return psutil.Process(
+                subprocess.Popen(
+                    [*command, "-cp", f"{SPARK_HOME}/jars/*", f"org.apache.spark.deploy.{main}", *options],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=self._environment,
+                ).pid
+            )
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors' JVMs that run now."""
+        return [child for worker in self._processes[1:] for child in worker.children()]
+
+    def __enter__(self) -> "SparkCluster":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        family = [
+            each for process in self._processes for each in (process, *process.children(recursive=True))
+        ]
+        for process in family:
+            process.kill()
+        psutil.wait_procs(family, timeout=30)
