@@ -130,10 +130,18 @@ def _descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _reap(server: Server, family: Sequence[psutil.Process], patience_s: float) -> None:
-    _, alive = psutil.wait_procs(list(family), timeout=patience_s)
-    if alive:
+    _, left = psutil.wait_procs(list(family), timeout=patience_s)
+    if alive := [process for process in left if not _is_zombie(process)]:
         raise StackError(f"process {alive[0].pid} does not end, not even by SIGKILL: its disk may hang")
     running(server)
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+    """Whether it has ended and only waits for its parent, or an idle init, to take notice."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def wait_until(ready: Callable[[], bool], *, server: Server, name: str, log: Path, deadline_s: float) -> None:
