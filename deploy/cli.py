@@ -34,6 +34,9 @@ COMMANDS = {
     "verify": Entry(
         "loadtests.commands:app", "Audit the alerts against the input and an independent oracle."
     ),
+    "dead-letters": Entry(
+        "streaming_job.dead_letters.commands:app", "List dead letters; send mended ones again."
+    ),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
     "explain-card": Entry("streaming_job.explain:app", "Tell what the job knows about a card right now."),
 }

@@ -112,7 +112,9 @@ def release(card: Array, number: int, counters: Counters) -> None:
 
 @njit(cache=True)
 def release_unused(cards: Array, counters: Counters) -> None:
-    """List the free cards of a rebuilt state."""
+    """List the free cards of a rebuilt state; a replay frees numbers and gives them away as it is told."""
+    counters[FREE_CARD] = EMPTY
+    counters[FREE_CARDS] = 0
     for number in range(counters[CARDS]):
         if cards[number].lo == 0 and cards[number].hi == 0:
             release(cards[number], number, counters)

@@ -25,8 +25,8 @@ from feature_store.pieces import CARDS_PER_PIECE, read_piece, write_piece
 
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
 """Write amplification of snapshots; the deltas kept then are a sixth of the snapshots."""
-MOST_DELTAS = 400
-"""Beyond this many, pieces are snapshot whatever they cost, so that quiet groups recover fast too."""
+MOST_DELTAS = 1_000
+"""Each piece has its turn within so many batches, whatever it costs: quiet groups recover fast too."""
 
 
 class PieceStore(Protocol):
@@ -92,8 +92,12 @@ def commit(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> No
     meta.cards = state.numbers_given
     meta.pieces += [0] * (-(-meta.cards // CARDS_PER_PIECE) - len(meta.pieces))
     meta.credit += SNAPSHOT_BYTES_PER_DELTA_BYTE * len(blob)
-    behind = meta.sequence - meta.oldest
-    while meta.pieces and (meta.credit > 0 or behind > MOST_DELTAS):
+    # evenly: as many turns as bring every piece round in time
+    due = (
+        meta.sequence * len(meta.pieces) // MOST_DELTAS
+        - (meta.sequence - 1) * len(meta.pieces) // MOST_DELTAS
+    )
+    while meta.pieces and (meta.credit > 0 or due > 0):
         piece = meta.next_piece % len(meta.pieces)
         if meta.pieces[piece] == meta.sequence:
             meta.credit = 0
@@ -103,7 +107,7 @@ def commit(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> No
         meta.pieces[piece] = meta.sequence
         meta.next_piece = piece + 1
         meta.credit -= len(snapshot)
-        behind = meta.sequence - min(meta.pieces)
+        due -= 1
     while meta.oldest <= min(meta.pieces, default=0):
         store.remove(f"d{meta.oldest}")
         meta.oldest += 1

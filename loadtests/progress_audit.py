@@ -100,6 +100,7 @@ class ProgressAudit:
         if batches != list(range(batches[0], batches[0] + len(batches))):
             self.problems.append(f"query {query}: batches are missing between {batches[0]} and {batches[-1]}")
         reached: dict[tuple[str, int], int] = {}
+        self._check_running_totals(query, batches)
         for batch in batches:
             for part in self._progress[query, batch]["partitions"]:
                 place = part["topic"], part["partition"]
@@ -109,6 +110,19 @@ class ProgressAudit:
                         f"the batch before ended at {reached[place]}"
                     )
                 reached[place] = part["end_offset"]
+
+    def _check_running_totals(self, query: str, batches: list[int]) -> None:
+        """Each record's totals are those of the record before it and its own counts."""
+        since: int | None = None
+        before: Counter[str] = Counter()
+        for batch in batches:
+            progress = self._progress[query, batch]
+            if "totals" not in progress:  # written by an older release
+                continue
+            total = +Counter(progress["totals"]["counts"])
+            if progress["totals"]["since"] == since and total != before + Counter(progress["counts"]):
+                self.problems.append(f"batch {batch}: the totals are not those before it and its own counts")
+            since, before = progress["totals"]["since"], total
 
 
 def _batch(record: Record) -> Batch:

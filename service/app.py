@@ -33,7 +33,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         clock: seconds since 1970-01-01 UTC.
     """
     progress = ProgressReader(settings)
-    watch = LagWatch(settings, lambda: progress.read(lambda totals: dict(totals.end_offsets)), clock)
+    watch = LagWatch(settings, lambda: progress.end_offsets, clock)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FraudCollector(progress, watch, clock))
 

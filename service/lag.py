@@ -6,18 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from service.settings import ServiceSettings, say
+from service.waiting import Place, Waiting
 
 TIMEOUT_S = 5.0
 METADATA_S = 3.0
 """While the broker is away, shutting down takes as long."""
 EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-Place = tuple[str, int]
-"""(topic, partition)."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class PartitionLag:
     committed: int | None
     """Offset from which the job reads next; None before it committed any."""
     waiting_since_ms: int | None = None
-    """Kafka timestamp of the oldest record not yet processed; None without one."""
+    """Since when the oldest record not yet processed has been there (see `Waiting`); None without one."""
 
     @property
     def records(self) -> int:
@@ -41,7 +46,7 @@ class PartitionLag:
         return max(0, self.end - max(self.start, self.committed or 0))
 
     def seconds(self, now_s: float) -> float:
-        """Age of the oldest record not yet processed, by its Kafka timestamp."""
+        """How long the oldest record not yet processed has been waiting."""
         return 0.0 if self.waiting_since_ms is None else max(0.0, now_s - self.waiting_since_ms / 1e3)
 
 
@@ -61,7 +66,7 @@ class Lag:
         return sum(partition.records for partition in self.partitions)
 
     def seconds(self, now_s: float) -> float:
-        """Age of the oldest record not yet processed."""
+        """How long the oldest record not yet processed has been waiting."""
         return max((partition.seconds(now_s) for partition in self.partitions), default=0.0)
 
 
@@ -79,6 +84,7 @@ class LagWatch:
         self._clock = clock
         self._lag: Lag | None = None
         self._fault: str | None = "the broker has not answered yet"
+        self._waiting = Waiting()
         self._ages: dict[tuple[Place, int], int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lag-watch", daemon=True)
@@ -175,7 +181,9 @@ class LagWatch:
     def _with_ages(
         self, consumer: Consumer, partitions: tuple[PartitionLag, ...]
     ) -> tuple[PartitionLag, ...]:
-        """Add the timestamp of each partition's oldest waiting record, read from the log."""
+        """Add since when each partition's oldest waiting record has been there."""
+        for p in partitions:
+            self._waiting.see((p.topic, p.partition), max(p.start, p.committed or 0), p.end, self._clock())
         wanted = {
             ((p.topic, p.partition), max(p.start, p.committed or 0)): p for p in partitions if p.records
         }
@@ -190,7 +198,10 @@ class LagWatch:
                     continue
                 place = (message.topic(), message.partition())
                 if place in unknown:
-                    self._ages[place, unknown.pop(place)] = message.timestamp()[1]
+                    kind, stamp = message.timestamp()
+                    offset = unknown.pop(place)
+                    stamped = stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None
+                    self._ages[place, offset] = stamped or self._waiting.since_ms(place, offset)
             consumer.unassign()
         ages = {place: stamp for (place, _), stamp in self._ages.items()}
         return tuple(replace(p, waiting_since_ms=ages.get((p.topic, p.partition))) for p in partitions)

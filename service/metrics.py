@@ -13,10 +13,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from service.fold import Histogram, Totals
 from service.lag import Lag, LagWatch
 from service.progress_reader import ProgressReader
+from streaming_job.totals import Histogram, Totals
 
+IDLE_AFTER_S = 60.0
 COUNTS = {
     "records": "Records read from the input topics",
     "transactions": "Transactions decided",
@@ -27,6 +28,7 @@ COUNTS = {
     "rollouts": "Rollouts taken over",
     "late_table_changes": "Profile or rollout changes that turned up behind a decided transaction",
     "missing_profile": "Transactions decided without a profile of their card",
+    "split_cards": "Transactions of cards that came in two partitions in one batch",
     "scoring_failures": "Transactions that the model gave no score: the other rules decided alone",
 }
 """Of the contract's `counts`: name -> meaning; dead letters are told by reason instead."""
@@ -43,9 +45,13 @@ class FraudCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """All metric families."""
         now = self._clock()
-        yield from self._progress.read(lambda totals: [*of_totals(totals), *of_last(totals, now)])
-        if self._watch.lag is not None:
-            yield from of_lag(self._watch.lag, now)
+        yield from self._progress.read(of_totals)
+        last, lag = self._progress.last, self._watch.lag
+        if last is not None:
+            yield from of_last(last, now)
+            yield from of_event_time(last, lag, now)
+        if lag is not None:
+            yield from of_lag(lag, now)
         yield _gauge(
             "fraud_sidecar_broker_up",
             "1 when the broker answered last time",
@@ -64,7 +70,7 @@ class FraudCollector(Collector):
 
 
 def of_totals(totals: Totals) -> list[Metric]:
-    """What has added up since the start of the progress topic."""
+    """What has added up since the job's first batch."""
     families: list[Metric] = [_counter("fraud_batches", "Micro-batches committed", totals.batches)]
     for name, meaning in COUNTS.items():
         families.append(_counter(f"fraud_{name}", meaning, totals.counts[name]))
@@ -72,7 +78,10 @@ def of_totals(totals: Totals) -> list[Metric]:
         _counters("fraud_dead_letters", "Dead letters written", "reason", totals.dead_letters),
         _counters("fraud_alert_rules", "Alerts in which the rule fired", "rule", totals.rules),
         _counters(
-            "fraud_phase_seconds", "Time spent in a phase of the batches", "phase", totals.phase_seconds
+            "fraud_phase_seconds",
+            "Time spent in a phase of the batches",
+            "phase",
+            {phase: ms / 1e3 for phase, ms in totals.phases_ms.items()},
         ),
         _counter(
             "fraud_state_rebuilds", "Local copies of state rebuilt from the checkpoint", totals.rebuilds
@@ -81,26 +90,33 @@ def of_totals(totals: Totals) -> list[Metric]:
             "fraud_batch_duration_seconds",
             "Start to commit of the micro-batches",
             count_value=totals.batches,
-            sum_value=totals.batch_seconds,
+            sum_value=totals.batch_ms / 1e3,
         ),
         _histogram(
             "fraud_event_to_commit_seconds",
             "Kafka timestamp of the transactions to the commit of their batch",
-            totals.latency,
+            totals.histograms["latency_ms"],
+            1e-3,
         ),
         _histogram(
-            "fraud_event_lateness_seconds", "Arrival of transactions after their event time", totals.lateness
+            "fraud_event_lateness_seconds",
+            "Arrival of transactions after their event time",
+            totals.histograms["lateness_ms"],
+            1e-3,
         ),
-        _histogram("fraud_score", "Scores of the model", totals.scores),
+        _histogram(
+            "fraud_profile_age_seconds",
+            "Age of the profiles that transactions were decided with",
+            totals.histograms["profile_age_ms"],
+            1e-3,
+        ),
+        _histogram("fraud_score", "Scores of the model", totals.histograms["scores"]),
     ]
     return families
 
 
-def of_last(totals: Totals, now_s: float) -> list[Metric]:
-    """What the newest batch says of the job as it is."""
-    last = totals.last
-    if last is None:
-        return []
+def of_last(last: Mapping[str, Any], now_s: float) -> list[Metric]:
+    """What the newest progress record says of the job as it is."""
     written = last["written_at"] / 1e3
     state = last["state"]
     families: list[Metric] = [
@@ -130,12 +146,7 @@ def of_last(totals: Totals, now_s: float) -> list[Metric]:
     )
     for phase, milliseconds in last["phases_ms"].items():
         phases.add_metric([phase], milliseconds / 1e3)
-    watermark = GaugeMetricFamily(
-        "fraud_partition_event_time_seconds", "Greatest event time seen", labels=["topic", "partition"]
-    )
-    for (topic, partition), time in sorted(totals.event_times.items()):
-        watermark.add_metric([topic, str(partition)], time / 1e3)
-    families += [phases, watermark]
+    families.append(phases)
     if last["model"]:
         families.append(InfoMetricFamily("fraud_model", "The model in force", _words(last["model"])))
     if last["rollout_id"]:
@@ -145,12 +156,48 @@ def of_last(totals: Totals, now_s: float) -> list[Metric]:
     return families
 
 
+def of_event_time(last: Mapping[str, Any], lag: Lag | None, now_s: float) -> list[Metric]:
+    """Where event time stands; a partition that is idle does not hold back the job's watermark."""
+    labels = ["topic", "partition"]
+    newest = GaugeMetricFamily(
+        "fraud_partition_event_time_seconds", "Greatest event time seen", labels=labels
+    )
+    marks = GaugeMetricFamily(
+        "fraud_partition_watermark_seconds",
+        "Estimate: nearly all that happened before has arrived",
+        labels=labels,
+    )
+    idle = GaugeMetricFamily(
+        "fraud_partition_idle",
+        f"1 when nothing waits and nothing came for {IDLE_AFTER_S:.0f} s",
+        labels=labels,
+    )
+    waiting = {(p.topic, p.partition) for p in lag.partitions if p.records} if lag else set()
+    holding: list[float] = []
+    for part in last["partitions"]:
+        place = [part["topic"], str(part["partition"])]
+        quiet_s = now_s - (part["active_at"] or 0) / 1e3
+        is_idle = quiet_s > IDLE_AFTER_S and (part["topic"], part["partition"]) not in waiting
+        idle.add_metric(place, float(is_idle))
+        if part["event_time"] is not None:
+            newest.add_metric(place, part["event_time"] / 1e3)
+        if part["watermark"] is not None:
+            marks.add_metric(place, part["watermark"] / 1e3)
+            holding += [] if is_idle else [part["watermark"] / 1e3]
+    families: list[Metric] = [newest, marks, idle]
+    if holding:
+        families.append(
+            _gauge("fraud_watermark_seconds", "The least of the partitions that are not idle", min(holding))
+        )
+    return families
+
+
 def of_lag(lag: Lag, now_s: float) -> list[Metric]:
     """How far the job is behind its inputs."""
     labels = ["topic", "partition"]
     records = GaugeMetricFamily("fraud_partition_lag_records", "Records not yet processed", labels=labels)
     seconds = GaugeMetricFamily(
-        "fraud_partition_lag_seconds", "Age of the oldest record not yet processed", labels=labels
+        "fraud_partition_lag_seconds", "How long the oldest record not yet processed waits", labels=labels
     )
     ends = GaugeMetricFamily("fraud_partition_end_offset", "Offset of the next record to come", labels=labels)
     committed = GaugeMetricFamily(
@@ -165,7 +212,7 @@ def of_lag(lag: Lag, now_s: float) -> list[Metric]:
             committed.add_metric(place, partition.committed)
     return [
         _gauge("fraud_lag_records", "Records of all inputs not yet processed", lag.records),
-        _gauge("fraud_lag_seconds", "Age of the oldest record not yet processed", lag.seconds(now_s)),
+        _gauge("fraud_lag_seconds", "How long the oldest record not yet processed waits", lag.seconds(now_s)),
         records,
         seconds,
         ends,
@@ -188,16 +235,15 @@ def _counters(name: str, meaning: str, label: str, values: Mapping[str, float]) 
     return family
 
 
-def _histogram(name: str, meaning: str, histogram: Histogram) -> Metric:
+def _histogram(name: str, meaning: str, histogram: Histogram, scale: float = 1.0) -> Metric:
+    """`scale`: of bounds and sum."""
     family = Metric(name, meaning, "histogram")
     running = 0
     for bound, running in histogram.cumulative():
-        family.add_sample(
-            f"{name}_bucket", {"le": "+Inf" if bound == math.inf else str(float(bound))}, running
-        )
+        told = "+Inf" if bound == math.inf else f"{bound * scale:.12g}"
+        family.add_sample(f"{name}_bucket", {"le": told}, running)
     family.add_sample(f"{name}_count", {}, running)
-    if histogram.total is not None:
-        family.add_sample(f"{name}_sum", {}, histogram.total)
+    family.add_sample(f"{name}_sum", {}, histogram.total * scale)
     return family
 
 

@@ -1,27 +1,26 @@
-"""The job's progress topic, read from its start and followed by a thread."""
+"""The newest progress record of a job, which tells its totals: found at the end of its topic and followed."""
 
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from service.fold import Totals
 from service.settings import ServiceSettings, say
+from streaming_job import reading
+from streaming_job.account import decoded
+from streaming_job.totals import Totals
 
 POLL_S = 0.2
 RETRY_S = 1.0
-METADATA_S = 3.0
-"""While the broker is away, shutting down takes as long."""
 BATCH = 500
-"""Records folded per turn of the lock."""
+"""Records taken per turn of the lock."""
 
 T = TypeVar("T")
 
 
 class ProgressReader:
-    """Totals of one job, rebuilt from the topic at every start and kept up to date.
+    """Totals of one job, from its newest record, kept up to date.
 
     Transactions that were aborted are never seen (read_committed). While the broker is away the totals stay;
     the client reconnects by itself and continues where it was.
@@ -30,6 +29,7 @@ class ProgressReader:
     def __init__(self, settings: ServiceSettings) -> None:
         self._settings = settings
         self._totals = Totals()
+        self._last: Mapping[str, Any] | None = None
         self._unreadable = 0
         self._behind: set[int] | None = None
         self._fault: str | None = None
@@ -54,11 +54,17 @@ class ProgressReader:
     @property
     def last(self) -> Mapping[str, Any] | None:
         """The newest progress record of the job; None before the first."""
-        return self.read(lambda totals: totals.last)
+        return self._last
+
+    @property
+    def end_offsets(self) -> dict[tuple[str, int], int]:
+        """(topic, partition) -> end offset of the newest batch."""
+        parts = self._last["partitions"] if self._last else ()
+        return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
 
     @property
     def unreadable(self) -> int:
-        """Records of the topic that were no progress."""
+        """Records of the job, met since the start, that were no progress."""
         return self._unreadable
 
     @property
@@ -75,60 +81,52 @@ class ProgressReader:
             try:
                 self._follow()
             except KafkaException as error:
-                self._fault = f"the progress topic cannot be read: {say(error)}"
+                self._fault = self._words(error)
                 self._stop.wait(RETRY_S)
+
+    def _words(self, error: KafkaException) -> str:
+        topic = self._settings.topics.job_progress
+        if error.args and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return f"topic {topic} does not exist"
+        return f"the progress topic cannot be read: {say(error)}"
 
     def _follow(self) -> None:
         """Read until told to stop, or until the client gives up."""
-        topic = self._settings.topics.job_progress
-        consumer = Consumer(
-            self._settings.client(
-                **{
-                    "group.id": f"{self._settings.job_id}-sidecar",  # never joined: partitions are assigned
-                    "isolation.level": "read_committed",
-                    "enable.auto.commit": False,
-                    "enable.partition.eof": True,
-                    "auto.offset.reset": "earliest",
-                    "allow.auto.create.topics": False,
-                }
-            )
-        )
+        topic, job = self._settings.topics.job_progress, self._settings.job_id
+        reader = reading.consumer(self._settings.bootstrap_servers, self._settings.kafka, f"{job}-sidecar")
         try:
-            partitions = _partitions(consumer, topic)
-            if not partitions:
-                self._fault = f"topic {topic} does not exist"
-                self._stop.wait(RETRY_S)
-                return
-            # from the start, always: a batch that was counted before is recognised by its id
-            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
-            self._behind = set(partitions)
+            places = []
+            for partition in reading.partitions(reader, topic):
+                found = reading.newest(reader, topic, partition, lambda m: decoded(m, job) is not None)
+                if found is not None:
+                    self._take(found)
+                after = OFFSET_BEGINNING if found is None else (found.offset() or 0) + 1
+                places.append(TopicPartition(topic, partition, after))
+            reader.assign(places)
+            self._behind = {place.partition for place in places}
             while not self._stop.is_set():
-                self._take(consumer.consume(BATCH, POLL_S))
+                self._take_all(reader)
         finally:
-            consumer.close()
+            reader.close()
 
-    def _take(self, messages: list[Any]) -> None:
+    def _take_all(self, reader: Consumer) -> None:
+        for message in reader.consume(BATCH, POLL_S):
+            error = message.error()
+            if error is None:
+                self._take(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                assert self._behind is not None
+                self._behind.discard(message.partition())
+            elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(error)
+
+    def _take(self, message: Any) -> None:
+        record = decoded(message, self._settings.job_id)
+        if record is None:
+            self._unreadable += message.key() == self._settings.job_id.encode()
+            return
+        totals = Totals.from_json(record["totals"])
         with self._lock:
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    self._fold(message.key(), message.value())
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    assert self._behind is not None
-                    self._behind.discard(message.partition())
-                elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise KafkaException(error)
-
-    def _fold(self, key: bytes | None, value: bytes | None) -> None:
-        if key != self._settings.job_id.encode():
-            return  # another job's
-        try:
-            self._totals.add(orjson.loads(value or b""))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            self._unreadable += 1
-
-
-def _partitions(consumer: Consumer, topic: str) -> list[int]:
-    """The topic's partitions; none when it does not exist."""
-    found = consumer.list_topics(topic, timeout=METADATA_S).topics[topic]
-    return [] if found.error is not None else sorted(found.partitions)
+            # totals only grow, unless they had to begin anew: what is older was read again
+            if totals.since != self._totals.since or totals.batches > self._totals.batches:
+                self._totals, self._last = totals, record

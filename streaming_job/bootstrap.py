@@ -8,7 +8,6 @@ runs they are all rows of it, and none the last (docs/decisions/011-snapshots-of
 import logging
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -23,8 +22,6 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 TELL_S = 10.0
-STEPS_BACK = (1, 100, 10_000)
-"""How far before a partition's end its last record is looked for: transactions' markers take offsets, too."""
 RUNNING = ("first", "first_in_data_collection", "true", "last_in_data_collection", True)
 """`source.snapshot` of a row that others of the same snapshot follow."""
 
@@ -89,13 +86,7 @@ def _look(reader: Consumer, topic: str) -> Profiles:
     for partition in reading.partitions(reader, topic):
         first, end = reading.offsets(reader, TopicPartition(topic, partition))
         records += end - first
-        loaded = loaded or (first < end and _last_ends_wait(reader, topic, partition, first, end))
+        if first < end and not loaded:
+            last = reading.newest(reader, topic, partition)
+            loaded = last is not None and ends_wait(last.value())
     return Profiles(records, loaded)
-
-
-def _last_ends_wait(reader: Consumer, topic: str, partition: int, first: int, end: int) -> bool:
-    for back in (*STEPS_BACK, end - first):
-        start = TopicPartition(topic, partition, max(first, end - back))
-        if last := deque(reading.to_end(reader, start), maxlen=1):
-            return ends_wait(last[0].value())
-    return False

@@ -125,6 +125,7 @@ class Decider:
     ) -> NDArray[np.bool_]:
         known, deciding = self._rollouts.in_force(block["arrival"])
         said = self._score(known, deciding, applied)
+        self._outcome.counts["scoring_failures"] += len(said.failures)
         self._watch.lap("score")
         policies = [rollout.policy for rollout in known]
         blocked = self._state.profiles["status"][applied.version] == BLOCKED  # -1 takes any; masked here
@@ -162,7 +163,7 @@ class Decider:
                 )
             )
         self._outcome.scores = self._outcome.scores + histogram(said.scores, SCORES)
-        self._outcome.counts["scoring_failures"] += len(said.failures)
+        self._outcome.sums["scores"] += float(np.nansum(said.scores))  # type: ignore[assignment]
         newest = known[int(deciding.max())]
         self._outcome.rollout = {"rollout_id": newest.rollout_id, "model": newest.model}
         return alerted

@@ -24,6 +24,7 @@ from feature_store.errors import FraudError
 from feature_store.group_state import DEFAULT_LATENESS_MS
 from feature_store.hashing import hash_string
 from streaming_job.checkpoint import Checkpoint, CheckpointError
+from streaming_job.masking import masked
 
 log = logging.getLogger(__name__)
 app = typer.Typer(add_completion=False)
@@ -31,11 +32,6 @@ app = typer.Typer(add_completion=False)
 
 class UnknownCardError(FraudError):
     """The state does not know the card."""
-
-
-def masked(card: str) -> str:
-    """A card id as it may stand in logs: enough to recognise, not enough to use."""
-    return f"{card[:2]}***{card[-2:]}" if len(card) > 6 else "***"
 
 
 @app.command()

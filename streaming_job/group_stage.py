@@ -15,8 +15,9 @@ from feature_store.journal import Meta, PieceStore, commit
 from feature_store.layout import PROFILE, TRANSACTION
 from streaming_job import snapshots
 from streaming_job.contracts.topics import Topics
-from streaming_job.deciding import Decided, Decider, LoadModel, Stopwatch
-from streaming_job.outcome import ARRIVAL_BINS, LATENESS_MS, Outcome, histogram
+from streaming_job.deciding import Decider, LoadModel, Stopwatch
+from streaming_job.measures import measure
+from streaming_job.outcome import Outcome
 from streaming_job.packets import Packet
 from streaming_job.rollout_history import RolloutHistory
 
@@ -70,12 +71,12 @@ def process(
     watch.lap("cards")
     decider = Decider(state, rollouts, topics.transactions, load_model, outcome, watch)
     decided = decider.decide(batch, quotes, cards)
+    measure(outcome, batch, cards, decided, state)
+    watch.lap("measure")
     accepted = decided.accepted
     delta = Delta(changes, change_cards, batch[accepted], cards[accepted], decided.alerted[accepted])
     commit(store, meta, state, delta)
     watch.lap("persist")
-    _measure(outcome, batch, decided, state)
-    watch.lap("measure")
     return outcome
 
 
@@ -88,21 +89,3 @@ def _in_log_order(packets: list[Packet]) -> tuple[NDArray[np.void], pa.BinaryArr
     filled.sort(key=lambda packet: packet.transactions[["partition", "offset"]][0].item())
     batch = np.concatenate([packet.transactions for packet in filled])
     return batch, pa.concat_arrays([packet.quotes for packet in filled])
-
-
-def _measure(outcome: Outcome, batch: NDArray[np.void], decided: Decided, state: GroupState) -> None:
-    accepted = decided.accepted
-    outcome.counts["transactions"] = int(accepted.sum())
-    outcome.counts["duplicates"] = int((~accepted).sum())
-    outcome.counts["late"] = int((decided.late & accepted).sum())
-    outcome.counts["missing_profile"] = int(((decided.version < 0) & accepted).sum())
-    outcome.state.update(cards=state.card_count, events=state.event_count, local_bytes=state.arena.nbytes)
-    if not batch.size:
-        return
-    for partition in np.unique(batch["partition"]).tolist():
-        outcome.max_event_times[partition] = int(batch["time"][batch["partition"] == partition].max())
-    outcome.lateness = histogram((batch["arrival"] - batch["time"]).astype(np.float64), LATENESS_MS)
-    # from the first arrival on: bins narrower than the precision of a large timestamp are refused
-    first = batch["arrival"].min()
-    counts, edges = np.histogram(batch["arrival"] - first, bins=ARRIVAL_BINS)
-    outcome.arrivals = [(counts, edges + first)]

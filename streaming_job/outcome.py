@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from streaming_job.packets import DeadLetter
 
-LATENESS_MS = (0.0, 100.0, 1e3, 1e4, 6e4, 6e5, 3.6e6, 8.64e7, 6.048e8)
+LATENESS_MS = (0.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 6e4, 3e5, 6e5, 3.6e6, 2.16e7, 8.64e7, 6.048e8)
 """Upper bounds of the lateness histogram: event time behind arrival."""
 LATENCY_MS = (10.0, 20.0, 50.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1e3, 2e3, 5e3, 1e4, 6e4, 3.6e6)
 """Upper bounds of the latency histogram: arrival to commit."""
+PROFILE_AGE_MS = (1e3, 6e4, 3.6e6, 8.64e7, 6.048e8, 2.592e9, 3.1536e10)
+"""Upper bounds of the histogram of how old profiles are when they are used."""
 SCORES = tuple(step / 10 for step in range(1, 11))
 """Upper bounds of the score histogram."""
 ARRIVAL_BINS = 256
@@ -29,6 +31,24 @@ class Alert:
     """Of its transaction."""
     key: bytes
     value: bytes
+
+
+@dataclass
+class PartitionTimes:
+    """Times of a batch's transactions of one partition."""
+
+    max_event_time: int
+    """ms."""
+    max_arrival: int
+    """ms."""
+    lateness: NDArray[np.int64]
+    """Histogram by LATENESS_MS."""
+
+    def add(self, other: "PartitionTimes") -> None:
+        """Take in another group's."""
+        self.max_event_time = max(self.max_event_time, other.max_event_time)
+        self.max_arrival = max(self.max_arrival, other.max_arrival)
+        self.lateness = self.lateness + other.lateness
 
 
 def histogram(values: NDArray[np.generic], bounds: tuple[float, ...]) -> NDArray[np.int64]:
@@ -59,10 +79,14 @@ class Outcome:
     """Counts of the contract's `counts`, except those that follow from the lists."""
     rules: Counter[str] = field(default_factory=Counter)
     """Alerts by rule."""
-    max_event_times: dict[int, int] = field(default_factory=dict)
-    """Greatest event time by transaction partition, ms."""
+    partitions: dict[int, PartitionTimes] = field(default_factory=dict)
+    """By transaction partition; those without transactions are not there."""
     lateness: NDArray[np.int64] = field(default_factory=lambda: _no_counts(LATENESS_MS))
     scores: NDArray[np.int64] = field(default_factory=lambda: _no_counts(SCORES))
+    profile_ages: NDArray[np.int64] = field(default_factory=lambda: _no_counts(PROFILE_AGE_MS))
+    """Of profiles that became known; not of those that count as known from the beginning."""
+    sums: Counter[str] = field(default_factory=Counter)
+    """Sums of the values behind the histograms: lateness_ms, profile_age_ms, scores; and arrivals, ms."""
     arrivals: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = field(default_factory=list)
     """Histograms of the transactions' arrivals, ms: (counts, edges), one per group."""
     phases: Counter[str] = field(default_factory=Counter)
@@ -92,10 +116,16 @@ class Outcome:
         )
         self.counts.update(other.counts)
         self.rules.update(other.rules)
-        for partition, time in other.max_event_times.items():
-            self.max_event_times[partition] = max(time, self.max_event_times.get(partition, time))
+        for partition, times in other.partitions.items():
+            if partition in self.partitions:
+                self.partitions[partition].add(times)
+            else:
+                self.partitions[partition] = times
         self.lateness = self.lateness + other.lateness
         self.scores = self.scores + other.scores
+        self.profile_ages = self.profile_ages + other.profile_ages
+        for name, total in other.sums.items():
+            self.sums[name] += total
         self.arrivals += other.arrivals
         self.phases |= other.phases  # Counter union: the greater of both
         self.state.update(other.state)

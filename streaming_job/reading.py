@@ -1,12 +1,15 @@
 """Reading a topic from some place to its end, with a consumer that joins no group."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 TIMEOUT_S = 15.0
 POLL_S = 0.2
+STEPS_BACK = (10, 1_000, 100_000)
+"""How far before a partition's end its last record is looked for: transactions have marks there, too."""
 RETRIED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """What the client tells while it connects again by itself."""
 
@@ -77,3 +80,21 @@ def to_end(reader: Consumer, place: TopicPartition) -> Iterator[Message]:
         elif error.code() not in RETRIED:
             raise KafkaException(error)
     raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {place.topic}"))
+
+
+def newest(
+    reader: Consumer, topic: str, partition: int, is_wanted: Callable[[Message], bool] = lambda _: True
+) -> Message | None:
+    """The last record of a partition that is wanted; looks at the end first, and further back in steps.
+
+    Raises:
+        KafkaException: no answer.
+    """
+    first, end = offsets(reader, TopicPartition(topic, partition))
+    for back in (*STEPS_BACK, end - first):
+        start = TopicPartition(topic, partition, max(first, end - back))
+        if found := deque(filter(is_wanted, to_end(reader, start)), maxlen=1):
+            return found[0]
+        if end - back <= first:
+            break
+    return None

@@ -88,7 +88,7 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
         job_id=settings.job_id, bootstrap_servers=settings.bootstrap_servers, offsets_interval_s=0.5
     )
     progress = ProgressReader(watched)
-    lag = LagWatch(watched, lambda: progress.read(lambda totals: dict(totals.end_offsets)))
+    lag = LagWatch(watched, lambda: progress.end_offsets)
     # an admin client that asks for a group's offsets before the broker has a coordinator for it crashes
     # (librdkafka #5040); a consumer waits for it
     TopicLog(settings.bootstrap_servers).committed(settings.job_id, watched.inputs)

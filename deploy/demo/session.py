@@ -131,8 +131,8 @@ class Session:
         then, sent_then, decided_then = self._history[0]
         seconds = max(now - then, TICK_S)
         lag = self._system.lag.lag
-        counts, letters, last = self._system.progress.read(
-            lambda totals: (dict(totals.counts), dict(totals.dead_letters), totals.last)
+        counts, letters = self._system.progress.read(
+            lambda totals: (dict(totals.counts), dict(totals.dead_letters))
         )
         return Moment(
             title=title,
@@ -151,7 +151,7 @@ class Session:
             recent=Percentiles.of(self._alerts.recent),
             profile_changes=self._load.profile_changes,
             memory=self._memory.now,
-            progress=last,
+            progress=self._system.progress.last,
             latest=list(self._alerts.latest),
         )
 

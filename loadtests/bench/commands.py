@@ -50,6 +50,7 @@ def features(
         for number in cards:
             yield bench.kernel(number, rounds)
         yield bench.hot(rounds)
+        yield from bench.one_busy_card(rounds)
         yield from bench.persistence(20_000, rounds)
         yield bench.decoding(rounds)
         if transactions is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from feature_store.arena import FileArena, MemoryArena
 from feature_store.deltas import Delta
@@ -27,11 +28,15 @@ from streaming_job.decode import transactions
 from streaming_job.decode.transactions import TimeLimits
 
 BATCH = 20_000
+SMALL_BATCH = 2_000
+"""Of one group in one micro-batch."""
 KEPT_DAYS = 40
 """From then on a card at two transactions a day neither gains nor loses."""
 FEW_DAYS = 3
 """For so many cards that forty days of them are more than a machine's memory."""
 MANY = 1_000_000
+BUSY_CARDS, BUSY_PER_DAY = 20_000, 4_000.0
+"""926 events a second, of which nine tenths are 50,000 a minute."""
 RESTART_CARDS = 500_000
 """A group of a job with 1,000,000 cards on two cores."""
 
@@ -66,6 +71,33 @@ def hot(rounds: int) -> Figure:
     return _apply("kernel, one hot card", load, state, rounds, "100,000 transactions an hour")
 
 
+class BusyCard(FeatureLoad):
+    """A load of which one card makes most transactions."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__(BUSY_CARDS, per_day=BUSY_PER_DAY)
+        self._share = share
+
+    def next(self, events: int) -> NDArray[np.void]:
+        """The next transactions in order of arrival, shape (events,)."""
+        records = super().next(events)
+        busy = np.random.default_rng(events).random(events) < self._share
+        records["lo"][busy], records["hi"][busy] = 1, 1
+        return records
+
+
+def one_busy_card(rounds: int) -> Iterator[Figure]:
+    """An event's cost where one card makes nine of ten transactions, 50,000 a minute, and where none does."""
+    for share in (0.0, 0.9):
+        load, state = BusyCard(share), GroupState(MemoryArena())
+        for _ in range(20):
+            warm = load.next(BATCH)
+            state.apply(warm, state.card_numbers(warm))
+        name = f"kernel, {share:.0%} of the transactions on one card"
+        detail = f"{BATCH:,} events a batch, {BUSY_CARDS:,} other cards, 926 events/s"
+        yield _apply(name, load, state, rounds, detail)
+
+
 def _apply(name: str, load: FeatureLoad, state: GroupState, rounds: int, detail: str) -> Figure:
     def prepare() -> Callable[[], object]:
         records = load.next(BATCH)
@@ -87,7 +119,7 @@ def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
     load, store, meta = FeatureLoad(cards, resolution_ms=resolution_ms), Pieces(), Meta()
     with tempfile.TemporaryDirectory() as directory:
         state = GroupState(FileArena(Path(directory)))
-        batch = 2_000
+        batch = SMALL_BATCH
         times = []
         for _ in range(int(2 * KEPT_DAYS * cards / batch)):
             delta = _batch(load, state, batch)
@@ -110,14 +142,7 @@ def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
         records = CARD.itemsize + kept * EVENT.itemsize
         yield _bytes("records alone", records, "a card and its events, uncompressed")
         yield _bytes("working copy", state.arena.nbytes / cards, "what the mapped files take, holes left out")
-        late = times[len(times) // 2 :]
-        yield Figure(
-            "commit",
-            statistics.mean(late),
-            "ms/batch",
-            tuple(late),
-            f"{batch:,} events; mean, at most {max(late):.1f}",
-        )
+        yield _commits("commit", times[len(times) // 2 :])
         yield per_item(
             "delta, encode", "us/event", rounds, batch, lambda: _batch(load, state, batch).encode,
             scale=1e6, detail=f"{batch:,} events",
@@ -141,10 +166,16 @@ def _bytes(name: str, value: float, detail: str) -> Figure:
 
 def restart(cards: int) -> Iterator[Figure]:
     """Rebuilding one group of many cards into mapped files: half of what a job of two groups waits for."""
-    load, state = FeatureLoad(cards), GroupState(MemoryArena())
+    load, state, store, meta = FeatureLoad(cards), GroupState(MemoryArena()), Pieces(), Meta()
     load.warm(state, KEPT_DAYS, batch=200_000)
-    meta = Meta(token="a", cards=cards, pieces=[1] * -(-cards // CARDS_PER_PIECE), sequence=1, oldest=2)
-    store = Pieces({f"s{piece}": write_piece(state, piece) for piece in range(len(meta.pieces))})
+    times = []
+    # until every piece has had its turn: then the store holds what it would have held had it seen everything
+    while not meta.pieces or min(meta.pieces) < 2:
+        delta = _batch(load, state, SMALL_BATCH)
+        start = time.thread_time()
+        commit(store, meta, state, delta)
+        times.append(1000 * (time.thread_time() - start))
+    yield _commits(f"commit, {cards:,} cards", times[len(times) // 2 :])
     events = state.event_count
     del state
 
@@ -157,8 +188,13 @@ def restart(cards: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as directory:
         yield per_item(
             f"rebuild, {cards:,} cards", "s", 3, 1, prepare, scale=1.0,
-            detail=f"one group, {events:,} events, {size:,.0f} MB of snapshots",
+            detail=f"one group, {events:,} events, {size:,.0f} MB in {len(store):,} pieces",
         )  # fmt: skip
+
+
+def _commits(name: str, times: list[float]) -> Figure:
+    detail = f"{SMALL_BATCH:,} events; the mean; at most {max(times):.1f}"
+    return Figure(name, statistics.mean(times), "ms/batch", tuple(times), detail)
 
 
 def _batch(load: FeatureLoad, state: GroupState, events: int) -> Delta:

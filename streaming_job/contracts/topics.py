@@ -16,6 +16,7 @@ class Topics(BaseModel):
     model_rollouts: str = "model-rollouts"
     fraud_alerts: str = "fraud-alerts"
     dead_letters: str = "dead-letters"
+    dead_letter_replays: str = "dead-letter-replays"
     job_progress: str = "job-progress"
 
     @property
@@ -41,6 +42,8 @@ class Topics(BaseModel):
             self.model_rollouts: {**arrival, "retention.ms": "-1"},
             self.fraud_alerts: {},
             self.dead_letters: large,
+            # which dead letters have been sent again: the newest word on each, for ever
+            self.dead_letter_replays: COMPACT,
             # never compacted: every batch is needed to audit the alerts of its transaction
             self.job_progress: {"retention.ms": str(30 * 24 * 3600 * 1000)},
         }
@@ -48,5 +51,6 @@ class Topics(BaseModel):
     def partitions(self, partitions: int) -> dict[str, int]:
         """Partition count by topic name, given the count of the topics keyed by card."""
         counts = dict.fromkeys(self.configs(), partitions)
-        counts[self.model_rollouts] = counts[self.job_progress] = 1
+        for topic in (self.model_rollouts, self.job_progress, self.dead_letter_replays):
+            counts[topic] = 1
         return counts

@@ -94,8 +94,8 @@ def ends_snapshot(value: bytes | None) -> bool:
 def _lsn(origin: dict[str, Any]) -> NDArray[np.uint8]:
     """Place in Postgres's log as bytes, most significant first, shape (7,); 0 where there is none."""
     lsn = origin.get("lsn")
-    known = type(lsn) is int and 0 < lsn < 1 << 8 * _LSN_BYTES
-    return np.frombuffer((lsn if known else 0).to_bytes(_LSN_BYTES, "big"), dtype=np.uint8)
+    known = lsn if type(lsn) is int and 0 < lsn < 1 << 8 * _LSN_BYTES else 0
+    return np.frombuffer(known.to_bytes(_LSN_BYTES, "big"), dtype=np.uint8)
 
 
 def _fill(change: NDArray[np.void], row: dict[str, Any]) -> None:

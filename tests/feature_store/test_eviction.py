@@ -105,7 +105,9 @@ def test_profiles_of_cards_without_transactions_stay():
     assert job.number("c") >= 0
 
 
-def test_number_is_given_again_and_both_cards_are_told_apart():
+@pytest.mark.parametrize("snapshots", [0, 1, 6], ids=["deltas only", "both", "snapshots"])
+def test_number_is_given_again_and_both_cards_are_told_apart(snapshots, monkeypatch):
+    monkeypatch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
     job = Job()
     job.run(once("first", "second", "third"))
     job.clock(100)
@@ -116,9 +118,15 @@ def test_number_is_given_again_and_both_cards_are_told_apart():
     assert job.state.numbers_given == 4
     assert job.state.card_count == 3
     again, _ = rebuilt(job.store)
+    strangers = History()
+    for number in range(10):
+        strangers.tx(100 * DAY + HOUR, card=f"stranger {number}")
     for state in (job.state, again):
+        one_batch(state, strangers.change_records(), strangers.records())
         judged, _ = one_batch(state, history.change_records(), history.records())
         assert judged.duplicate.all()
+        assert state.card_count == 13
+        assert state.numbers_given == 13
     assert find_card(job.store.items(), *hash_string("first")) is None
     for card in ("new", "second"):
         found = find_card(job.store.items(), *hash_string(card))
@@ -159,8 +167,7 @@ def test_index_finds_everyone_whoever_left():
 
 
 def test_work_of_a_batch_is_bounded(monkeypatch):
-    for module in (eviction,):
-        monkeypatch.setattr(module, "MOST_EVICTED", 10)
+    monkeypatch.setattr(eviction, "MOST_EVICTED", 10)
     job = Job()
     job.run(once(*(f"card {number}" for number in range(100))))
     known = []
@@ -170,19 +177,18 @@ def test_work_of_a_batch_is_bounded(monkeypatch):
     assert known == [91, 81, 71, 61, 51, 41, 31, 21, 11, 1, 1, 1]
 
 
-@pytest.fixture
-def small_pieces(monkeypatch):
-    """Pieces of two cards, so that three cards make snapshots of different ages."""
-    for module in (pieces, journal, deltas):
-        monkeypatch.setattr(module, "CARDS_PER_PIECE", 2)
-
-
 @examples(60)
-@given(histories(), st.lists(st.integers(1, 39), max_size=8), st.sets(st.integers(0, 8)))
-def test_nobody_can_tell_when_cards_were_evicted(history, cuts, when):
+@given(
+    histories(),
+    st.lists(st.integers(1, 39), max_size=8),
+    st.sets(st.integers(0, 8)),
+    st.sampled_from((0, 1, 6)),
+)
+def test_nobody_can_tell_when_cards_were_evicted(history, cuts, when, snapshots):
     """Whatever the batches, and so the sweeps: the oracle, which evicts nobody, says the same."""
     whole = replay(history)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
         for module in (pieces, journal, deltas):
             patch.setattr(module, "CARDS_PER_PIECE", 2)
         assert_same(replay(history, cuts, when.__contains__), whole)

@@ -25,6 +25,7 @@ from feature_store.group_state import GroupState
 from feature_store.journal import Meta, commit, load_meta
 from feature_store.layout import FORMAT_VERSION, PROFILE, TRANSACTION
 from feature_store.pieces import gather, write_piece
+from loadtests.bench.feature_load import FeatureLoad
 
 pytestmark = pytest.mark.unit
 
@@ -279,7 +280,15 @@ def test_delta_gives_back_what_state_depends_on():
         assert (found.transactions[field] == delta.transactions[field]).all()
 
 
-def test_format_of_a_column_holds_any_numbers():
+@pytest.mark.parametrize(("resolution_ms", "most"), [(1, 760), (1000, 670)])
+def test_snapshot_takes_few_bytes_a_card(resolution_ms, most):
+    """Eighty events kept, times in ms or whole seconds; docs/benchmarks.md has the figures."""
+    state = GroupState(MemoryArena())
+    FeatureLoad(pieces.CARDS_PER_PIECE, resolution_ms=resolution_ms).warm(state, 40, 4_000)
+    assert len(write_piece(state, 0)) / pieces.CARDS_PER_PIECE < most
+
+
+def test_column_holds_any_numbers():
     for values in (
         np.array([np.iinfo(np.int64).min, 0, np.iinfo(np.int64).max]),
         np.array([0, np.iinfo(np.uint64).max], dtype=np.uint64),

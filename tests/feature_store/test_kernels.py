@@ -50,9 +50,17 @@ def test_batches_may_be_cut_anywhere(history, cuts, read_ahead):
 
 
 @examples(150)
-@given(histories(), st.lists(st.integers(1, 39), max_size=8), st.sets(st.integers(0, 8)))
-def test_state_may_be_rebuilt_from_its_pieces_at_any_time(history, cuts, when):
-    assert_same(replay(history, cuts, rebuild_after=when.__contains__), replay(history))
+@given(
+    histories(),
+    st.lists(st.integers(1, 39), max_size=8),
+    st.sets(st.integers(0, 8)),
+    st.sampled_from((0, 1, journal.SNAPSHOT_BYTES_PER_DELTA_BYTE)),
+)
+def test_state_may_be_rebuilt_from_its_pieces_at_any_time(history, cuts, when, snapshots):
+    with pytest.MonkeyPatch.context() as patch:  # histories so small would be all snapshots, or all deltas
+        patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
+        rebuilt = replay(history, cuts, rebuild_after=when.__contains__)
+    assert_same(rebuilt, replay(history))
 
 
 @examples(15, thorough=500)

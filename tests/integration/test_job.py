@@ -2,7 +2,11 @@
 
 import base64
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -225,6 +229,58 @@ def test_bad_rollouts_and_profiles_become_dead_letters(installed: Installation, 
     installed.audit()
 
 
+def test_mended_dead_letters_are_decided_once(
+    installed: Installation, job: JobProcess, tmp_path: Path
+) -> None:
+    """Cut short on the way, listed, mended in a file, sent again, decided; sent a second time, left out."""
+    card = world().cards.ids[2].as_py()
+    whole = [json.dumps(transaction(2)).encode() for _ in range(3)]
+    installed.send_raw([value[:-1] for value in whole], card.encode())
+    installed.caught_up(job)
+    environment = installed.environment()
+    file = tmp_path / "mend.jsonl"
+    fraud(environment, "list", "--reason", "malformed_json", "--raw", str(file))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    mine = [line for line in lines if line.get("key") == card]
+    assert [line["value"].encode() + b"}" for line in mine] == whole
+    assert card not in fraud(environment, "list", "--json")
+    with pytest.raises(AssertionError, match="would be refused again"):
+        fraud(environment, "replay", str(file))
+    for line in mine[:2]:
+        line["value"] += "}"
+    file.write_text("\n".join(json.dumps(line) for line in mine[:2]))
+    assert json.loads(fraud(environment, "replay", str(file), "--dry-run")) == {
+        "would_send": 2,
+        "sent_before": 0,
+    }
+    assert json.loads(fraud(environment, "replay", str(file))) == {"sent": 2, "sent_before": 0}
+    mine[2]["value"] += "}"
+    file.write_text("\n".join(json.dumps(line) for line in mine))
+    assert json.loads(fraud(environment, "replay", str(file))) == {"sent": 1, "sent_before": 2}
+    installed.sent += 3
+    installed.caught_up(job)
+    again = [
+        record
+        for record in installed.read(installed.topics.transactions)
+        if "dead_letter" in dict(record.headers)
+    ]
+    assert [record.value for record in again] == whole
+    assert [dict(r.headers)["dead_letter"] for r in again] == [line["dead_letter"].encode() for line in mine]
+    sent_to = {record.partition for record in again}
+    assert sent_to == {line["partition"] for line in mine}
+    installed.audit()  # three more transactions that are decided, none twice
+
+
+def fraud(environment: dict[str, str], *arguments: str) -> str:
+    """The output of `fraud dead-letters`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "deploy.cli", "dead-letters", *arguments],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_graceful_stop_finishes_the_batch_and_the_next_start_goes_on(
     installed: Installation, job: JobProcess
 ) -> None:
@@ -236,6 +292,13 @@ def test_graceful_stop_finishes_the_batch_and_the_next_start_goes_on(
         installed.caught_up(next_job)
         installed.audit()
         assert "had been written before" not in next_job.log
+        told = [decoded(record.value) for record in installed.read(installed.topics.job_progress)]
+        total = told[-1]["totals"]
+        assert total["batches"] == len(told)
+        for name, count in total["counts"].items():
+            assert count == sum(record["counts"][name] for record in told), name
+        busy = [part for part in told[-1]["partitions"] if part["topic"] == installed.topics.transactions]
+        assert all(part["watermark"] <= part["active_at"] for part in busy)
 
         # a model whose bytes are not those that were rolled out: an error of a worker, told in one line
         good = installed.roll_out().model

@@ -9,6 +9,7 @@ import pytest
 from oracle_world import START, AmountModel, World
 
 from loadtests.oracle import Kind, Record
+from loadtests.progress_audit import ProgressAudit
 from loadtests.verify import Verdict, VerifyError, verify
 from streaming_job.settings import JobSettings
 
@@ -70,6 +71,20 @@ def job_output(world: World) -> MemoryLog:
         ("model-rollouts", 0): len(world.rollouts),
     }
     return MemoryLog(topics, group)
+
+
+@pytest.mark.parametrize(("alerts", "problems"), [(5, 0), (4, 1), (6, 1)])
+def test_totals_have_to_go_on_where_the_batch_before_ended(alerts: int, problems: int) -> None:
+    audit = ProgressAudit({})
+    for batch, (count, total) in enumerate(((2, 2), (0, 2), (0, alerts - 3), (0, alerts - 3))):
+        told = {
+            "query_id": "q", "batch_id": batch, "counts": {"alerts": 0, "dead_letters": 0, "late": count},
+            "partitions": [], "alerts_digest": hashlib.sha256().hexdigest(),
+            "totals": {"since": 1, "counts": {"alerts": 0, "late": total}},
+        }  # fmt: skip
+        audit.add_progress(Record("job-progress", 0, batch, START, b"job", json.dumps(told).encode()))
+    audit.check()
+    assert len(audit.problems) == problems
 
 
 def progress(world: World, alerts: list[Record], letters: list[Record]) -> Record:

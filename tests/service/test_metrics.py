@@ -10,12 +10,12 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from service.fold import Totals
 from service.lag import Lag, PartitionLag
-from service.metrics import of_lag, of_last, of_totals
+from service.metrics import of_event_time, of_lag, of_last, of_totals
+from streaming_job.totals import Totals
 
 pytestmark = pytest.mark.unit
-NOW = 1_700_000_011.15
+NOW = 1_700_000_011.15  # ten seconds after batch 1
 
 
 class Fixed(Collector):
@@ -45,10 +45,7 @@ class Scraped:
 
 @pytest.fixture
 def totals() -> Totals:
-    totals = Totals()
-    totals.add(progress(0))
-    totals.add(progress(1))
-    return totals
+    return Totals.from_json(progress(1)["totals"])
 
 
 def test_counters_tell_what_has_added_up(totals: Totals) -> None:
@@ -71,11 +68,14 @@ def test_the_latency_histogram_has_the_jobs_buckets(totals: Totals) -> None:
     assert seen(f"{name}_bucket", le="0.1") == 20
     assert seen(f"{name}_bucket", le="0.2") == 180
     assert seen(f"{name}_bucket", le="+Inf") == seen(f"{name}_count") == 200
-    assert seen(f"{name}_sum") is None
+    assert seen(f"{name}_sum") == pytest.approx(30.0)
+    assert seen("fraud_event_lateness_seconds_sum") == pytest.approx(18.0)
+    assert seen("fraud_profile_age_seconds_sum") == pytest.approx(180.0)
+    assert seen("fraud_score_sum") == pytest.approx(15.0)
 
 
-def test_gauges_tell_the_newest_batch(totals: Totals) -> None:
-    seen = Scraped(of_last(totals, NOW))
+def test_gauges_tell_the_newest_batch() -> None:
+    seen = Scraped(of_last(progress(1), NOW))
     assert seen("fraud_last_batch_id") == 1
     assert seen("fraud_progress_age_seconds") == pytest.approx(10.0)
     assert seen("fraud_last_batch_duration_seconds") == pytest.approx(0.15)
@@ -88,21 +88,37 @@ def test_gauges_tell_the_newest_batch(totals: Totals) -> None:
     model = {"name": "card-fraud", "version": "1", "digest": "cd" * 32}
     assert seen.samples["fraud_model_info", frozenset(model.items())] == 1
     assert seen("fraud_rollout_info", rollout_id="card-fraud-1") == 1
-    event_time = seen("fraud_partition_event_time_seconds", topic="transactions", partition="0")
-    assert event_time == pytest.approx(1_700_000_000.001)
+
+
+def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
+    """p0 is busy; p1 came to its end long ago; p2 too, but something waits there; p3 never had anything."""
+    now = NOW * 1000
+    parts = [
+        {"event_time": 9_000, "watermark": 8_000, "active_at": now - 1_000},
+        {"event_time": 3_000, "watermark": 2_000, "active_at": now - 90_000},
+        {"event_time": 6_000, "watermark": 5_000, "active_at": now - 90_000},
+        {"event_time": None, "watermark": None, "active_at": None},
+    ]
+    last = {"partitions": [{"topic": "t", "partition": n, **part} for n, part in enumerate(parts)]}
+    lag = Lag(NOW, tuple(PartitionLag("t", n, 0, 9, 4 if n == 2 else 9) for n in range(4)))
+    seen = Scraped(of_event_time(last, lag, NOW))
+    idle = [seen("fraud_partition_idle", topic="t", partition=str(n)) for n in range(4)]
+    assert idle == [0, 1, 0, 1]
+    assert seen("fraud_watermark_seconds") == 5.0
+    assert seen("fraud_partition_watermark_seconds", topic="t", partition="1") == 2.0
+    assert seen("fraud_partition_event_time_seconds", topic="t", partition="0") == 9.0
+    assert seen("fraud_partition_event_time_seconds", topic="t", partition="3") is None
+    assert Scraped(of_event_time(last, None, NOW + 90))("fraud_watermark_seconds") is None
 
 
 def test_before_the_first_batch_there_is_nothing_to_tell() -> None:
-    assert of_last(Totals(), NOW) == []
     seen = Scraped(of_totals(Totals()))
     assert seen("fraud_transactions_total") == 0
     assert seen("fraud_event_to_commit_seconds_bucket", le="+Inf") == 0
 
 
 def test_a_batch_without_model_and_rollout_is_told() -> None:
-    totals = Totals()
-    totals.add(progress(0, model=None, rollout_id=None))
-    names = {name for name, _ in Scraped(of_last(totals, NOW)).samples}
+    names = {name for name, _ in Scraped(of_last(progress(0, model=None, rollout_id=None), NOW)).samples}
     assert not names & {"fraud_model_info", "fraud_rollout_info"}
 
 
@@ -125,7 +141,8 @@ def test_lag_is_told_by_partition_and_in_all() -> None:
 
 def test_the_documentation_lists_every_metric_and_no_other(totals: Totals) -> None:
     lag = Lag(NOW, (PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=0),))
-    told = of_totals(totals) + of_last(totals, NOW) + of_lag(lag, NOW)
+    last = progress(1)
+    told = of_totals(totals) + of_last(last, NOW) + of_event_time(last, None, NOW) + of_lag(lag, NOW)
     suffix = {"counter": "_total", "info": "_info"}
     names = {family.name + suffix.get(family.type, "") for family in told}
     page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()

@@ -28,8 +28,10 @@ from models.errors import ModelError
 from streaming_job import progress, sink
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.outcome import Outcome
+from streaming_job.partitions import Partitions
 from streaming_job.progress import Batch, OffsetRange
 from streaming_job.rollout_history import NoRolloutError
+from streaming_job.totals import Totals
 
 pytestmark = pytest.mark.unit
 
@@ -134,7 +136,11 @@ def test_alert_progress_and_dead_letter_keep_their_contracts():
         OffsetRange(TOPICS.profiles, 0, 0, len(world.profiles)),
     )
     batch = Batch("job", "query", 3, START, ranges)
-    record = json.loads(progress.record(batch, outcome, TOPICS.transactions, START + DAY))
+    record = {
+        **progress.record(batch, outcome, START + DAY),
+        "partitions": Partitions().plus(batch, outcome, TOPICS.transactions, START + DAY),
+    }
+    record["totals"] = Totals().plus(record).to_json()
     validate(Contract.JOB_PROGRESS, record)
     counts = record["counts"]
     assert counts["alerts"] == len(outcome.alerts)
@@ -143,6 +149,7 @@ def test_alert_progress_and_dead_letter_keep_their_contracts():
     )
     assert counts["transactions"] + counts["duplicates"] + counts["dead_letters"] == len(world.transactions)
     assert sum(record["scores"]["counts"]) == counts["transactions"]
+    assert record["lateness_ms"]["sum"] >= 0
     assert sum(record["latency_ms"]["counts"]) == counts["transactions"] + counts["duplicates"]
     assert record["partitions"][0]["max_event_time"] <= START + 3 * DAY
     assert record["partitions"][1]["max_event_time"] is None
@@ -150,9 +157,8 @@ def test_alert_progress_and_dead_letter_keep_their_contracts():
 
 def test_empty_batch_makes_a_progress_record():
     (outcome,) = World().run() or [Outcome()]
-    record = json.loads(
-        progress.record(Batch("job", "query", 0, START, ()), outcome, TOPICS.transactions, START)
-    )
+    record = progress.record(Batch("job", "query", 0, START, ()), outcome, START)
+    record |= {"partitions": [], "totals": Totals().plus(record).to_json()}
     validate(Contract.JOB_PROGRESS, record)
 
 
@@ -371,10 +377,27 @@ def test_two_partitions_keep_each_their_order():
         for number, record in enumerate(world.transactions)
     ]
     (outcome,) = world.run()
+    assert outcome.counts["split_cards"] == 0
     assert [(alert.partition, alert.offset) for alert in outcome.alerts] == [
         (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)
     ]  # fmt: skip
-    assert outcome.max_event_times == {0: START + 4 * SECOND, 1: START + 5 * SECOND}
+    assert {number: times.max_event_time for number, times in outcome.partitions.items()} == {
+        0: START + 4 * SECOND,
+        1: START + 5 * SECOND,
+    }
+
+
+def test_a_card_in_two_partitions_is_counted():
+    """c, a, c, b in the first, c, b in the second: three of b and c came before."""
+    world = World()
+    for second, card in enumerate("cacbcb"):
+        world.tx(second * SECOND, card_id=card)
+    world.transactions = [
+        record._replace(partition=number // 4, offset=number)
+        for number, record in enumerate(world.transactions)
+    ]
+    (outcome,) = world.run()
+    assert outcome.counts["split_cards"] == 3
 
 
 def test_contributions_of_the_reasons_are_the_models_own():

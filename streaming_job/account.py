@@ -1,0 +1,101 @@
+"""The job's account of itself: progress records with totals that go on where the last on the topic ended.
+
+The totals are not state of the query: what is on the topic is their only copy, and it becomes visible with
+the batch that it tells of. A process that does not know the totals as of the batch before reads them there.
+"""
+
+import logging
+import time
+from typing import Any
+
+import orjson
+from confluent_kafka import Message
+
+from streaming_job import progress, reading
+from streaming_job.outcome import Outcome
+from streaming_job.partitions import Partitions
+from streaming_job.progress import Batch
+from streaming_job.settings import JobSettings
+from streaming_job.totals import Totals
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 10.0
+"""For the end of the transaction of the batch before to reach the topic."""
+LOOK_S = 0.05
+BatchName = tuple[str, int]
+"""(query id, batch id)."""
+
+
+class Account:
+    """Makes the progress record of each batch."""
+
+    def __init__(self, settings: JobSettings) -> None:
+        self._settings = settings
+        self._partitions = Partitions()
+        self._known: dict[BatchName, Totals] = {}
+        """Totals after the batch that is being written and after the one before it, as far as known."""
+
+    def record(self, batch: Batch, outcome: Outcome, now: int) -> bytes:
+        """The record of a batch that is going to be written; may be asked for again if that fails.
+
+        Args:
+            batch: the batch; the one before it is on the topics.
+            outcome: of all its key groups.
+            now: wall clock just before the commit, ms.
+
+        Raises:
+            KafkaException: the topic cannot be read.
+        """
+        name, before = (batch.query_id, batch.batch_id), (batch.query_id, batch.batch_id - 1)
+        totals = self._known[before] if before in self._known else self._read(before)
+        told = progress.record(batch, outcome, now)
+        after = totals.plus(told)
+        self._known = {before: totals, name: after}
+        told["partitions"] = self._partitions.plus(batch, outcome, self._settings.topics.transactions, now)
+        told["totals"] = after.to_json()
+        return orjson.dumps(told)
+
+    def _read(self, wanted: BatchName) -> Totals:
+        """The totals that the newest record tells; none are told before the first."""
+        settings = self._settings
+        reader = reading.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-account")
+        deadline = time.monotonic() + PATIENCE_S
+        try:
+            while True:
+                found = self._newest(reader)
+                is_it = found is not None and (found["query_id"], found["batch_id"]) == wanted
+                if is_it or wanted[1] < 0 or time.monotonic() > deadline:
+                    break
+                time.sleep(LOOK_S)
+        finally:
+            reader.close()
+        if found is None:
+            if wanted[1] >= 0:
+                log.warning("no progress of batch %d is on its topic any more: totals begin anew", wanted[1])
+            return Totals()
+        entries = found["partitions"]
+        self._partitions = Partitions({(entry["topic"], entry["partition"]): entry for entry in entries})
+        return Totals.from_json(found["totals"])
+
+    def _newest(self, reader: Any) -> dict[str, Any] | None:
+        topic, job = self._settings.topics.job_progress, self._settings.job_id
+        found: list[Message] = []
+        for partition in reading.partitions(reader, topic):
+            message = reading.newest(reader, topic, partition, lambda m: decoded(m, job) is not None)
+            found += [message] if message is not None else []
+        newest = max(found, key=lambda message: message.timestamp()[1], default=None)
+        return None if newest is None else decoded(newest, job)
+
+
+def decoded(message: Message, job_id: str) -> dict[str, Any] | None:
+    """A record of a job's progress that tells its totals; None if it is none."""
+    if message.key() != job_id.encode():
+        return None
+    try:
+        record: dict[str, Any] = orjson.loads(message.value() or b"")
+        Totals.from_json(record["totals"])
+        str(record["query_id"]), int(record["batch_id"]), record["partitions"][:0]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return record

@@ -1,0 +1,189 @@
+"""`fraud dead-letters`: look at what could not be decided; mend it; send it again."""
+
+import getpass
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from streaming_job.contracts import Reason
+from streaming_job.dead_letters import replay as replaying
+from streaming_job.dead_letters.finding import Wanted, find
+from streaming_job.dead_letters.letter import Letter, LetterError
+from streaming_job.dead_letters.settings import LetterSettings
+
+EXCERPT = 60
+"""Characters of a value in the table."""
+
+app = typer.Typer(no_args_is_help=True, help="List dead letters; send mended ones again.")
+
+Reasons = Annotated[list[str] | None, typer.Option("--reason", help="Only these reasons; repeatable")]
+Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only records of these topics; repeatable")]
+Since = Annotated[str | None, typer.Option(help="Arrived at or after: 2026-05-28T20:30 (UTC), or ms")]
+Until = Annotated[str | None, typer.Option(help="Arrived before: as --since")]
+Offsets = Annotated[
+    str | None, typer.Option(help="Only these of the dead-letters topic: PARTITION:FIRST-LAST, e.g. 0:17-42")
+]
+
+
+@app.command("list")
+def list_letters(
+    reason: Reasons = None,
+    topic: Topics = None,
+    since: Since = None,
+    until: Until = None,
+    offsets: Offsets = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show the newest so many of each partition")] = 1_000,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
+    raw: Annotated[
+        Path | None, typer.Option(help="Write all of them whole to this new file, to be mended and replayed")
+    ] = None,
+) -> None:
+    """Tell what could not be decided and why; card ids and numbers are masked, but not in a --raw file."""
+    found = find(_settings(), _wanted(reason, topic, since, until, offsets))
+    if raw is not None:
+        typer.echo(f"{_write(raw, found)} dead letters are in {raw}, card numbers and all: keep it safe")
+        return
+    shown: dict[int, list[Letter]] = {}
+    counts: Counter[str] = Counter()
+    for letter in found:
+        counts[letter.reason] += 1
+        kept = shown.setdefault(letter.place[1], [])
+        kept.append(letter)
+        del kept[:-limit]
+    letters = [letter for partition in sorted(shown) for letter in shown[partition]]
+    if as_json:
+        for letter in letters:
+            typer.echo(json.dumps(letter.shown()))
+    else:
+        _print(letters, counts)
+
+
+@app.command()
+def replay(
+    file: Annotated[Path | None, typer.Argument(help="Written by `list --raw`; key and value mended")] = None,
+    reason: Reasons = None,
+    topic: Topics = None,
+    since: Since = None,
+    until: Until = None,
+    offsets: Offsets = None,
+    again: Annotated[bool, typer.Option(help="Also those that have been sent again before")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only say what would be done")] = False,
+) -> None:
+    """Send dead letters' records again: those of a mended file, or as they are those that the options choose.
+
+    All of them, or none. A letter that has been sent again before is left out.
+    """
+    settings = _settings()
+    chosen = (reason, topic, since, until, offsets)
+    if (file is None) == (not any(chosen)):
+        raise LetterError("what is to be sent? Give a FILE of `list --raw`, or options that choose, not both")
+    letters = list(_read(file) if file else find(settings, _wanted(*chosen)))
+    replaying.check(letters, settings.topics)
+    done = replaying.send(settings, letters, by=getpass.getuser(), again=again, dry=dry_run)
+    typer.echo(json.dumps({"would_send" if dry_run else "sent": done.sent, "sent_before": done.repeated}))
+
+
+def _settings() -> LetterSettings:
+    try:
+        return LetterSettings()  # type: ignore[call-arg]  # from the environment
+    except ValidationError as fault:
+        names = ", ".join("FRAUD_" + "__".join(map(str, one["loc"])).upper() for one in fault.errors())
+        raise LetterError(f"{names}: missing or wrong; see docs/operations.md") from None
+
+
+def _wanted(
+    reasons: list[str] | None,
+    topics: list[str] | None,
+    since: str | None,
+    until: str | None,
+    offsets: str | None,
+) -> Wanted:
+    unknown = set(reasons or ()) - set(Reason)
+    if unknown:
+        raise LetterError(f"no such reason: {', '.join(sorted(unknown))}; there are {', '.join(Reason)}")
+    partition, first, end = _range(offsets) if offsets else (None, 0, None)
+    return Wanted(
+        frozenset(reasons or ()),
+        frozenset(topics or ()),
+        _moment(since),
+        _moment(until),
+        partition,
+        first,
+        end,
+    )
+
+
+def _moment(text: str | None) -> int | None:
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise LetterError(f"{text!r} is no time; give for example 2026-05-28T20:30, in UTC") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _range(text: str) -> tuple[int, int, int]:
+    try:
+        partition, places = text.split(":")
+        first, _, last = places.partition("-")
+        found = int(partition), int(first), int(last or first) + 1
+    except ValueError:
+        raise LetterError(
+            f"{text!r} is no range of offsets; give PARTITION:FIRST-LAST, e.g. 0:17-42"
+        ) from None
+    return found
+
+
+def _write(path: Path, letters: Iterator[Letter]) -> int:
+    try:
+        # not for everybody's eyes, and never over a file that somebody has mended
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as fault:
+        raise LetterError(f"{path} cannot be made ({fault.strerror}); name another file") from fault
+    count = 0
+    with os.fdopen(descriptor, "w") as output:
+        for count, letter in enumerate(letters, 1):  # noqa: B007
+            output.write(letter.raw() + "\n")
+    return count
+
+
+def _read(path: Path) -> Iterator[Letter]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as fault:
+        raise LetterError(f"{path} cannot be read ({fault}); give a file of `list --raw`") from fault
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield Letter.from_raw(line)
+            except LetterError as fault:
+                raise LetterError(f"{path}, line {number}: {fault}") from None
+
+
+def _print(letters: list[Letter], counts: Counter[str]) -> None:
+    table = Table("dead letter", "reason", "record", "arrived", "what is wrong", "value", box=None)
+    for letter in letters:
+        shown = letter.shown()
+        value = (
+            "" if letter.value is None else f"{len(letter.value)} bytes: {(shown['value'] or '')[:EXCERPT]}"
+        )
+        arrived = datetime.fromtimestamp(letter.arrival / 1000, UTC)
+        table.add_row(
+            letter.name, letter.reason, f"{letter.topic}/{letter.partition}/{letter.offset}",
+            f"{arrived:%Y-%m-%d %H:%M:%S}", letter.detail, value,
+        )  # fmt: skip
+    console = Console(markup=False, highlight=False)
+    if letters:
+        console.print(table)
+    told = ", ".join(f"{reason} {count:,}" for reason, count in counts.most_common())
+    console.print(f"{counts.total():,} dead letters{': ' if told else ''}{told}")

@@ -1,0 +1,70 @@
+"""Dead letters on their topic: all, or those asked for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from streaming_job import reading
+from streaming_job.dead_letters.letter import Letter, LetterError
+from streaming_job.dead_letters.settings import LetterSettings
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which dead letters; what is None or empty asks for nothing."""
+
+    reasons: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
+    """Of the refused records."""
+    since: int | None = None
+    """Arrival of the refused record from here on, ms."""
+    until: int | None = None
+    """Arrival of the refused record before this, ms."""
+    partition: int | None = None
+    """Of the dead-letters topic."""
+    first: int = 0
+    """Offset on the dead-letters topic from here on."""
+    end: int | None = None
+    """Offset on the dead-letters topic before this."""
+
+    def holds(self, letter: Letter) -> bool:
+        """Whether a letter is one of those."""
+        _, partition, offset = letter.place
+        return (
+            (not self.reasons or letter.reason in self.reasons)
+            and (not self.topics or letter.topic in self.topics)
+            and (self.since is None or letter.arrival >= self.since)
+            and (self.until is None or letter.arrival < self.until)
+            and (self.partition is None or partition == self.partition)
+            and offset >= self.first
+            and (self.end is None or offset < self.end)
+        )
+
+
+def find(settings: LetterSettings, wanted: Wanted) -> Iterator[Letter]:
+    """The letters that lie on the topic now, each partition in the order of offsets.
+
+    Raises:
+        LetterError: the topic cannot be read, or holds something else.
+    """
+    topic = settings.topics.dead_letters
+    reader = reading.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
+    try:
+        for partition in reading.partitions(reader, topic):
+            if wanted.partition not in (None, partition):
+                continue
+            for message in reading.to_end(reader, TopicPartition(topic, partition, wanted.first)):
+                offset = int(message.offset() or 0)
+                if wanted.end is not None and offset >= wanted.end:
+                    break
+                letter = Letter.from_record(topic, partition, offset, message.value())
+                if wanted.holds(letter):
+                    yield letter
+    except KafkaException as fault:
+        raise LetterError(
+            f"topic {topic} at {settings.bootstrap_servers} cannot be read: {fault.args[0].str()}; check "
+            "address and brokers"
+        ) from fault
+    finally:
+        reader.close()

@@ -1,0 +1,156 @@
+"""A dead letter as it lies on its topic, and as a line of a file that a person can mend."""
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from feature_store.errors import FraudError
+from streaming_job.contracts import Contract, ContractError, validate
+from streaming_job.masking import masked, safe
+
+
+class LetterError(FraudError):
+    """Dead letters cannot be read or sent again."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One dead letter."""
+
+    place: tuple[str, int, int]
+    """Topic, partition and offset of the letter itself."""
+    reason: str
+    """Of contract dead-letter.v1."""
+    detail: str
+    topic: str
+    """Of the record that was refused."""
+    partition: int
+    """Of the record that was refused."""
+    offset: int
+    """Of the record that was refused."""
+    arrival: int
+    """Kafka timestamp of the record that was refused, ms."""
+    key: bytes | None
+    value: bytes | None
+    key_changed: bool = False
+    """Whether a person gave the record another key: then its partition is another's, too."""
+
+    @property
+    def name(self) -> str:
+        """The letter's own place, as one word."""
+        return "{}/{}/{}".format(*self.place)
+
+    @staticmethod
+    def from_record(topic: str, partition: int, offset: int, value: bytes | None) -> "Letter":
+        """From a record of the dead-letters topic.
+
+        Raises:
+            LetterError: it is none.
+        """
+        try:
+            fields = json.loads(value or b"")
+            validate(Contract.DEAD_LETTER, fields)
+            return Letter(
+                (topic, partition, offset),
+                fields["reason"],
+                fields["detail"],
+                fields["topic"],
+                fields["partition"],
+                fields["offset"],
+                fields["arrival_time"],
+                _decoded(fields["key_base64"]),
+                _decoded(fields["value_base64"]),
+            )
+        except (ValueError, ContractError) as fault:
+            raise LetterError(
+                f"{topic}[{partition}]@{offset} is no dead letter ({fault}); check FRAUD_TOPICS__DEAD_LETTERS"
+            ) from fault
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON that may be seen by anyone: no whole card id, no card number, nothing unprintable."""
+        return {
+            **self._head(),
+            "detail": safe(self.detail.encode(errors="replace")),
+            "key": None if self.key is None else masked(safe(self.key)),
+            "value": None if self.value is None else safe(self.value),
+        }
+
+    def raw(self) -> str:
+        """As a line of a file: key and value whole, as text where they are UTF-8, else in base64."""
+        return json.dumps(
+            {
+                **self._head(),
+                "key_digest": _digest(self.key),
+                **_content("key", self.key),
+                **_content("value", self.value),
+            }
+        )
+
+    def _head(self) -> dict[str, Any]:
+        return {
+            "dead_letter": self.name,
+            "reason": self.reason,
+            "detail": self.detail,
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": self.offset,
+            "arrival_time": self.arrival,
+        }
+
+    @staticmethod
+    def from_raw(line: str) -> "Letter":
+        """Inverse of `raw`, of a line that a person may have changed.
+
+        Raises:
+            LetterError: it is not such a line.
+        """
+        try:
+            fields = json.loads(line)
+            topic, partition, offset = str(fields["dead_letter"]).rsplit("/", 2)
+            key = _mended(fields, "key")
+            return Letter(
+                (topic, int(partition), int(offset)),
+                str(fields["reason"]),
+                str(fields["detail"]),
+                str(fields["topic"]),
+                int(fields["partition"]),
+                int(fields["offset"]),
+                int(fields["arrival_time"]),
+                key,
+                _mended(fields, "value"),
+                key_changed=_digest(key) != fields["key_digest"],
+            )
+        except KeyError as fault:
+            raise LetterError(f"field {fault} is missing; change key and value only") from fault
+        except (ValueError, TypeError, binascii.Error) as fault:
+            raise LetterError(f"not a line of `fraud dead-letters list --raw` ({fault})") from fault
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)
+
+
+def _digest(key: bytes | None) -> str | None:
+    return None if key is None else hashlib.sha256(key).hexdigest()[:16]
+
+
+def _content(name: str, raw: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if raw is None else raw.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(raw or b"").decode()}
+
+
+def _mended(fields: dict[str, Any], name: str) -> bytes | None:
+    given = [field for field in (name, f"{name}_base64") if field in fields]
+    if len(given) != 1:
+        raise KeyError(f"{name} (or {name}_base64, and not both)")
+    content = fields[given[0]]
+    if content is None:
+        return None
+    if not isinstance(content, str):
+        raise TypeError(f"{given[0]} must be a string; put a JSON value into quotes")
+    return content.encode() if given[0] == name else _decoded(content)

@@ -1,0 +1,171 @@
+"""Mended dead letters, back to the topics that their records came from: each letter once.
+
+All of them and a note of each are one Kafka transaction: a replay that is cut off has happened whole or not
+at all, and one that is repeated finds the notes. A note is a record of `dead-letter-replays` (compacted),
+keyed by the letter's own place.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+
+from models.rollouts import Rollout
+from streaming_job import reading
+from streaming_job.contracts import ContractError
+from streaming_job.contracts.topics import Topics
+from streaming_job.dead_letters.letter import Letter, LetterError
+from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.decode import strict, tables
+from streaming_job.decode.strict import Rejected
+
+HEADER = "dead_letter"
+"""Of a record that was sent again: the place of its letter."""
+TIMEOUT_S = 60.0
+MOST = 50_000
+"""Letters that one replay takes: they are one transaction."""
+FAULTS_TOLD = 10
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of the letters."""
+
+    sent: int
+    repeated: int
+    """Left out because they had been sent before."""
+
+
+def check(letters: Sequence[Letter], topics: Topics) -> None:
+    """See that the job would take the records now; their times are its own to judge.
+
+    Raises:
+        LetterError: it would not; names the letters and what is still wrong.
+    """
+    faults = []
+    for letter in letters:
+        try:
+            _decode(letter, topics)
+        except (Rejected, ContractError) as fault:
+            told = fault.detail if isinstance(fault, Rejected) else str(fault)
+            faults.append(f"{letter.name}: {told}")
+    if faults:
+        more = f" (and {len(faults) - FAULTS_TOLD} more)" if len(faults) > FAULTS_TOLD else ""
+        raise LetterError(
+            f"{len(faults)} of {len(letters)} records would be refused again{more}; mend them, or leave them "
+            f"out: {'; '.join(faults[:FAULTS_TOLD])}"
+        )
+
+
+def _decode(letter: Letter, topics: Topics) -> None:
+    if letter.topic == topics.transactions:
+        strict.transaction(letter.value)
+    elif letter.topic == topics.profiles:
+        tables.profile_change(letter.key, letter.value, letter.partition, letter.offset, letter.arrival)
+    elif letter.topic == topics.model_rollouts:
+        Rollout.from_json(letter.value or b"")
+    else:
+        raise LetterError(
+            f"{letter.name} is of topic {letter.topic}, no input of this job; check the settings"
+        )
+
+
+def send(
+    settings: LetterSettings, letters: Sequence[Letter], *, by: str, again: bool = False, dry: bool = False
+) -> Replayed:
+    """Send letters' records again, to the topic and, with the key as it was, to the partition they came from.
+
+    Args:
+        settings: where.
+        letters: with key and value as they should be; `check` has passed them.
+        by: who asks, for the note.
+        again: also those that have been sent before.
+        dry: only say what would be done.
+
+    Raises:
+        LetterError: too many, two of the same letter, somebody else replays right now, or the brokers fail.
+    """
+    if len(letters) > MOST:
+        raise LetterError(f"{len(letters)} dead letters are too many for one replay; give {MOST} at most")
+    if len({letter.name for letter in letters}) < len(letters):
+        raise LetterError("the same dead letter is there more than once; leave one of each")
+    topic = settings.topics.dead_letters
+    try:
+        # another replay that has not ended is cut off here, and settled before the notes are read
+        producer = None if dry else _producer(settings, f"{topic}-replay")
+        known = set() if again else _sent_before(settings)
+        chosen = [letter for letter in letters if letter.name not in known]
+        if producer is not None and chosen:
+            _send(producer, settings, chosen, by)
+        return Replayed(len(chosen), len(letters) - len(chosen))
+    except KafkaException as fault:
+        raise LetterError(
+            f"the replay was cut off, it has happened whole or not at all: {fault.args[0].str()}; check the "
+            "brokers, and that nobody else replays, then repeat the command: what was sent is left out"
+        ) from fault
+
+
+def _producer(settings: LetterSettings, name: str) -> Producer:
+    producer = Producer(
+        {
+            "log_level": 0,
+            "partitioner": "murmur2_random",
+            **settings.kafka,
+            "bootstrap.servers": settings.bootstrap_servers,
+            "transactional.id": name,
+            "message.max.bytes": 4 * 1024 * 1024,
+        }
+    )
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+def _sent_before(settings: LetterSettings) -> set[str]:
+    """Names of the letters that have a note."""
+    topic = settings.topics.dead_letter_replays
+    reader = reading.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
+    try:
+        return {
+            (message.key() or b"").decode(errors="replace")
+            for partition in reading.partitions(reader, topic)
+            for message in reading.to_end(reader, TopicPartition(topic, partition, 0))
+        }
+    finally:
+        reader.close()
+
+
+def _send(producer: Producer, settings: LetterSettings, letters: Sequence[Letter], by: str) -> None:
+    producer.begin_transaction()
+    for letter in letters:
+        _produce(
+            producer, letter.topic, letter.key, letter.value,
+            partition=-1 if letter.key_changed else letter.partition,
+            timestamp=letter.arrival,  # kept by a topic with CreateTime; others stamp the time of the replay
+            headers=[(HEADER, letter.name.encode())],
+        )  # fmt: skip
+        note = {"topic": letter.topic, "partition": letter.partition, "offset": letter.offset, "by": by}
+        note["at"] = int(time.time() * 1000)
+        value = json.dumps(note).encode()
+        _produce(producer, settings.topics.dead_letter_replays, letter.name.encode(), value)
+    producer.commit_transaction(TIMEOUT_S)
+
+
+def _produce(
+    producer: Producer,
+    topic: str,
+    key: bytes | None,
+    value: bytes | None,
+    partition: int = -1,
+    timestamp: int = 0,
+    headers: list[tuple[str, str | bytes | None]] | None = None,
+) -> None:
+    while True:
+        try:
+            producer.produce(
+                topic, value, key, partition=partition, timestamp=timestamp, headers=headers or []
+            )
+            return
+        except BufferError:  # the local queue is full: let some out
+            producer.poll(0.1)

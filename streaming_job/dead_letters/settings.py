@@ -1,0 +1,17 @@
+"""Where the dead letters are: the part of the job's settings that `fraud dead-letters` needs."""
+
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from streaming_job.contracts.topics import Topics
+
+
+class LetterSettings(BaseSettings):
+    """From the environment (`FRAUD_...`, as for the job) or from code."""
+
+    model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="ignore")
+
+    bootstrap_servers: str
+    """Kafka brokers, host:port[,host:port]."""
+    kafka: dict[str, str] = {}
+    """More Kafka client settings (librdkafka names)."""
+    topics: Topics = Topics()
