@@ -82,6 +82,9 @@ def promote_command(
     bootstrap_servers: Annotated[str, typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Kafka brokers")],
     threshold: Annotated[float, typer.Option(help="Scores from here on are alerts, 0 to 1")],
     max_count_5m: Annotated[int, typer.Option(help="More transactions in 5 minutes are an alert")] = 6,
+    missing_profile: Annotated[
+        str, typer.Option(help="Cards without profile: score, decided as any other; review, an alert")
+    ] = "score",
     rollout_id: Annotated[str | None, typer.Option(help="Unique name; default: model, version, time")] = None,
     topic: Annotated[str, typer.Option(envvar="FRAUD_TOPICS__MODEL_ROLLOUTS")] = "model-rollouts",
     kafka: Annotated[list[str] | None, typer.Option(help="More client settings, key=value")] = None,
@@ -94,7 +97,7 @@ def promote_command(
     name, slash, version = model.rpartition("/")
     if not slash or not version.isdigit():
         raise ModelError(f"{model!r} is no NAME/VERSION; see fraud models list")
-    policy = Policy(threshold, max_count_5m)
+    policy = Policy(threshold, max_count_5m, missing_profile)
     ref = find(name, version, tracking_uri)
     with tempfile.TemporaryDirectory() as scratch:
         verify(ref, tracking_uri, Path(scratch))

@@ -14,7 +14,8 @@ ALERT_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "card-fraud/alert")
 SCORE = "score"
 VELOCITY_5M = "velocity_5m"
 BLOCKED_CARD = "blocked_card"
-RULES = (SCORE, VELOCITY_5M, BLOCKED_CARD)
+MISSING_PROFILE = "missing_profile"
+RULES = (SCORE, VELOCITY_5M, BLOCKED_CARD, MISSING_PROFILE)
 """Names of the rules, in the order in which an alert lists them."""
 
 REVIEW = "review"
@@ -31,12 +32,16 @@ class Policy:
     """An alert from this score on, 0 to 1."""
     max_count_5m: int
     """More transactions than this in the 5 minutes up to one, itself included, are an alert."""
+    missing_profile: str = SCORE
+    """What becomes of a card without profile: `score`, decided as any other; `review`, an alert."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.threshold <= 1.0:
             raise ModelError(f"threshold {self.threshold} is no probability; give a number from 0 to 1")
         if self.max_count_5m < 1:
             raise ModelError(f"max_count_5m {self.max_count_5m} would alert on everything; give 1 or more")
+        if self.missing_profile not in (SCORE, REVIEW):
+            raise ModelError(f"missing_profile {self.missing_profile!r} is unknown; give {SCORE} or {REVIEW}")
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ def decide(policy: Policy, score: float | None, count_5m: int, status: str | Non
         SCORE: score is not None and score >= policy.threshold,
         VELOCITY_5M: count_5m > policy.max_count_5m,
         BLOCKED_CARD: status == BLOCKED,
+        MISSING_PROFILE: status is None and policy.missing_profile == REVIEW,
     }
     rules = tuple(rule for rule in RULES if fired[rule])
     if not rules:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from models.errors import ModelError
-from models.policy import Policy
+from models.policy import SCORE, Policy
 from models.registry import ModelRef
 from streaming_job.contracts import Contract, ContractError, validate
 
@@ -57,7 +57,9 @@ class Rollout:
         return Rollout(
             rollout_id=record["rollout_id"],
             model=ModelRef(**{name: model[name] for name in ModelRef.__dataclass_fields__}),
-            policy=Policy(float(policy["threshold"]), int(policy["max_count_5m"])),
+            policy=Policy(
+                float(policy["threshold"]), int(policy["max_count_5m"]), policy.get("missing_profile", SCORE)
+            ),
             created_by=record["created_by"],
             created_at=int(record["created_at"]),
             role=record["role"],

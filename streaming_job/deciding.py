@@ -16,7 +16,7 @@ from feature_store.catalogue import COLUMN
 from feature_store.group_state import Applied, GroupState
 from feature_store.layout import BLOCKED
 from models import guarded
-from models.policy import BLOCKED_CARD, DECLINE, REVIEW, SCORE, VELOCITY_5M
+from models.policy import BLOCKED_CARD, DECLINE, MISSING_PROFILE, REVIEW, SCORE, VELOCITY_5M
 from models.registry import ModelRef
 from models.rollouts import Rollout
 from models.scoring import Scorer
@@ -134,6 +134,8 @@ class Decider:
             VELOCITY_5M: applied.features[:, COLUMN["count_5m"]]
             > np.array([float(policy.max_count_5m) for policy in policies])[deciding],
             BLOCKED_CARD: (applied.version >= 0) & blocked,
+            MISSING_PROFILE: (applied.version < 0)
+            & np.array([policy.missing_profile == REVIEW for policy in policies])[deciding],
         }
         alerted: NDArray[np.bool_] = np.logical_or.reduce(list(fired.values())) & ~applied.duplicate
         rows = np.flatnonzero(alerted)

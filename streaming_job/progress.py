@@ -53,8 +53,7 @@ def _latencies(outcome: Outcome, now: int) -> dict[str, Any]:
     counts = np.zeros(len(LATENCY_MS) + 1, dtype=np.int64)
     for arrived, edges in outcome.arrivals:
         latency = now - (edges[:-1] + edges[1:]) / 2
-        for bucket, count in zip(np.searchsorted(LATENCY_MS, latency), arrived, strict=True):
-            counts[bucket] += count
+        np.add.at(counts, np.searchsorted(LATENCY_MS, latency), arrived)
     return _as_json(counts, LATENCY_MS, int(counts.sum()) * now - outcome.sums["arrivals"])
 
 

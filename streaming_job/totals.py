@@ -5,6 +5,7 @@ The job writes it into each progress record, so whoever wants the totals reads o
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,7 +80,7 @@ class Totals:
         Args:
             record: a decoded job-progress.v1 without totals of its own.
         """
-        total = Totals.from_json(self.to_json())
+        total = deepcopy(self)
         total.since = self.since if self.batches else record["started_at"]
         total.batches += 1
         _add(total.counts, record["counts"].items())

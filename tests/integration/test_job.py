@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from harness.installation import Installation, transaction, world
 from harness.job_process import JobProcess
@@ -253,6 +253,19 @@ def test_mended_dead_letters_are_decided_once(
         "would_send": 2,
         "sent_before": 0,
     }
+    # a replay that was killed before its commit has not happened, its notes neither
+    killed = Producer(
+        {
+            "bootstrap.servers": installed.stack.bootstrap_servers,
+            "transactional.id": f"{installed.topics.dead_letters}-replay",
+        }
+    )
+    killed.init_transactions(60)
+    killed.begin_transaction()
+    for line in mine[:2]:
+        killed.produce(installed.topics.transactions, line["value"].encode(), partition=line["partition"])
+        killed.produce(installed.topics.dead_letter_replays, b"{}", line["dead_letter"].encode())
+    killed.flush(60)
     assert json.loads(fraud(environment, "replay", str(file))) == {"sent": 2, "sent_before": 0}
     mine[2]["value"] += "}"
     file.write_text("\n".join(json.dumps(line) for line in mine))

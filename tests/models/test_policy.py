@@ -17,7 +17,7 @@ POLICY = Policy(threshold=0.8, max_count_5m=5)
         (0.8, 1, "active", "review", ("score",)),
         (0.1, 6, "active", "review", ("velocity_5m",)),
         (0.1, 1, "blocked", "decline", ("blocked_card",)),
-        (0.9, 6, "blocked", "decline", RULES),
+        (0.9, 6, "blocked", "decline", RULES[:3]),
         (0.9, 6, None, "review", ("score", "velocity_5m")),
         (None, 6, "active", "review", ("velocity_5m",)),
         (math.nan, 1, "blocked", "decline", ("blocked_card",)),
@@ -37,6 +37,21 @@ def test_rules_fire_in_their_order(
 )
 def test_nothing_fires_below_every_limit(score: float | None, count_5m: int, status: str | None) -> None:
     assert decide(POLICY, score, count_5m, status) is None
+
+
+def test_cards_without_profile_are_reviewed_where_the_policy_says_so() -> None:
+    careful = Policy(threshold=0.8, max_count_5m=5, missing_profile="review")
+    for policy, score, status, rules in (
+        (careful, 0.1, None, ("missing_profile",)),
+        (careful, 0.9, None, ("score", "missing_profile")),
+        (careful, 0.1, "active", None),
+        (POLICY, 0.1, None, None),
+    ):
+        made = decide(policy, score, 1, status)
+        assert (made and made.rules) == rules
+        assert made is None or made.decision == "review"
+    with pytest.raises(ModelError, match="score or review"):
+        Policy(0.5, 5, "decline")
 
 
 @pytest.mark.parametrize(("threshold", "limit"), [(1.1, 5), (-0.1, 5), (math.nan, 5), (0.5, 0)])

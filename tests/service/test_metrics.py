@@ -10,8 +10,9 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from service.event_time import of_event_time
 from service.lag import Lag, PartitionLag
-from service.metrics import of_event_time, of_lag, of_last, of_totals
+from service.metrics import of_lag, of_last, of_totals
 from streaming_job.totals import Totals
 
 pytestmark = pytest.mark.unit

@@ -101,6 +101,7 @@ def samples(client: TestClient) -> dict[str, float]:
 
 
 def test_batches_show_up_once_and_aborted_ones_never(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+    wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness of an idle job")
     assert sidecar.get("/v1/progress").status_code == 404
     job.batch(0)
     job.batch(1, commit=False)
@@ -132,7 +133,7 @@ def test_a_restarted_sidecar_tells_the_same_totals(job: Job, wait_for: Any) -> N
             wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
             told.append(samples(client))
     assert told[0]["fraud_transactions_total"] == 2_000
-    moving = {name for name in told[0] if "age" in name}
+    moving = {name for name in told[0] if "progress_age" in name}
     assert {n: v for n, v in told[0].items() if n not in moving} == {
         n: v for n, v in told[1].items() if n not in moving
     }

@@ -101,10 +101,11 @@ class World:
         max_count_5m: int = 10,
         version: str = "1",
         model: ModelRef | None = None,
+        missing_profile: str = "score",
     ) -> None:
         """Append a rollout; `arrival` in ms from START."""
         value = Rollout(
-            name, model or model_ref(version), Policy(threshold, max_count_5m), "test", START
+            name, model or model_ref(version), Policy(threshold, max_count_5m, missing_profile), "test", START
         ).to_json()
         self.raw_rollout(value, arrival)
 

@@ -61,6 +61,7 @@ def random_world(seed: int, n: int = 150) -> World:
                 threshold=rng.random(),
                 version=rng.choice("12"),
                 max_count_5m=rng.choice([2, 50]),
+                missing_profile=rng.choice(["score", "review"]),
             )
         if rng.random() < 0.05:
             world.raw_tx(rng.choice([None, b"", b"{", b"[]", b'{"amount": 1}', b"\xff" * 10]), clock)
