@@ -25,6 +25,9 @@ from feature_store.pieces import CARDS_PER_PIECE, read_piece, write_piece
 
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
 """Write amplification of snapshots; the deltas kept then are a sixth of the snapshots."""
+SNAPSHOT_BYTES_PER_BATCH = 1 << 20
+"""Where that would be more, as in the large batches of a backlog, a batch writes as many bytes of snapshots as
+of delta: time is dear then, and the deltas that pile up are folded in once the batches are small again."""
 MOST_DELTAS = 1_000
 """Each piece has its turn within so many batches, whatever it costs: quiet groups recover fast too."""
 
@@ -91,7 +94,8 @@ def commit(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> No
     store.put(f"d{meta.sequence}", blob)
     meta.cards = state.numbers_given
     meta.pieces += [0] * (-(-meta.cards // CARDS_PER_PIECE) - len(meta.pieces))
-    meta.credit += SNAPSHOT_BYTES_PER_DELTA_BYTE * len(blob)
+    earned = SNAPSHOT_BYTES_PER_DELTA_BYTE * len(blob)
+    meta.credit += min(earned, max(SNAPSHOT_BYTES_PER_BATCH, len(blob)))
     # evenly: as many turns as bring every piece round in time
     due = (
         meta.sequence * len(meta.pieces) // MOST_DELTAS
