@@ -26,7 +26,7 @@ from feature_store.pieces import CARDS_PER_PIECE, read_piece, write_piece
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
 """Write amplification of snapshots; the deltas kept then are a sixth of the snapshots."""
 SNAPSHOT_BYTES_PER_BATCH = 1 << 20
-"""Where that would be more, as in the large batches of a backlog, a batch writes as many bytes of snapshots as
+"""Where that is more, as in the large batches of a backlog, a batch writes as many bytes of snapshots as
 of delta: time is dear then, and the deltas that pile up are folded in once the batches are small again."""
 MOST_DELTAS = 1_000
 """Each piece has its turn within so many batches, whatever it costs: quiet groups recover fast too."""
