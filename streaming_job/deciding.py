@@ -107,8 +107,12 @@ class Decider:
             ModelError: the model of a rollout cannot be had.
         """
         n = batch.size
-        flags = (np.empty(n, dtype=np.bool_) for _ in range(3))
-        decided = Decided(*flags, version=np.empty(n, dtype=np.int32))
+        decided = Decided(
+            accepted=np.empty(n, dtype=np.bool_),
+            alerted=np.empty(n, dtype=np.bool_),
+            late=np.empty(n, dtype=np.bool_),
+            version=np.empty(n, dtype=np.int32),
+        )
         for start in range(0, n, BLOCK):
             rows = slice(start, min(start + BLOCK, n))
             applied = self._state.apply(batch[rows], cards[rows])
