@@ -20,7 +20,7 @@ Bytes = NDArray[np.uint8]
 
 
 @njit(cache=True, inline="always")
-def byte_at(data: Bytes, at: int, end: int) -> int:
+def byte_at(data: Bytes, at: int, end: int) -> np.int64:
     """The byte at a position, or 0, which is none of JSON's, behind the end."""
     return np.int64(data[at]) if at < end else np.int64(0)
 
