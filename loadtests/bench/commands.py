@@ -127,13 +127,33 @@ def latency(
     run("latency", measured, to)
 
 
-def run(name: str, measured: Callable[[Say], Iterator[Figure]], to: Path | None) -> None:
+@app.command()
+def chaos(
+    to: Report = None,
+    kills: Annotated[
+        int, typer.Option(min=0, help="SIGKILLs: driver, worker, broker, Postgres, Connect")
+    ] = 200,
+    faults: Annotated[int, typer.Option(min=0, help="Requests and answers lost or late on their way")] = 100,
+    seed: Annotated[int, typer.Option(help="Decides about kinds, order and moments")] = 1,
+    data_dir: DataDir = DATA_DIR,
+) -> None:
+    """Kill whatever can be killed, spoil the network, and audit everything at the end: 0 lost, 0 doubled."""
+    from loadtests.bench import chaos as bench
+
+    plan = bench.Plan(data_dir.resolve(), kills, faults, seed)
+    bench.require_clean(run("chaos", lambda say: bench.measure(plan, say), to))
+
+
+def run(name: str, measured: Callable[[Say], Iterator[Figure]], to: Path | None) -> list[Figure]:
     """Measure, show, and write the report.
 
     Args:
         name: of the benchmark.
         measured: measures the next figure whenever asked; says what it is doing.
         to: where the report goes, if anywhere.
+
+    Returns:
+        What was measured.
     """
     before = surroundings()
     figures: list[Figure] = []
@@ -154,3 +174,4 @@ def run(name: str, measured: Callable[[Say], Iterator[Figure]], to: Path | None)
         ", ".join(f"{load:.1f}" for load in told[when]) for when in ("load_average", "load_average_after")
     )
     typer.echo(f"load average before {next(loads)}; after {next(loads)}")
+    return figures

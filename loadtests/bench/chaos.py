@@ -1,0 +1,159 @@
+"""Kills and a bad network, many of them, and one audit of everything at the end."""
+
+import json
+import random
+import shutil
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psycopg
+
+from deploy.local import stack
+from loadtests.bench.measure import Figure
+from loadtests.faults import kills, proxy
+from loadtests.faults.errors import FaultError
+from loadtests.faults.installation import Installation
+from loadtests.faults.proxy import HOST, Fault, Proxy
+from loadtests.faults.relay import Relay
+from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator.world import World
+from streaming_job.contracts.topics import Topics
+
+Say = Callable[[str], None]
+CARDS = 2_000
+"""Each is used often, but none becomes hot, with windows that are approximate."""
+WRONG = "has to be 0"
+TRANSACTION_TIMEOUT_MS = 10_000
+"""The least that the job allows, so that a fault can last as long as a transaction may."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of it."""
+
+    data_dir: Path
+    """Emptied first; everything lies there."""
+    kills: int
+    faults: int
+    """Of the network."""
+    seed: int
+
+
+def measure(plan: Plan, say: Say) -> Iterator[Figure]:
+    """Seconds by kind of kill and fault, then what the audit found; the latter has to be 0 everywhere.
+
+    Raises:
+        FaultError: something was not survived, or the audit found something.
+    """
+    stack.down(plan.data_dir)
+    shutil.rmtree(plan.data_dir, ignore_errors=True)
+    chance = random.Random(plan.seed)
+    with ExitStack() as cleanup:
+        cleanup.callback(stack.down, plan.data_dir)
+        say("starting the servers")
+        endpoints = stack.up(plan.data_dir, proxied=True)
+        assert endpoints.proxied is not None
+        network = cleanup.enter_context(Proxy(*endpoints.proxied))
+        cards = World.create(plan.seed, CARDS)
+        ProfileLoader(endpoints.postgres_dsn).load(cards)
+        installed = Installation(
+            endpoints,
+            Topics(),
+            plan.data_dir / "job",
+            cards,
+            bootstrap_servers=f"{HOST}:{endpoints.proxied[0]}",
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        )
+        say("training the model")
+        installed.roll_out()
+        relay = Relay(installed)
+        cleanup.callback(lambda: relay.job.kill())
+        begun = time.monotonic()
+        yield from _kill(kills.Scene(relay, plan.data_dir, chance), plan.kills, say)
+        yield from _disturb(relay, network, chance, plan.faults, say)
+        lasted = time.monotonic() - begun
+        say("auditing")
+        yield Figure("all kills and faults", lasted, "s", ())
+        yield from _audit(relay, endpoints.postgres_dsn)
+
+
+def _kill(scene: kills.Scene, count: int, say: Say) -> Iterator[Figure]:
+    took: dict[str, list[float]] = defaultdict(list)
+    for number, name in enumerate(kills.drawn(scene.chance, count), 1):
+        say(f"kill {number} of {count}: {name}")
+        begun = time.monotonic()
+        try:
+            kills.KILLS[name](scene)
+        except FaultError as fault:
+            raise FaultError(f"kill {number}, {name}: {fault}") from fault
+        took[name].append(time.monotonic() - begun)
+    if count:
+        scene.caught_up()
+    for name in sorted(took):
+        yield _seconds(f"kill: {name}", took[name])
+
+
+def _disturb(relay: Relay, network: Proxy, chance: random.Random, count: int, say: Say) -> Iterator[Figure]:
+    took: dict[str, list[float]] = defaultdict(list)
+    for number, fault in enumerate(proxy.drawn(chance, count, TRANSACTION_TIMEOUT_MS / 1000), 1):
+        say(f"fault {number} of {count}: {fault}")
+        begun, before = time.monotonic(), len(network.struck)
+        network.arm(fault)
+        relay.burst()
+        relay.until(partial(_grown, network.struck, before), f"a request for {fault}")
+        relay.installed.caught_up(relay.job)
+        took[f"{fault.api.name.lower()}, {fault.kind}"].append(time.monotonic() - begun)
+    for name in sorted(took):
+        yield _seconds(f"fault: {name}", took[name])
+
+
+def _grown(struck: list[Fault], before: int) -> bool:
+    return len(struck) > before
+
+
+def _seconds(name: str, took: list[float]) -> Figure:
+    return Figure(name, statistics.median(took), "s", tuple(took), f"{len(took)} times")
+
+
+def _audit(relay: Relay, dsn: str) -> Iterator[Figure]:
+    relay.installed.caught_up(relay.job)
+    verdict = relay.installed.verdict()
+    told = verdict.report()
+    yield Figure("jobs started", relay.started, "", ())
+    for name in ("events", "alerts", "dead_letters"):
+        yield Figure(name, told[name], "records", ())
+    for name in ("missing", "duplicated", "unexpected", "different"):
+        yield Figure(name, told[name], "records", (), WRONG)
+    unread = relay.installed.sent - verdict.events
+    yield Figure("not audited", unread, "records", (), WRONG)
+    yield Figure("accounts that do not agree", len(verdict.problems), "batches", (), WRONG)
+    yield Figure("profiles that did not arrive", _stale(relay.installed, dsn), "cards", (), WRONG)
+
+
+def require_clean(figures: list[Figure]) -> None:
+    """See that the audit found nothing.
+
+    Raises:
+        FaultError: it found something.
+    """
+    wrong = {figure.name: figure.value for figure in figures if figure.detail == WRONG and figure.value}
+    if wrong:
+        raise FaultError(f"not everything became what it had to: {wrong}; run `fraud verify` on what is left")
+
+
+def _stale(installed: Installation, dsn: str) -> int:
+    """Cards whose last change on the topic is not their row in Postgres."""
+    newest: dict[str, tuple[str, float] | None] = {}
+    for record in installed.read(installed.topics.profiles):
+        after = json.loads(record.value)["after"] if record.value else None
+        card = json.loads(record.key or b"")["card_id"]
+        newest[card] = after and (after["status"], after["credit_limit"])
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute("select card_id, status, credit_limit from card_profiles").fetchall()
+    return sum(newest.get(card) != (status, float(limit)) for card, status, limit in rows)
