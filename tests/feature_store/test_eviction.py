@@ -177,7 +177,7 @@ def test_work_of_a_batch_is_bounded(monkeypatch):
     assert known == [91, 81, 71, 61, 51, 41, 31, 21, 11, 1, 1, 1]
 
 
-@examples(60)
+@examples(60, thorough=4_000)
 @given(
     histories(),
     st.lists(st.integers(1, 39), max_size=8),
