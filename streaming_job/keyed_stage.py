@@ -1,6 +1,5 @@
 """The keyed stage on Spark: `transformWithState` over key groups, one MapState of pieces each."""
 
-import gc
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -18,26 +17,10 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.crash_points import Step, reach
 from streaming_job.group_stage import process
 from streaming_job.packets import Packet, grouping_values
+from streaming_job.warm_up import freeze_after_warm_up
 from streaming_job.working_copy import WorkingCopy
 
 OUTCOME_SCHEMA = "outcome binary"
-FREEZE_AT = (3, 20)
-"""Calls after which a worker's objects are declared permanent."""
-
-_calls = 0
-
-
-def freeze_after_warm_up() -> None:
-    """Take what the imports, the model and the first batches made out of the garbage collector's sight.
-
-    Spark's worker daemon runs a full collection after every task; with this process's libraries loaded that
-    costs more than a small batch does.
-    """
-    global _calls
-    _calls += 1
-    if _calls in FREEZE_AT:
-        gc.collect()
-        gc.freeze()
 
 
 @lru_cache(maxsize=256)

@@ -13,6 +13,7 @@ from streaming_job.decode.strict import Rejected
 from streaming_job.decode.tables import ends_snapshot, profile_change
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.packets import DeadLetter, Packet, RolloutRecord, group_of, grouping_values
+from streaming_job.warm_up import freeze_after_warm_up
 
 PACKET_SCHEMA = pa.schema([("key_group", pa.int32()), ("packet", pa.binary())])
 
@@ -41,6 +42,7 @@ class SourceStage:
                 ],
                 schema=PACKET_SCHEMA,
             )
+        freeze_after_warm_up()
 
     def _decode(self, batch: pa.RecordBatch) -> dict[int, Packet]:
         topic = batch["topic"]
