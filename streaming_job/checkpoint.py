@@ -4,16 +4,47 @@ Spark writes `offsets/<batch>` before it runs the batch, so a batch that is run 
 """
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from feature_store.errors import FraudError
 from streaming_job.progress import OffsetRange
 
+SOURCES = 2
+RESTORE = "restore the checkpoint whole, or start a new job id"
+
 
 class CheckpointError(FraudError):
     """The checkpoint is not what this job can go on from."""
+
+
+@dataclass(frozen=True)
+class _Offsets:
+    """A file of the offset log."""
+
+    key_groups: int
+    ends: dict[tuple[str, int], int]
+    """By topic and partition."""
+
+    @staticmethod
+    def parse(text: str) -> "_Offsets":
+        """Line 1: version, line 2: metadata, then a line for each source: {topic: {partition: offset}}."""
+        _, metadata, *sources = text.splitlines()
+        if len(sources) != SOURCES:
+            raise ValueError(f"{len(sources)} sources")
+        return _Offsets(
+            int(json.loads(metadata)["conf"]["spark.sql.shuffle.partitions"]),
+            {
+                (topic, int(partition)): int(end)
+                for source in sources
+                if source != "-"
+                for topic, ends in json.loads(source).items()
+                for partition, end in ends.items()
+            },
+        )
 
 
 class Checkpoint:
@@ -37,6 +68,10 @@ class Checkpoint:
         stream = self._files.open(path)
         try:
             text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        except Py4JJavaError as fault:  # Hadoop's check sums notice most damage
+            raise CheckpointError(
+                f"the checkpoint's file {'/'.join(names)} cannot be read ({fault.java_exception}); {RESTORE}"
+            ) from fault
         finally:
             stream.close()
         return str(text)
@@ -44,7 +79,12 @@ class Checkpoint:
     def query_id(self) -> str | None:
         """Id of the query whose checkpoint this is; None before its first start."""
         if self._query_id is None and (text := self._read("metadata")) is not None:
-            self._query_id = str(json.loads(text)["id"])
+            try:
+                self._query_id = str(json.loads(text)["id"])
+            except (ValueError, LookupError, TypeError) as fault:
+                raise CheckpointError(
+                    f"the checkpoint's file metadata is damaged ({fault}); {RESTORE}"
+                ) from fault
         return self._query_id
 
     def last_batch(self) -> int | None:
@@ -57,31 +97,26 @@ class Checkpoint:
 
     def key_groups(self, batch_id: int) -> int:
         """Number of state partitions that a batch ran with, the same for the checkpoint's whole life."""
-        lines = self._offsets_of(batch_id).splitlines()
-        return int(json.loads(lines[1])["conf"]["spark.sql.shuffle.partitions"])
+        return self._offsets_of(batch_id).key_groups
 
-    def _offsets_of(self, batch_id: int) -> str:
+    def _offsets_of(self, batch_id: int) -> "_Offsets":
         text = self._read("offsets", str(batch_id))
         if text is None:
+            raise CheckpointError(f"the checkpoint has no offsets of batch {batch_id}; {RESTORE}")
+        try:
+            return _Offsets.parse(text)
+        except (ValueError, LookupError, TypeError, AttributeError) as fault:
             raise CheckpointError(
-                f"the checkpoint has no offsets of batch {batch_id}; restore it whole, or start a new job id"
-            )
-        return text
+                f"the checkpoint's offsets of batch {batch_id} are damaged ({fault}); {RESTORE}"
+            ) from fault
 
     def _ends(self, batch_id: int) -> dict[tuple[str, int], int]:
         if batch_id < 0:
             return {}
         if batch_id not in self._ranges:
-            # line 1: version, line 2: metadata, then one line a source: {topic: {partition: offset}}
-            lines = self._offsets_of(batch_id).splitlines()[2:]
-            sources = [json.loads(line) for line in lines if line != "-"]
-            self._ranges = {number: ends for number, ends in self._ranges.items() if number == batch_id - 1}
-            self._ranges[batch_id] = {
-                (topic, int(partition)): end
-                for source in sources
-                for topic, ends in source.items()
-                for partition, end in ends.items()
-            }
+            ends = self._offsets_of(batch_id).ends
+            self._ranges = {number: known for number, known in self._ranges.items() if number == batch_id - 1}
+            self._ranges[batch_id] = ends
         return self._ranges[batch_id]
 
     def ranges(self, batch_id: int) -> tuple[OffsetRange, ...]:
@@ -90,8 +125,10 @@ class Checkpoint:
         A batch without a predecessor starts where its sources did; `start` is then 0.
 
         Raises:
-            CheckpointError: the offset log lacks the batch.
+            CheckpointError: the offset log lacks the batch, or all else is gone: Spark would write on.
         """
+        if not self._files.exists(self._jvm.org.apache.hadoop.fs.Path(self._path, "metadata")):
+            raise CheckpointError(f"the checkpoint was deleted or moved under a running job; {RESTORE}")
         starts = self._ends(batch_id - 1)
         return tuple(
             OffsetRange(topic, partition, starts.get((topic, partition), 0), end)

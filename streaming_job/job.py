@@ -1,7 +1,6 @@
 """The query, put together: sources -> source stage -> keyed stage -> sink."""
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from streaming_job import session, source
 from streaming_job.bootstrap import wait_for_snapshot
 from streaming_job.checkpoint import Checkpoint, CheckpointError
 from streaming_job.crash_points import Step, reach
+from streaming_job.failures import named
 from streaming_job.keyed_stage import OUTCOME_SCHEMA, KeyedStage
 from streaming_job.outcome import Outcome
 from streaming_job.progress import Batch
@@ -26,10 +26,6 @@ from streaming_job.start_up import require_inputs
 log = logging.getLogger(__name__)
 
 STOP_POLL_S = 0.02
-
-
-class JobFailedError(FraudError):
-    """The query ended with an error."""
 
 
 class StopRequested(Exception):  # noqa: N818  a signal, not an error
@@ -129,7 +125,7 @@ class Job:
             raise
         except Exception as fault:
             # the query's own exception would only quote the traceback
-            self._failure = JobFailedError(explain(fault))
+            self._failure = named(fault)
             raise
         log.info(
             "batch %d: %d transactions, %d alerts, %d dead letters, run %.0f ms, write %.0f ms%s",
@@ -155,7 +151,7 @@ class Job:
             self._query.awaitTermination()
         except StreamingQueryException as fault:
             if not self._stop.is_set() or StopRequested.__name__ not in str(fault):
-                raise self._failure or JobFailedError(explain(fault)) from fault
+                raise self._failure or named(fault) from fault
         finally:
             self._spark.stop()
 
@@ -165,20 +161,3 @@ class Job:
             if not status["isTriggerActive"] and not status["isDataAvailable"]:
                 self._query.stop()
             time.sleep(STOP_POLL_S)
-
-
-_NAMED_ERROR = re.compile(r"(?:Caused by: )?([A-Za-z_][\w.]*(?:Error|Exception)): (.+)")
-
-
-def explain(fault: Exception) -> str:
-    """One line of a query's failure: our own error from a worker, else Python's, else Java's root cause."""
-    lines = [line.strip() for line in str(fault).splitlines() if line.strip()]
-    errors = [found.groups() for line in lines if (found := _NAMED_ERROR.fullmatch(line))]
-    for name, text in errors:
-        if name.startswith(("feature_store.", "models.", "streaming_job.")):
-            return str(text)
-    pythons = [error for error in errors if "." not in error[0]]
-    if errors:
-        name, text = pythons[0] if pythons else errors[-1]
-        return f"the query failed: {name}: {text}; see the log above"
-    return f"the query failed: {lines[0] if lines else type(fault).__name__}; see the log above"

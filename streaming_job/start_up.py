@@ -1,6 +1,8 @@
 """What must be there before the first batch: brokers, topics, a model in charge."""
 
-from confluent_kafka import KafkaException, TopicPartition
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from feature_store.errors import FraudError
@@ -8,6 +10,7 @@ from streaming_job.rollout_history import NoRolloutError
 from streaming_job.settings import JobSettings
 
 TIMEOUT_S = 15.0
+REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
 
 
 class StartUpError(FraudError):
@@ -18,14 +21,16 @@ def require_inputs(settings: JobSettings) -> None:
     """Check brokers, topics and rollouts, so that a start fails at once and says why.
 
     Raises:
-        StartUpError: brokers do not answer, or topics are missing.
+        StartUpError: brokers do not answer or refuse the credentials, or topics are missing.
         NoRolloutError: no model has been rolled out yet.
     """
+    faults: list[KafkaError] = []
     # quiet: what goes wrong is told once, below
-    client: dict[str, str | int | float | bool] = {
+    client: dict[str, Any] = {
         "log_level": 0,
         **settings.kafka,
         "bootstrap.servers": settings.bootstrap_servers,
+        "error_cb": faults.append,
     }
     admin = AdminClient(client)
     try:
@@ -43,6 +48,13 @@ def require_inputs(settings: JobSettings) -> None:
                 "no model has been rolled out; run `fraud models promote`, then start the job"
             )
     except KafkaException as fault:
+        admin.poll(0)  # what the client has met in the background
+        for error in faults:
+            if error.code() in REFUSED:
+                raise StartUpError(
+                    f"Kafka at {settings.bootstrap_servers} refuses the credentials or the protocol "
+                    f"({error.str()}); correct FRAUD_KAFKA"
+                ) from fault
         raise StartUpError(
             f"no answer from Kafka at {settings.bootstrap_servers} ({fault.args[0].str()}); "
             "check address and brokers"

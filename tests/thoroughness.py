@@ -2,9 +2,11 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 THOROUGH = os.environ.get("FRAUD_HYPOTHESIS") == "thorough"
+only_thorough = pytest.mark.skipif(not THOROUGH, reason="takes minutes: FRAUD_HYPOTHESIS=thorough runs it")
 
 
 def examples(moderate: int, thorough: int = 10_000) -> settings:

@@ -5,6 +5,7 @@ audit is of everything since the beginning, suspicious_count of every alert incl
 the same some hundred times.
 """
 
+import json
 import random
 import shutil
 import signal
@@ -13,6 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from harness.installation import Installation, world
 from thoroughness import THOROUGH
 
@@ -54,9 +57,33 @@ def test_job_killed_at_a_step_goes_on_without_loss_or_repetition(scene: Scene, s
     assert ("had been written before" in scene.relay.job.log) == (step is Step.COMMITTED)
 
 
-def test_killed_worker_is_survived_by_the_stream(scene: Scene) -> None:
-    kills.worker(scene)
+def lag_by_admin(installed: Installation) -> int:
+    """Transactions behind, as any tool sees it."""
+    admin = AdminClient({"bootstrap.servers": installed.stack.bootstrap_servers})
+    group = installed.settings.job_id
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    committed = {
+        TopicPartition(part.topic, part.partition): part.offset
+        for part in found.topic_partitions
+        if part.topic == installed.topics.transactions
+    }
+    ends = admin.list_offsets({place: OffsetSpec.latest() for place in committed})
+    return sum(ends[place].result(30).offset - offset for place, offset in committed.items())
+
+
+def test_killed_worker_is_survived_by_the_stream_and_lag_is_true_meanwhile(scene: Scene) -> None:
+    installed = scene.relay.installed
+    worker = scene.relay.stand_still(Step.APPLIED)
+    decided = sum(
+        part["end_offset"] - part["start_offset"]
+        for record in installed.read(installed.topics.job_progress)
+        for part in json.loads(record.value or b"")["partitions"]
+        if part["topic"] == installed.topics.transactions
+    )
+    assert lag_by_admin(installed) == installed.sent - decided > 0
+    worker.kill()
     scene.relay.audit()
+    assert lag_by_admin(installed) == 0
 
 
 def test_kills_at_any_time_while_transactions_flow(scene: Scene) -> None:

@@ -35,7 +35,8 @@ class SparkCluster:
             **environment,
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": HOST,
-            "SPARK_NO_DAEMONIZE": "1",
+            # what bin/load-spark-env.sh would set
+            "SPARK_SCALA_VERSION": "2.13",
         }
         port = choose(Ports(), {}, frozenset({"kafka"}))["kafka"]
         self.url = f"spark://{HOST}:{port}"

@@ -25,8 +25,20 @@ def test_each_missing_thing_is_one_line_and_an_exit_code(
             {"bootstrap_servers": "127.0.0.1:9"},
             "error: no answer from Kafka at 127.0.0.1:9 (*); check address and brokers",
         ),
+        "wrong credentials": (
+            {
+                "kafka": {
+                    "security.protocol": "SASL_PLAINTEXT",
+                    "sasl.mechanisms": "PLAIN",
+                    "sasl.username": "nobody",
+                    "sasl.password": "nothing",
+                }
+            },
+            f"error: Kafka at {stack.bootstrap_servers} refuses the credentials or the protocol "
+            "(*); correct FRAUD_KAFKA",
+        ),
         "no topic": (
-            {"topics__chargebacks": "not-there"},
+            {"topics": made.topics.model_copy(update={"chargebacks": "not-there"})},
             "error: topics are missing: not-there; create them, see docs/operations.md",
         ),
     }

@@ -1,0 +1,45 @@
+"""What ended the query, as one of our errors: Spark wraps the cause in pages of stack traces."""
+
+import re
+
+from feature_store.errors import FraudError
+from streaming_job.checkpoint import RESTORE, CheckpointError
+
+_NAMED_ERROR = re.compile(r"(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception)): (.+)")
+_OURS = ("feature_store.", "models.", "streaming_job.")
+_FULL_DISK = ("No space left on device", "Disk quota exceeded")
+_CRASHED = "Python worker exited unexpectedly (crashed)"
+_DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException", "MISSING_STATE_DIRECTORY")
+
+
+class JobFailedError(FraudError):
+    """The query ended with an error."""
+
+
+def named(fault: Exception) -> FraudError:
+    """Our own error from a worker, or what stands for a full disk, a damaged checkpoint, or the root cause.
+
+    Args:
+        fault: what Spark raised.
+    """
+    text = str(fault)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [found.groups() for line in lines if (found := _NAMED_ERROR.fullmatch(line))]
+    for name, words in errors:
+        if name.startswith(_OURS):
+            return JobFailedError(words)
+    if any(words in text for words in _FULL_DISK):
+        return JobFailedError(
+            "a disk is full: make room for the checkpoint, FRAUD_WORK_DIR and Spark's temporary files, then "
+            "start the job again; nothing is lost"
+        )
+    if _CRASHED in text:
+        return JobFailedError(
+            "Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR, whose files are "
+            "mapped; look at both, then start the job again; nothing is lost"
+        )
+    pythons = [error for error in errors if "." not in error[0]]
+    name, words = (pythons or errors[-1:] or [(type(fault).__name__, lines[0] if lines else "")])[0]
+    if any(words in text for words in _DAMAGED):
+        return CheckpointError(f"the checkpoint is damaged ({name}: {words}); {RESTORE}")
+    return JobFailedError(f"the query failed: {name}: {words}; see the log above")

@@ -1,0 +1,40 @@
+"""Spoiled records through the running job: it goes on, and each becomes a decision or a dead letter."""
+
+import random
+import time
+
+import pytest
+from harness.installation import Installation
+from harness.raw_records import mutated, seeds
+from thoroughness import only_thorough
+
+from loadtests.oracle import Kind
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800), only_thorough]
+
+RECORDS = 100_000
+CHUNK = 1_000
+SPOILED = 0.8
+"""Share of the records; some of them stay good."""
+
+
+def test_spoiled_records_neither_stop_the_job_nor_get_lost(installed: Installation) -> None:
+    rng = random.Random(7)
+    with installed.start() as job:
+        for _ in range(RECORDS // CHUNK):
+            now = int(time.time() * 1000)
+            values: list[bytes | None] = [seeds(rng, now) for _ in range(CHUNK)]
+            # one key: a card lies in one partition, whatever has become of its name
+            installed.send_raw(
+                [
+                    mutated(rng, value, seeds(rng, now)) if value and rng.random() < SPOILED else value
+                    for value in values
+                ]
+            )
+        installed.caught_up(job)
+        verdict = installed.audit()
+        assert job.runs
+    assert sum(verdict.kinds.values()) == RECORDS
+    assert verdict.kinds[Kind.DEAD_LETTER] > RECORDS / 4
+    assert verdict.kinds[Kind.DEAD_LETTER] < RECORDS * 3 / 4
+    assert len(verdict.dead_letters) > 8

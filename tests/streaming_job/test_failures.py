@@ -1,0 +1,52 @@
+"""What Spark makes of a cause, and what the operator reads."""
+
+import pytest
+
+from streaming_job.checkpoint import CheckpointError
+from streaming_job.failures import JobFailedError, named
+
+pytestmark = pytest.mark.unit
+
+STREAM = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+MISSING = "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] Cannot restart streaming query"
+CRASHED = "Python worker exited unexpectedly (crashed). Consider setting this and that"
+TRACE = "\tat org.apache.spark.Some.method(Some.scala:1)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        (
+            f"{STREAM}x\nfeature_store.codec.StateDamagedError: piece s1 is cut short\n",
+            JobFailedError,
+            "piece s1",
+        ),
+        (
+            f"{STREAM}x\n{TRACE}Caused by: java.io.IOException: No space left on device",
+            JobFailedError,
+            "a disk is",
+        ),
+        (
+            f"{STREAM}org.apache.spark.SparkException: {CRASHED}\n{TRACE}",
+            JobFailedError,
+            "Python workers crash",
+        ),
+        (f"{STREAM}{MISSING}\n{TRACE}", CheckpointError, "the checkpoint is damaged"),
+        (
+            f"x\nCaused by: org.apache.hadoop.fs.ChecksumException: Checksum error: /c/4.changelog\n{TRACE}",
+            CheckpointError,
+            "the checkpoint is damaged",
+        ),
+        (
+            "x\nKeyError: 'rows'\njava.lang.Error: y",
+            JobFailedError,
+            "the query failed: KeyError: 'rows'; see the log",
+        ),
+        ("", JobFailedError, "the query failed: Exception"),
+    ],
+)
+def test_cause_is_named_in_one_line(text: str, kind: type[Exception], words: str) -> None:
+    error = named(Exception(text))
+    assert type(error) is kind
+    assert str(error).startswith(words)
+    assert "\n" not in str(error)
