@@ -125,16 +125,13 @@ def small_disk(place: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@only_thorough
 @pytest.mark.parametrize(
     ("what", "words"),
     [
         ("checkpoint", "error: a disk is full: make room "),
         # the workers die of a page that cannot be had
-        pytest.param(
-            "work_dir",
-            "error: Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR",
-            marks=only_thorough,
-        ),
+        ("work_dir", "error: Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR"),
     ],
 )
 def test_full_disk_ends_the_job_and_room_lets_it_go_on(

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from harness.installation import Installation, world
-from thoroughness import THOROUGH
+from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import stack as embedded
 from deploy.local.state import Service
@@ -31,8 +31,13 @@ from streaming_job.crash_points import Step
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
 WaitFor = Callable[..., object]
-STEPS = tuple(Step) if THOROUGH else (Step.APPLIED, Step.OFFSETS_ADDED, Step.COMMITTED)
-"""Every day one on each side of what is made durable; with FRAUD_HYPOTHESIS=thorough all of them."""
+STEPS = tuple(Step) if THOROUGH else (Step.OFFSETS_ADDED, Step.COMMITTED)
+"""Every day one on each side of the commit; with FRAUD_HYPOTHESIS=thorough all of them."""
+KILLS = 5 if THOROUGH else 1
+SERVERS = [
+    pytest.param(service, marks=() if service == "kafka" else only_thorough) for service in embedded.ALL
+]
+"""Postgres is killed every day, too, by the test of the profiles' way."""
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +94,12 @@ def test_killed_worker_is_survived_by_the_stream_and_lag_is_true_meanwhile(scene
 
 
 def test_kills_at_any_time_while_transactions_flow(scene: Scene) -> None:
-    for _ in range(2):
+    for _ in range(KILLS):
         kills.job_any_time(scene)
     scene.relay.audit()
 
 
-@pytest.mark.parametrize("service", embedded.ALL)
+@pytest.mark.parametrize("service", SERVERS)
 def test_server_that_is_killed_and_comes_back_is_survived_by_the_job(scene: Scene, service: Service) -> None:
     job = scene.relay.job
     kills.server(service)(scene)
