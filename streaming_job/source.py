@@ -4,11 +4,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the field's usual name
 
 from streaming_job.decode.transactions import TimeLimits
+from streaming_job.java_client import java_settings
 from streaming_job.settings import JobSettings
 from streaming_job.source_stage import SourceStage
-
-# Kafka settings that Spark's consumers take under other names than librdkafka's
-_RENAMED = {"sasl.mechanisms": "sasl.mechanism"}
 
 
 def _read(spark: SparkSession, settings: JobSettings, topics: tuple[str, ...], **options: str) -> DataFrame:
@@ -27,9 +25,9 @@ def _read(spark: SparkSession, settings: JobSettings, topics: tuple[str, ...], *
         .option("kafka.max.partition.fetch.bytes", str(16 << 20))
         .option("kafka.fetch.max.bytes", str(64 << 20))
     )
-    for name, value in {**settings.kafka, **options}.items():
-        reader = reader.option(name if name in options else f"kafka.{_RENAMED.get(name, name)}", value)
-    return reader.load()
+    for name, value in java_settings(settings.kafka).items():
+        reader = reader.option(f"kafka.{name}", value)
+    return reader.options(**options).load()
 
 
 def packets(spark: SparkSession, settings: JobSettings) -> DataFrame:
