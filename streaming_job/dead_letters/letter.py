@@ -73,9 +73,9 @@ class Letter:
         """As JSON that may be seen by anyone: no whole card id, no card number, nothing unprintable."""
         return {
             **self._head(),
-            "detail": safe(self.detail.encode(errors="replace")),
+            "detail": safe(self.detail.encode(errors="replace"), card=self.key),
             "key": None if self.key is None else masked(safe(self.key)),
-            "value": None if self.value is None else safe(self.value),
+            "value": None if self.value is None else safe(self.value, card=self.key),
         }
 
     def raw(self) -> str:

@@ -169,3 +169,17 @@ def test_wrong_options_and_files_are_told(arguments, words, tmp_path: Path):
 def test_missing_settings_are_told():
     outcome = CliRunner().invoke(app, ["list"], env={"FRAUD_BOOTSTRAP_SERVERS": None})
     assert "FRAUD_BOOTSTRAP_SERVERS: missing" in str(outcome.exception)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"card_id": "tok_0815_4711", "amount": 1',
+        b"{'card_id': 'tok_0815_4711'}",
+        b'[["t-1", "tok_0815_4711", 3]]',
+        b"tok_0815_4711",
+    ],
+)
+def test_card_of_the_key_is_masked_wherever_it_stands(value):
+    assert "tok_0815_4711" not in safe(value, card=b"tok_0815_4711")
+    assert "tok_0815" not in safe(b"{'card_id': 'tok_0815_4711'}")
