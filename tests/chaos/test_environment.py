@@ -64,6 +64,7 @@ DAMAGES = {
 }
 
 
+@only_thorough
 def test_damaged_checkpoint_is_refused_and_the_whole_one_goes_on(installed: Installation) -> None:
     relay = Relay(installed)
     with ExitStack() as cleanup:
