@@ -47,7 +47,7 @@ def measure(
     ).reshape(starts.size, -1)
     latest, newest = (np.maximum.reduceat(batch[name], starts) for name in ("time", "arrival"))
     if starts.size > 1:
-        outcome.counts["split_cards"] = _split(batch["partition"], cards, state.card_count)
+        outcome.counts["split_cards"] = _split(batch["partition"], cards, state.numbers_given)
     for number, partition in enumerate(batch["partition"][starts].tolist()):
         outcome.partitions[partition] = PartitionTimes(
             int(latest[number]), int(newest[number]), counts[number]
