@@ -305,6 +305,8 @@ IDLE_WORKER_ENDED = re.compile(
 def test_graceful_stop_finishes_the_batch_and_the_next_start_goes_on(
     installed: Installation, job: JobProcess
 ) -> None:
+    installed.send(100)
+    installed.caught_up(job)  # so that it is there to be stopped, whichever test comes before
     installed.send(4_000)
     assert job.terminate() == 0
     assert "Traceback (most recent call last):\n  File" not in IDLE_WORKER_ENDED.sub("", job.log)
