@@ -1,6 +1,7 @@
 """Which rollout decides a transaction: the newest that had arrived when the transaction did."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,12 @@ from streaming_job.packets import DeadLetter, RolloutRecord
 
 class NoRolloutError(FraudError):
     """There is no champion to decide."""
+
+
+@lru_cache(maxsize=1024)
+def _accepted(text: str) -> Rollout:
+    """A rollout of the history, which every batch of a worker restores; checked once."""
+    return Rollout.from_json(text.encode())
 
 
 @dataclass
@@ -51,7 +58,7 @@ class RolloutHistory:
         history = RolloutHistory()
         for arrival, offset, text in records:
             history.records.append((int(str(arrival)), int(str(offset)), str(text)))
-            history._parsed.append(Rollout.from_json(str(text).encode()))
+            history._parsed.append(_accepted(str(text)))
         return history
 
     def in_force(self, arrivals: NDArray[np.int64]) -> tuple[list[Rollout], NDArray[np.int64]]:
