@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from harness.installation import Installation
 
 from deploy.local.stack import Endpoints
+from loadtests.faults.installation import Installation
 from streaming_job.contracts.topics import Topics
 
 

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from harness.installation import Installation
 from thoroughness import only_thorough
 
 from deploy.local.stack import Endpoints
+from loadtests.faults.installation import Installation
 from loadtests.faults.relay import Relay
 from streaming_job.contracts.topics import Topics
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-from harness.installation import Installation, world
 from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import stack as embedded
 from deploy.local.state import Service
 from loadtests.faults import kills
+from loadtests.faults.installation import Installation, world
 from loadtests.faults.job_process import PATIENCE_S
 from loadtests.faults.kills import Scene
 from loadtests.faults.relay import Relay

@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from harness.installation import Installation, transaction
+from harness.records import transaction
+
+from loadtests.faults.installation import Installation
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

@@ -4,10 +4,10 @@ import random
 import time
 
 import pytest
-from harness.installation import Installation
 from harness.raw_records import mutated, seeds
 from thoroughness import only_thorough
 
+from loadtests.faults.installation import Installation
 from loadtests.oracle import Kind
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800), only_thorough]

@@ -13,9 +13,10 @@ import psycopg
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-from harness.installation import Installation, transaction, world
-from harness.job_process import JobProcess
+from harness.records import transaction
 
+from loadtests.faults.installation import Installation, world
+from loadtests.faults.job_process import JobProcess
 from loadtests.oracle import Kind
 from loadtests.simulator.profiles import ProfileLoader
 from models.registry import ModelRef

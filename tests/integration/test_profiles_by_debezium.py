@@ -14,12 +14,13 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from harness.installation import Installation, transaction
-from harness.job_process import JobProcess
+from harness.records import transaction
 
 from deploy.local import connect, state
 from deploy.local import stack as embedded
 from deploy.local.stack import Endpoints
+from loadtests.faults.installation import Installation
+from loadtests.faults.job_process import JobProcess
 from models.policy import Policy
 from models.rollouts import Rollout, publish
 from streaming_job.contracts.topics import Topics

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
-from harness.installation import Installation
 
 from deploy.local.stack import Endpoints
+from loadtests.faults.installation import Installation
 from streaming_job.contracts.topics import Topics
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

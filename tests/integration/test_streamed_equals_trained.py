@@ -13,12 +13,11 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from harness.installation import Installation, world
 from typer.testing import CliRunner
 
 from feature_store.catalogue import NAMES
 from feature_store.commands import app
-from loadtests.faults.installation import trained
+from loadtests.faults.installation import Installation, trained, world
 from loadtests.simulator.profiles import ProfileLoader
 from models.policy import Policy
 from models.rollouts import Rollout, publish

@@ -1,13 +1,11 @@
-"""The installation that tests run the job in, and records for it."""
+"""Records for the job that tests run."""
 
 import itertools
 import time
 
 import numpy as np
 
-from loadtests.faults.installation import Installation, world
-
-__all__ = ["Installation", "transaction", "world"]
+from loadtests.faults.installation import world
 
 _numbers = itertools.count()
 
