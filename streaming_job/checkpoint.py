@@ -53,8 +53,10 @@ class Checkpoint:
     def __init__(self, spark: SparkSession, location: str) -> None:
         jvm: Any = spark._jvm
         hadoop: Any = spark._jsc.hadoopConfiguration()
-        self._jvm = jvm
-        self._path = jvm.org.apache.hadoop.fs.Path(location)
+        # looked up once: each step of such a name asks the JVM's whole class path, in every batch
+        self._new_path = jvm.org.apache.hadoop.fs.Path
+        self._to_string = jvm.org.apache.commons.io.IOUtils.toString
+        self._path = self._new_path(location)
         self._files = self._path.getFileSystem(hadoop)
         self._query_id: str | None = None
         self._ranges: dict[int, dict[tuple[str, int], int]] = {}
@@ -62,12 +64,12 @@ class Checkpoint:
     def _read(self, *names: str) -> str | None:
         path = self._path
         for name in names:
-            path = self._jvm.org.apache.hadoop.fs.Path(path, name)
+            path = self._new_path(path, name)
         if not self._files.exists(path):
             return None
         stream = self._files.open(path)
         try:
-            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+            text = self._to_string(stream, "UTF-8")
         except Py4JJavaError as fault:  # Hadoop's check sums notice most damage
             raise CheckpointError(
                 f"the checkpoint's file {'/'.join(names)} cannot be read ({fault.java_exception}); {RESTORE}"
@@ -89,7 +91,7 @@ class Checkpoint:
 
     def last_batch(self) -> int | None:
         """Number of the last batch that was begun; None before the first."""
-        directory = self._jvm.org.apache.hadoop.fs.Path(self._path, "offsets")
+        directory = self._new_path(self._path, "offsets")
         if not self._files.exists(directory):
             return None
         names = [str(status.getPath().getName()) for status in self._files.listStatus(directory)]
@@ -127,7 +129,7 @@ class Checkpoint:
         Raises:
             CheckpointError: the offset log lacks the batch, or all else is gone: Spark would write on.
         """
-        if not self._files.exists(self._jvm.org.apache.hadoop.fs.Path(self._path, "metadata")):
+        if not self._files.exists(self._new_path(self._path, "metadata")):
             raise CheckpointError(f"the checkpoint was deleted or moved under a running job; {RESTORE}")
         starts = self._ends(batch_id - 1)
         return tuple(

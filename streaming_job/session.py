@@ -2,7 +2,9 @@
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,9 +38,14 @@ def _options(settings: JobSettings, jars: Sequence[Path]) -> dict[str, str]:
         "spark.sql.codegen.wholeStage": "false",
         # one Arrow batch, one parse, one packet a key group
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        # no limit of bytes: with one, the batch is measured anew after each record, a quarter of the stage
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.python.unix.domain.socket.enabled": "true",
-        # workers keep the kernels and the model
+        # workers start with the kernels, and keep them and the model
+        "spark.python.daemon.module": "streaming_job.worker_daemon",
         "spark.python.worker.reuse": "true",
+        # only the source stage would set it, and Spark keeps workers apart whose environments differ
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         f"{_STREAMING}.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
@@ -81,4 +88,11 @@ def start(settings: JobSettings, jars: Sequence[Path]) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
+    threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True).start()
     return session
+
+
+def _start_workers(session: SparkSession) -> None:
+    """Have the worker daemon load what it loads while the query is being prepared."""
+    with suppress(Exception):  # a session that is stopped meanwhile
+        session.sparkContext.parallelize([0], 1).map(str).count()

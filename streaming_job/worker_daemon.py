@@ -1,0 +1,71 @@
+"""The process that Spark forks the job's Python workers from, with all that they need loaded before.
+
+Forked from Spark's own daemon, each worker would import for a second and load compiled kernels for another,
+at the start of a job and after each worker's death. What is loaded here they share, in memory too.
+"""
+
+import gc
+from contextlib import redirect_stdout
+from sys import stderr
+
+import numpy as np
+import orjson
+import pandas  # noqa: F401  the serializers' import
+import pyarrow as pa
+import pyspark.sql.streaming.stateful_processor_util
+import pyspark.worker  # noqa: F401  what a task runs in
+from pyspark import daemon
+
+from feature_store.arena import MemoryArena
+from feature_store.deltas import Delta
+from feature_store.group_state import GroupState
+from feature_store.journal import Meta, commit, rebuild
+from feature_store.layout import PROFILE
+from streaming_job import keyed_stage, source_stage  # noqa: F401  what the tasks call
+from streaming_job.decode import transactions
+from streaming_job.decode.transactions import TimeLimits
+
+
+class _Pieces(dict[str, bytes]):
+    """A `PieceStore` in memory."""
+
+    put = dict.__setitem__
+    remove = dict.__delitem__
+
+
+def rehearse() -> None:
+    """Take one transaction through decoding, features and state, so that the kernels are loaded."""
+    now = 1_700_000_000_000
+    record = {
+        "transaction_id": "t", "card_id": "c", "merchant_id": "m", "amount": 1.5, "currency": "EUR",
+        "country": "FR", "channel": "pos", "mcc": "5411", "event_time": now,
+    }  # fmt: skip
+    zero = np.zeros(1, dtype=np.int64)
+    decoded = transactions.decode(
+        pa.array([orjson.dumps(record)]), zero.astype(np.int32), zero, zero + now, TimeLimits(1, 1)
+    )
+    batch = decoded.records
+    state = GroupState(MemoryArena())
+    changes = np.zeros(0, dtype=PROFILE)
+    numbers = state.card_numbers(batch)
+    state.change_profiles(changes, state.card_numbers(changes))
+    applied = state.apply(batch, numbers)
+    state.count_alerts(numbers, batch["arrival"], np.array([True]), applied.restarted)
+    store, meta = _Pieces(), Meta()
+    delta = Delta(changes, state.card_numbers(changes), batch, numbers, np.array([True]))
+    commit(store, meta, state, delta)
+    rebuild(store, meta, GroupState(MemoryArena()))
+
+
+def main() -> None:
+    """Rehearse, then serve as Spark's daemon."""
+    with redirect_stdout(stderr):  # Spark reads the daemon's address from stdout
+        rehearse()
+    # Spark's workers run a full collection after every task: what is shared is not to be walked, nor copied
+    gc.collect()
+    gc.freeze()
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()
