@@ -140,8 +140,9 @@ class TransactionalSink:
             SinkError: the brokers did not take it in several attempts.
         """
         for attempt in range(1, ATTEMPTS + 1):
-            # whoever wrote the batch before knows; that nobody has written since, the commit will tell
-            if not (attempt == 1 and self._in_step) and self.is_written(batch):
+            if self.is_written(batch):
+                if attempt == 1 and self._in_step:
+                    raise self._fenced()
                 self._in_step = True
                 return False
             try:

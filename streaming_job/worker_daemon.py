@@ -19,6 +19,7 @@ from pyspark import daemon
 from feature_store.arena import MemoryArena
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
+from feature_store.hashing import hash_string
 from feature_store.journal import Meta, commit, rebuild
 from feature_store.layout import PROFILE
 from streaming_job import keyed_stage, source_stage  # noqa: F401  what the tasks call
@@ -34,25 +35,27 @@ class _Pieces(dict[str, bytes]):
 
 
 def rehearse() -> None:
-    """Take one transaction through decoding, features and state, so that the kernels are loaded."""
+    """Take two transactions through decoding, features and state, so that the kernels are loaded.
+
+    Two, because numba takes the columns of a single record for another type.
+    """
     now = 1_700_000_000_000
     record = {
-        "transaction_id": "t", "card_id": "c", "merchant_id": "m", "amount": 1.5, "currency": "EUR",
+        "card_id": "c", "merchant_id": "m", "amount": 1.5, "currency": "EUR",
         "country": "FR", "channel": "pos", "mcc": "5411", "event_time": now,
     }  # fmt: skip
-    zero = np.zeros(1, dtype=np.int64)
-    decoded = transactions.decode(
-        pa.array([orjson.dumps(record)]), zero.astype(np.int32), zero, zero + now, TimeLimits(1, 1)
-    )
-    batch = decoded.records
+    values = pa.array([orjson.dumps({**record, "transaction_id": name}) for name in "tu"])
+    zero = np.zeros(len(values), dtype=np.int64)
+    batch = transactions.decode(values, zero.astype(np.int32), zero, zero + now, TimeLimits(1, 1)).records
+    hash_string("c")
     state = GroupState(MemoryArena())
     changes = np.zeros(0, dtype=PROFILE)
     numbers = state.card_numbers(batch)
     state.change_profiles(changes, state.card_numbers(changes))
     applied = state.apply(batch, numbers)
-    state.count_alerts(numbers, batch["arrival"], np.array([True]), applied.restarted)
+    state.count_alerts(numbers, batch["arrival"], np.ones(batch.size, dtype=np.bool_), applied.restarted)
     store, meta = _Pieces(), Meta()
-    delta = Delta(changes, state.card_numbers(changes), batch, numbers, np.array([True]))
+    delta = Delta(changes, state.card_numbers(changes), batch, numbers, np.ones(batch.size, dtype=np.bool_))
     commit(store, meta, state, delta)
     rebuild(store, meta, GroupState(MemoryArena()))
 

@@ -98,7 +98,7 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Figure]:
     """
     rig.start_job()
     rig.catch_up(say)
-    reader = AlertReader(rig.endpoints.bootstrap_servers, rig.settings.topics.fraud_alerts)
+    reader = AlertReader(rig.installed.stack.bootstrap_servers, rig.installed.topics.fraud_alerts)
     reader.start()
     begin, end = _feed(rig, live, say)
     rig.catch_up(say)
@@ -115,16 +115,20 @@ def _feed(rig: Rig, live: Live, say: Say) -> tuple[float, float]:
     total = live.warm_up_s + live.for_s
     command = [
         sys.executable, "-X", mark, "-m", "deploy.cli", "simulate",
-        "--bootstrap-servers", rig.endpoints.bootstrap_servers,
+        "--bootstrap-servers", rig.installed.stack.bootstrap_servers,
         "--rate", str(live.rate), "--cards", str(rig.plan.cards), "--seed", str(rig.plan.seed),
         "--for", f"{total}s",
     ]  # fmt: skip
     if rig.plan.profiles:
-        command += ["--postgres-dsn", rig.endpoints.postgres_dsn]
+        command += ["--postgres-dsn", rig.installed.stack.postgres_dsn]
     feed = processes.spawn(command, marker=mark, log=log, cwd=Path.cwd(), env=os.environ)
     try:
         processes.wait_until(
-            lambda: rig.lag() > 0, server=feed, name="the simulator", log=log, deadline_s=TIMEOUT_S * 6
+            lambda: bool(rig.installed.lag()),
+            server=feed,
+            name="the simulator",
+            log=log,
+            deadline_s=TIMEOUT_S * 6,
         )
         begin = time.time() + live.warm_up_s
         while (left := begin + live.for_s - time.time()) > 0:

@@ -58,10 +58,11 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
 
 def _send(rig: Rig, backlog: Backlog) -> None:
     start_ms = int((time.time() - SPAN_S) * 1_000)
-    stream = Stream(rig.world, backlog.rate, start_ms, disturbances=Disturbances.none())
+    installed = rig.installed
+    stream = Stream(installed.world, backlog.rate, start_ms, disturbances=Disturbances.none())
     blocks = stream.blocks(events=backlog.warm_up + backlog.events)
-    feed = KafkaFeed(rig.endpoints.bootstrap_servers)
-    feed.run(timeline(blocks, None, rig.settings.topics, drain=False), Pace(0.0, 0.0, float("inf")))
+    feed = KafkaFeed(installed.stack.bootstrap_servers)
+    feed.run(timeline(blocks, None, installed.topics, drain=False), Pace(0.0, 0.0, float("inf")))
 
 
 def _figures(batches: list[dict[str, Any]], backlog: Backlog) -> Iterator[Figure]:
@@ -92,7 +93,7 @@ def _figures(batches: list[dict[str, Any]], backlog: Backlog) -> Iterator[Figure
 
 
 def _verified(rig: Rig) -> Figure:
-    verdict = audit.run(rig.settings)
+    verdict = audit.run(rig.installed.settings)
     found = verdict.report()
     wrong = found["missing"] + found["duplicated"] + found["unexpected"] + len(verdict.problems)
     if not verdict.is_clean:

@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,8 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
 RATE = 500.0
+POLL_S = 0.1
+"""Rarely enough that asking costs the job nothing."""
 _numbers = itertools.count()
 
 
@@ -155,18 +159,30 @@ class Installation:
         lags = {place: end - committed.get(place, 0) for place, end in ends.items()}
         return {place: lag for place, lag in lags.items() if lag}
 
-    def caught_up(self, job: JobProcess) -> None:
+    def caught_up(self, job: JobProcess, say: Callable[[str], None] = lambda _: None) -> None:
         """Wait until the job has committed everything that was sent.
 
+        Args:
+            job: the one that runs.
+            say: is told how far it is.
+
         Raises:
-            FaultError: it ended, or does not get there.
+            FaultError: it ended, or does not get on.
         """
-        end = time.monotonic() + PATIENCE_S
+        least, since = math.inf, time.monotonic()
         while lag := self.lag():
-            if not job.runs or time.monotonic() > end:
-                what = "does not catch up" if job.runs else "ended"
+            left = sum(lag.values())
+            say(f"{left:,} records to go")
+            if left < least:
+                least, since = left, time.monotonic()
+            if not job.runs or time.monotonic() - since > PATIENCE_S:
+                what = "does not get on" if job.runs else "ended"
                 raise FaultError(f"the job {what}, behind by {lag}; its log ends with: {job.log[-3000:]}")
-            time.sleep(0.05)
+            time.sleep(POLL_S)
+
+    def count(self, topic: str) -> int:
+        """How many records a topic has had, markers of transactions among them."""
+        return sum(self._log.ends(topic).values())
 
     def read(self, topic: str) -> list[Record]:
         """All committed records of a topic."""

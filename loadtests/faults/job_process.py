@@ -14,6 +14,7 @@ import psutil
 from loadtests.faults.errors import FaultError
 from streaming_job.crash_points import VARIABLE, Step
 
+DAEMON = "streaming_job.worker_daemon"
 PATIENCE_S = 300.0
 """For starts, stops and batches on a machine that is busy with other things."""
 
@@ -67,12 +68,12 @@ class JobProcess:
         return []
 
     def workers(self) -> list[psutil.Process]:
-        """Spark's Python workers, without the daemon that forks them."""
+        """Spark's Python workers, without the daemons that fork them."""
         found = []
         for process in self.descendants():
             with suppress(psutil.Error):
                 parent = process.parent()
-                if "pyspark.daemon" in process.cmdline() and parent and "pyspark.daemon" in parent.cmdline():
+                if DAEMON in process.cmdline() and parent and DAEMON in parent.cmdline():
                     found.append(process)
         return found
 

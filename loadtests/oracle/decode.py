@@ -34,10 +34,11 @@ class RefusedError(Exception):
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that knows which names stood in it more than once."""
+    """A JSON object that knows which names stood in it more than once, and what with them."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
+        self.written = [value for _, value in pairs]
         self.repeated: set[str] = set()
         if len(pairs) > len(self):
             names = [name for name, _ in pairs]
@@ -50,9 +51,11 @@ _PARSER = json.JSONDecoder(object_pairs_hook=_Object)
 def _depth(value: Any) -> int:
     """How many objects and arrays lie within one another."""
     depth, level = 0, [value]
-    while level := [inner for inner in level if isinstance(inner, list | dict)]:
+    while level := [inner for inner in level if isinstance(inner, list | _Object)]:
         depth += 1
-        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]
+        level = [
+            inner for outer in level for inner in (outer.written if isinstance(outer, _Object) else outer)
+        ]
     return depth
 
 

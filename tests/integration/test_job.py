@@ -92,6 +92,12 @@ def test_admin_client_sees_the_true_offsets(installed: Installation, job: JobPro
     assert marker.batch_id == len(installed.read(installed.topics.job_progress)) - 1
 
 
+def test_all_workers_come_from_one_daemon(installed: Installation, job: JobProcess) -> None:
+    # Spark keeps workers apart whose environments differ: each kind would cost a daemon and its memory
+    assert len(job.workers()) >= 2
+    assert len({worker.ppid() for worker in job.workers()}) == 1
+
+
 def set_status(installed: Installation, card: str, status: str) -> None:
     with psycopg.connect(installed.stack.postgres_dsn) as connection:
         connection.execute("update card_profiles set status = %s where card_id = %s", (status, card))

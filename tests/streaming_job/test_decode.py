@@ -22,6 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
+from loadtests.oracle import Record
+from loadtests.oracle.decode import RefusedError, read_transaction
 from streaming_job.contracts import Contract, ContractError, Reason, validate
 from streaming_job.decode import strict
 
@@ -208,6 +210,33 @@ def test_batch_decides_as_strict_does_on_each_record(seed, size, share):
     verdicts = together(values, arrivals)
     wrong = [(values[at], expected[at], verdicts[at]) for at in range(size) if expected[at] != verdicts[at]]
     assert wrong == []
+
+
+def oracles(value: bytes | None) -> Reason | None:
+    """Why the oracle refuses a record; None if it takes it."""
+    record = Record("t", 0, 0, NOW, None, value)
+    limits = {"allowed_lateness_ms": LIMITS.lateness_ms, "allowed_skew_ms": LIMITS.skew_ms}
+    try:
+        read_transaction(record, **limits)
+    except RefusedError as fault:
+        return fault.reason
+    return None
+
+
+@examples(30, 1_000)
+@given(st.integers(0, 2**32))
+def test_the_oracle_refuses_the_same_records_for_the_same_reasons(seed):
+    rng = random.Random(seed)
+    for value in [mutated(rng, seeds(rng), seeds(rng)) for _ in range(100)]:
+        verdict = alone(value)
+        assert oracles(value) == (verdict if isinstance(verdict, Reason) else None)
+
+
+def test_depth_counts_in_what_a_repeated_name_hides_too():
+    deep, flat = (raw("note", "[" * depth + "]" * depth) for depth in (300, 2))
+    assert deep.endswith(b"}")
+    value = deep[:-1] + b"," + flat[1:]
+    assert alone(value) == oracles(value) == Reason.MALFORMED_JSON
 
 
 @examples(200)

@@ -1,0 +1,49 @@
+"""What Spark's Python workers find loaded when they are forked."""
+
+import multiprocessing
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+
+def kernels() -> dict[str, int]:
+    """Every kernel of this process, and for how many types of arguments it is loaded."""
+    from numba.core.dispatcher import Dispatcher
+
+    ours = [module for name, module in sorted(sys.modules.items()) if name.startswith(PACKAGES)]
+    return {
+        f"{module.__name__}.{name}": len(found.signatures)
+        for module in ours
+        for name, found in vars(module).items()
+        if isinstance(found, Dispatcher)
+    }
+
+
+PACKAGES = ("feature_store", "models", "streaming_job")
+
+
+def rehearsed_and_then_used() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """Kernels at first, after a rehearsal, and after a batch of a job."""
+    from job_world import SECOND, World
+
+    from streaming_job import worker_daemon
+
+    at_first = kernels()
+    worker_daemon.rehearse()
+    rehearsed = kernels()
+    world = World()
+    for second in range(5):
+        world.tx(second * SECOND, 1e6)
+    world.run()
+    return at_first, rehearsed, kernels()
+
+
+def test_a_batch_finds_every_kernel_loaded() -> None:
+    # a process of its own: in this one other tests have loaded them
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+        at_first, rehearsed, used = alone.submit(rehearsed_and_then_used).result()
+    assert sum(rehearsed.values()) > sum(at_first.values())
+    assert {name: count for name, count in used.items() if count != rehearsed[name]} == {}
