@@ -169,9 +169,16 @@ def test_stack_on_other_data_is_another_stack(stack: Endpoints, stack_dir: Path,
     embedded.check(stack_dir)
 
 
+def heed_ctrl_c() -> None:
+    """What a shell started in the background ignores, its children do not notice either."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_ctrl_c_while_starting_leaves_nothing_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "deploy.cli", "stack", "up", "--data-dir", str(tmp_path)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as starter:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heed_ctrl_c
+    ) as starter:
         assert starter.stderr is not None
         while "starting kafka" not in starter.stderr.readline():
             assert starter.poll() is None
