@@ -1,6 +1,7 @@
 """Kills and a bad network, many of them, and one audit of everything at the end."""
 
 import json
+import math
 import random
 import shutil
 import statistics
@@ -28,6 +29,8 @@ from streaming_job.contracts.topics import Topics
 Say = Callable[[str], None]
 CARDS = 2_000
 """Each is used often, but none becomes hot, with windows that are approximate."""
+KILLS_SHARE = 0.75
+"""Of the time, where it is limited; the faults get the rest."""
 WRONG = "has to be 0"
 TRANSACTION_TIMEOUT_MS = 10_000
 """The least that the job allows, so that a fault can last as long as a transaction may."""
@@ -43,6 +46,8 @@ class Plan:
     faults: int
     """Of the network."""
     seed: int
+    within_s: float = math.inf
+    """After so long no further kill or fault begins, and what there is is audited."""
 
 
 def measure(plan: Plan, say: Say) -> Iterator[Figure]:
@@ -75,17 +80,20 @@ def measure(plan: Plan, say: Say) -> Iterator[Figure]:
         relay = Relay(installed)
         cleanup.callback(lambda: relay.job.kill())
         begun = time.monotonic()
-        yield from _kill(kills.Scene(relay, plan.data_dir, chance), plan.kills, say)
-        yield from _disturb(relay, network, chance, plan.faults, say)
+        scene, killed_by = kills.Scene(relay, plan.data_dir, chance), begun + KILLS_SHARE * plan.within_s
+        yield from _kill(scene, plan.kills, killed_by, say)
+        yield from _disturb(relay, network, chance, plan.faults, begun + plan.within_s, say)
         lasted = time.monotonic() - begun
         say("auditing")
         yield Figure("all kills and faults", lasted, "s", ())
         yield from _audit(relay, endpoints.postgres_dsn)
 
 
-def _kill(scene: kills.Scene, count: int, say: Say) -> Iterator[Figure]:
+def _kill(scene: kills.Scene, count: int, end: float, say: Say) -> Iterator[Figure]:
     took: dict[str, list[float]] = defaultdict(list)
     for number, name in enumerate(kills.drawn(scene.chance, count), 1):
+        if time.monotonic() > end:
+            break
         say(f"kill {number} of {count}: {name}")
         begun = time.monotonic()
         try:
@@ -93,15 +101,18 @@ def _kill(scene: kills.Scene, count: int, say: Say) -> Iterator[Figure]:
         except FaultError as fault:
             raise FaultError(f"kill {number}, {name}: {fault}") from fault
         took[name].append(time.monotonic() - begun)
-    if count:
+    if took:
         scene.caught_up()
-    for name in sorted(took):
-        yield _seconds(f"kill: {name}", took[name])
+    yield from _all_seconds("kill", took)
 
 
-def _disturb(relay: Relay, network: Proxy, chance: random.Random, count: int, say: Say) -> Iterator[Figure]:
+def _disturb(
+    relay: Relay, network: Proxy, chance: random.Random, count: int, end: float, say: Say
+) -> Iterator[Figure]:
     took: dict[str, list[float]] = defaultdict(list)
     for number, fault in enumerate(proxy.drawn(chance, count, TRANSACTION_TIMEOUT_MS / 1000), 1):
+        if time.monotonic() > end:
+            break
         say(f"fault {number} of {count}: {fault}")
         begun, before = time.monotonic(), len(network.struck)
         network.arm(fault)
@@ -109,16 +120,17 @@ def _disturb(relay: Relay, network: Proxy, chance: random.Random, count: int, sa
         relay.until(partial(_grown, network.struck, before), f"a request for {fault}")
         relay.installed.caught_up(relay.job)
         took[f"{fault.api.name.lower()}, {fault.kind}"].append(time.monotonic() - begun)
-    for name in sorted(took):
-        yield _seconds(f"fault: {name}", took[name])
+    yield from _all_seconds("fault", took)
 
 
 def _grown(struck: list[Fault], before: int) -> bool:
     return len(struck) > before
 
 
-def _seconds(name: str, took: list[float]) -> Figure:
-    return Figure(name, statistics.median(took), "s", tuple(took), f"{len(took)} times")
+def _all_seconds(what: str, took: dict[str, list[float]]) -> Iterator[Figure]:
+    yield Figure(f"{what}s", sum(map(len, took.values())), "", ())
+    for name, each in sorted(took.items()):
+        yield Figure(f"{what}: {name}", statistics.median(each), "s", tuple(each), f"{len(each)} times")
 
 
 def _audit(relay: Relay, dsn: str) -> Iterator[Figure]:

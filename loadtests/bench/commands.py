@@ -135,12 +135,13 @@ def chaos(
     ] = 200,
     faults: Annotated[int, typer.Option(min=0, help="Requests and answers lost or late on their way")] = 100,
     seed: Annotated[int, typer.Option(help="Decides about kinds, order and moments")] = 1,
+    within: Annotated[str, typer.Option(help="Begin none after so long: 30m")] = "24h",
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """Kill whatever can be killed, spoil the network, and audit everything at the end: 0 lost, 0 doubled."""
     from loadtests.bench import chaos as bench
 
-    plan = bench.Plan(data_dir.resolve(), kills, faults, seed)
+    plan = bench.Plan(data_dir.resolve(), kills, faults, seed, seconds(within))
     bench.require_clean(run("chaos", lambda say: bench.measure(plan, say), to))
 
 
