@@ -45,6 +45,18 @@ class PieceStore(Protocol):
         """Remove a blob that exists."""
 
 
+class MemoryPieces(dict[str, bytes]):
+    """A `PieceStore` in memory."""
+
+    def put(self, name: str, blob: bytes) -> None:
+        """See `PieceStore.put`."""
+        self[name] = blob
+
+    def remove(self, name: str) -> None:
+        """See `PieceStore.remove`."""
+        del self[name]
+
+
 @dataclass
 class Meta:
     """Where a group's pieces stand."""

@@ -20,18 +20,11 @@ from feature_store.arena import MemoryArena
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.hashing import hash_string
-from feature_store.journal import Meta, commit, rebuild
+from feature_store.journal import MemoryPieces, Meta, commit, rebuild
 from feature_store.layout import PROFILE
 from streaming_job import keyed_stage, source_stage  # noqa: F401  what the tasks call
 from streaming_job.decode import transactions
 from streaming_job.decode.transactions import TimeLimits
-
-
-class _Pieces(dict[str, bytes]):
-    """A `PieceStore` in memory."""
-
-    put = dict.__setitem__
-    remove = dict.__delitem__
 
 
 def rehearse() -> None:
@@ -50,13 +43,13 @@ def rehearse() -> None:
     hash_string("c")
     state = GroupState(MemoryArena())
     changes = np.zeros(0, dtype=PROFILE)
-    numbers = state.card_numbers(batch)
-    state.change_profiles(changes, state.card_numbers(changes))
-    applied = state.apply(batch, numbers)
-    state.count_alerts(numbers, batch["arrival"], np.ones(batch.size, dtype=np.bool_), applied.restarted)
-    store, meta = _Pieces(), Meta()
-    delta = Delta(changes, state.card_numbers(changes), batch, numbers, np.ones(batch.size, dtype=np.bool_))
-    commit(store, meta, state, delta)
+    change_cards, cards = state.card_numbers(changes), state.card_numbers(batch)
+    state.change_profiles(changes, change_cards)
+    applied = state.apply(batch, cards)
+    alerted = np.ones(batch.size, dtype=np.bool_)
+    state.count_alerts(cards, batch["arrival"], alerted, applied.restarted)
+    store, meta = MemoryPieces(), Meta()
+    commit(store, meta, state, Delta(changes, change_cards, batch, cards, alerted))
     rebuild(store, meta, GroupState(MemoryArena()))
 
 

@@ -1,7 +1,6 @@
 """Kills and a bad network, many of them, and one audit of everything at the end."""
 
 import json
-import math
 import random
 import shutil
 import statistics
@@ -46,7 +45,7 @@ class Plan:
     faults: int
     """Of the network."""
     seed: int
-    within_s: float = math.inf
+    within_s: float
     """After so long no further kill or fault begins, and what there is is audited."""
 
 

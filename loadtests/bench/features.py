@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from feature_store.arena import FileArena, MemoryArena
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
-from feature_store.journal import Meta, commit, rebuild
+from feature_store.journal import MemoryPieces, Meta, commit, rebuild
 from feature_store.layout import CARD, EVENT
 from feature_store.pieces import CARDS_PER_PIECE, write_piece
 from feature_store.training_run import Task, compute
@@ -39,18 +39,6 @@ BUSY_CARDS, BUSY_PER_DAY = 20_000, 4_000.0
 """926 events a second, of which nine tenths are 50,000 a minute."""
 RESTART_CARDS = 500_000
 """A group of a job with 1,000,000 cards on two cores."""
-
-
-class Pieces(dict[str, bytes]):
-    """A `PieceStore` in memory."""
-
-    def put(self, name: str, blob: bytes) -> None:
-        """See `PieceStore.put`."""
-        self[name] = blob
-
-    def remove(self, name: str) -> None:
-        """See `PieceStore.remove`."""
-        del self[name]
 
 
 def kernel(cards: int, rounds: int) -> Figure:
@@ -116,7 +104,7 @@ def persistence(cards: int, rounds: int) -> Iterator[Figure]:
 
 def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
     """Bytes a card, and speed of deltas, snapshots and rebuilding, after forty days at two a day."""
-    load, store, meta = FeatureLoad(cards, resolution_ms=resolution_ms), Pieces(), Meta()
+    load, store, meta = FeatureLoad(cards, resolution_ms=resolution_ms), MemoryPieces(), Meta()
     with tempfile.TemporaryDirectory() as directory:
         state = GroupState(FileArena(Path(directory)))
         batch = SMALL_BATCH
@@ -166,7 +154,7 @@ def _bytes(name: str, value: float, detail: str) -> Figure:
 
 def restart(cards: int) -> Iterator[Figure]:
     """Rebuilding one group of many cards into mapped files: half of what a job of two groups waits for."""
-    load, state, store, meta = FeatureLoad(cards), GroupState(MemoryArena()), Pieces(), Meta()
+    load, state, store, meta = FeatureLoad(cards), GroupState(MemoryArena()), MemoryPieces(), Meta()
     load.warm(state, KEPT_DAYS, batch=200_000)
     times = []
     # until every piece has had its turn: then the store holds what it would have held had it seen everything

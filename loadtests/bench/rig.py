@@ -56,19 +56,8 @@ class Rig:
         return self._job
 
     def start_job(self) -> None:
-        """Start the job and wait until it runs.
-
-        Raises:
-            BenchError: it does not.
-        """
+        """Start the job; `catch_up` tells when it runs, or that it does not."""
         self._job = self.installed.start()
-        runs = f"job {self.installed.settings.job_id} runs"
-        end = time.monotonic() + PATIENCE_S
-        while runs not in self.job.log:
-            self.check()
-            if time.monotonic() > end:
-                raise BenchError(f"the job does not start; its log ends with:\n{self.job.log[-3000:]}")
-            time.sleep(POLL_S)
 
     def stop_job(self) -> None:
         """Graceful stop."""

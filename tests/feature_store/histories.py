@@ -19,7 +19,7 @@ from feature_store.catalogue import NAMES
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.hashing import hash_string
-from feature_store.journal import Meta, commit, load_meta, rebuild
+from feature_store.journal import MemoryPieces, Meta, commit, load_meta, rebuild
 from feature_store.layout import MOST_EVENTS, PROFILE, TRANSACTION, country_code
 from loadtests.oracle.card import FORGET_AFTER_MS, Card, View
 from loadtests.oracle.features import compute
@@ -113,7 +113,7 @@ class Judged:
     """suspicious_count (day, total) of each alert, in log order."""
 
 
-class Pieces(dict[str, bytes]):
+class Pieces(MemoryPieces):
     """A `PieceStore` in memory; counts the bytes put, by the first letter of the name."""
 
     def __init__(self, *pieces: Mapping[str, bytes]) -> None:
@@ -121,11 +121,8 @@ class Pieces(dict[str, bytes]):
         self.written: Counter[str] = Counter()
 
     def put(self, name: str, blob: bytes) -> None:
-        self[name] = blob
+        super().put(name, blob)
         self.written[name[0]] += len(blob)
-
-    def remove(self, name: str) -> None:
-        del self[name]
 
 
 def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:

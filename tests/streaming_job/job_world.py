@@ -15,7 +15,7 @@ from feature_store import training_set
 from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES, feature_hash
 from feature_store.group_state import GroupState
-from feature_store.journal import load_meta, rebuild
+from feature_store.journal import MemoryPieces, load_meta, rebuild
 from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
 from loadtests.oracle import Outcome as Expected
 from models.policy import Policy
@@ -36,16 +36,6 @@ START = 1_780_000_200_000
 TOPICS = Topics()
 LIMITS = TimeLimits(7 * DAY, 5 * MINUTE)
 THRESHOLD = 0.5
-
-
-class Pieces(dict[str, bytes]):
-    """A `PieceStore` in memory."""
-
-    def put(self, name: str, blob: bytes) -> None:
-        self[name] = blob
-
-    def remove(self, name: str) -> None:
-        del self[name]
 
 
 def model_ref(version: str = "1") -> ModelRef:
@@ -159,7 +149,7 @@ class World:
 
         Each batch reads the tables up to its last transaction's arrival at least, as the job does.
         """
-        stores = [Pieces() for _ in range(groups)]
+        stores = [MemoryPieces() for _ in range(groups)]
         states = [GroupState(MemoryArena()) for _ in range(groups)]
         stage = SourceStage(TOPICS, groups, LIMITS)
         borders = sorted({0, len(self.transactions), *cuts})

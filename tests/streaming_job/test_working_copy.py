@@ -6,13 +6,12 @@ import threading
 
 import numpy as np
 import pytest
-from job_world import Pieces
 
 from feature_store.arena import FileArena, MemoryArena
 from feature_store.codec import StateDamagedError
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
-from feature_store.journal import Meta, commit, load_meta
+from feature_store.journal import MemoryPieces, Meta, commit, load_meta
 from feature_store.layout import PROFILE, TRANSACTION
 from streaming_job.working_copy import WorkingCopy
 
@@ -27,7 +26,7 @@ class CrashError(Exception):
     """Something goes wrong in mid-batch."""
 
 
-def batch(state: GroupState, meta: Meta, store: Pieces, number: int, cards: int = 50) -> float:
+def batch(state: GroupState, meta: Meta, store: MemoryPieces, number: int, cards: int = 50) -> float:
     """One transaction of every card; returns how many the first card had before."""
     rows = np.zeros(cards, dtype=TRANSACTION)
     rows["hi"] = rows["lo"] = np.arange(1, cards + 1)
@@ -42,7 +41,7 @@ def batch(state: GroupState, meta: Meta, store: Pieces, number: int, cards: int 
     return float(applied.features[0, 5]) - 1
 
 
-def run(copy: WorkingCopy, store: Pieces, number: int, cards: int = 50) -> float:
+def run(copy: WorkingCopy, store: MemoryPieces, number: int, cards: int = 50) -> float:
     """A batch as the keyed stage runs it."""
     meta = load_meta(store)
     with copy.use(meta, store) as state:
@@ -50,20 +49,20 @@ def run(copy: WorkingCopy, store: Pieces, number: int, cards: int = 50) -> float
 
 
 def test_copy_is_used_again_without_a_rebuild(tmp_path):
-    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     assert [run(copy, store, number) for number in range(5)] == [0, 1, 2, 3, 4]
     assert copy.rebuilds == 0
 
 
 def test_another_process_takes_over_what_this_one_left(tmp_path):
     """Two objects on one directory are two workers: each finds the other's work."""
-    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), Pieces()
+    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     assert [run((one, other)[number % 2], store, number) for number in range(6)] == [0, 1, 2, 3, 4, 5]
     assert (one.rebuilds, other.rebuilds) == (0, 0)
 
 
 def test_another_process_that_grew_the_arrays_is_followed(tmp_path):
-    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), Pieces()
+    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(one, store, 0)
     run(other, store, 1, cards=20_000)
     assert run(one, store, 2, cards=20_000) == 2
@@ -74,7 +73,7 @@ def test_another_process_that_grew_the_arrays_is_followed(tmp_path):
 def test_copy_of_another_token_is_rebuilt(tmp_path):
     """Another executor ran a batch in between: this machine's copy is one batch behind."""
     here, there = WorkingCopy(tmp_path / "here", LATENESS), WorkingCopy(tmp_path / "there", LATENESS)
-    store = Pieces()
+    store = MemoryPieces()
     run(here, store, 0)
     run(there, store, 1)
     assert there.rebuilds == 1
@@ -84,9 +83,9 @@ def test_copy_of_another_token_is_rebuilt(tmp_path):
 
 def test_batch_that_spark_runs_again_starts_from_the_state_before(tmp_path):
     """The copy is ahead of the store: its batch was never committed."""
-    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(copy, store, 0)
-    before = Pieces(store)
+    before = MemoryPieces(store)
     run(copy, store, 1)
     assert run(copy, before, 1) == 1
     assert copy.rebuilds == 1
@@ -94,9 +93,9 @@ def test_batch_that_spark_runs_again_starts_from_the_state_before(tmp_path):
 
 @pytest.mark.parametrize("after_commit", [False, True])
 def test_exception_in_mid_batch_leads_to_a_rebuild(tmp_path, after_commit):
-    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(copy, store, 0)
-    uncommitted, meta = Pieces(store), load_meta(store)
+    uncommitted, meta = MemoryPieces(store), load_meta(store)
     with pytest.raises(CrashError), copy.use(meta, uncommitted) as state:  # noqa: PT012
         batch(state, meta, uncommitted, 1)
         raise CrashError
@@ -106,7 +105,7 @@ def test_exception_in_mid_batch_leads_to_a_rebuild(tmp_path, after_commit):
 
 
 def test_lost_files_are_rebuilt(tmp_path):
-    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(copy, store, 0)
     for name in ("events", "cards"):
         (tmp_path / "arrays" / name).unlink()
@@ -116,26 +115,26 @@ def test_lost_files_are_rebuilt(tmp_path):
 
 def test_lost_array_under_a_good_token_is_rebuilt(tmp_path):
     """A cleaner of temporary files took one array; the token still stands."""
-    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(copy, store, 0)
     (tmp_path / "arrays" / "events").unlink()
     for again in (copy, WorkingCopy(tmp_path, LATENESS)):
-        retry = Pieces(store)
+        retry = MemoryPieces(store)
         assert run(again, retry, 1) == 1
 
 
 def test_fresh_job_does_not_trust_an_old_copy(tmp_path):
     """The checkpoint was deleted, the local copy was not."""
-    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(copy, store, 0)
-    assert run(WorkingCopy(tmp_path, LATENESS), Pieces(), 0) == 0
+    assert run(WorkingCopy(tmp_path, LATENESS), MemoryPieces(), 0) == 0
 
 
 def test_damaged_store_is_an_error_and_stays_one(tmp_path):
-    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(copy, store, 0)
     run(copy, store, 1)
-    damaged = Pieces(store)
+    damaged = MemoryPieces(store)
     name = max(damaged)
     damaged[name] = damaged[name][:-1]
     for _ in range(2):
@@ -145,7 +144,7 @@ def test_damaged_store_is_an_error_and_stays_one(tmp_path):
 
 
 def test_copy_is_locked_while_it_is_used(tmp_path):
-    copy, store = WorkingCopy(tmp_path, LATENESS), Pieces()
+    copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     with (tmp_path / "lock").open() as other:
         with copy.use(load_meta(store), store), pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,7 +152,7 @@ def test_copy_is_locked_while_it_is_used(tmp_path):
 
 
 def _hold(directory, holding, release):
-    store = Pieces()
+    store = MemoryPieces()
     with WorkingCopy(directory, LATENESS).use(load_meta(store), store):
         holding.set()
         release.wait(DEADLINE_S)
@@ -169,7 +168,7 @@ def test_worker_of_an_old_job_is_waited_for_and_a_killed_one_is_not(tmp_path):
             assert holding.wait(DEADLINE_S)
             found: list[float] = []
             copy = WorkingCopy(tmp_path, LATENESS)
-            waiting = threading.Thread(target=lambda: found.append(run(copy, Pieces(), 0)))  # noqa: B023
+            waiting = threading.Thread(target=lambda: found.append(run(copy, MemoryPieces(), 0)))  # noqa: B023
             waiting.start()
             waiting.join(0.1)
             assert waiting.is_alive()
@@ -186,7 +185,7 @@ def test_worker_of_an_old_job_is_waited_for_and_a_killed_one_is_not(tmp_path):
 
 
 def test_file_arena_holds_what_a_memory_arena_holds(tmp_path):
-    stores = [Pieces(), Pieces()]
+    stores = [MemoryPieces(), MemoryPieces()]
     states = [GroupState(FileArena(tmp_path)), GroupState(MemoryArena())]
     metas = [Meta(), Meta()]
     for number in range(20):
