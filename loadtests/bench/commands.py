@@ -2,7 +2,9 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +25,8 @@ Report = Annotated[
 DataDir = Annotated[Path, typer.Option(help="Emptied first; servers, checkpoint and logs lie there")]
 DATA_DIR = Path(".fraud/bench")
 Say = Callable[[str], None]
+PAUSE_S = 2.0
+"""Between two lines in a log."""
 
 
 @app.callback()
@@ -159,8 +163,18 @@ def run(name: str, measured: Callable[[Say], Iterator[Figure]], to: Path | None)
     before = surroundings()
     figures: list[Figure] = []
     console = Console(stderr=True)
+    spoken = -PAUSE_S
+
+    def say(doing: str) -> None:
+        nonlocal spoken
+        status.update(f"{name}: {doing}")
+        # a file shows no status: it gets lines, and not too many
+        if not console.is_terminal and time.monotonic() > spoken + PAUSE_S:
+            spoken = time.monotonic()
+            console.print(f"{datetime.now(UTC):%H:%M:%S} {doing}")
+
     with console.status("measuring") as status:
-        for figure in measured(lambda doing: status.update(f"{name}: {doing}")):
+        for figure in measured(say):
             figures.append(figure)
             status.update(f"measured: {figure.name}")
     told = report(" ".join(["fraud", *sys.argv[1:]]), before, figures)
