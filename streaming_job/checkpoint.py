@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from feature_store.errors import FraudError
 from streaming_job.progress import OffsetRange
 
-SOURCES = 2
 RESTORE = "restore the checkpoint whole, or start a new job id"
 
 
@@ -31,16 +30,12 @@ class _Offsets:
 
     @staticmethod
     def parse(text: str) -> "_Offsets":
-        """Line 1: version, line 2: metadata, then a line for each source: {topic: {partition: offset}}."""
-        _, metadata, *sources = text.splitlines()
-        if len(sources) != SOURCES:
-            raise ValueError(f"{len(sources)} sources")
+        """Line 1: version, line 2: metadata, line 3: {topic: {partition: offset}} of the only source."""
+        _, metadata, source = text.splitlines()
         return _Offsets(
             int(json.loads(metadata)["conf"]["spark.sql.shuffle.partitions"]),
             {
                 (topic, int(partition)): int(end)
-                for source in sources
-                if source != "-"
                 for topic, ends in json.loads(source).items()
                 for partition, end in ends.items()
             },

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from feature_store.errors import FraudError
-from streaming_job import session, source
+from streaming_job import session
 from streaming_job.bootstrap import wait_for_snapshot
 from streaming_job.checkpoint import Checkpoint, CheckpointError
 from streaming_job.crash_points import Step, reach
@@ -21,6 +21,7 @@ from streaming_job.outcome import Outcome
 from streaming_job.progress import Batch
 from streaming_job.settings import JobSettings
 from streaming_job.sink import TransactionalSink
+from streaming_job.source import card_log
 from streaming_job.start_up import require_inputs
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Job:
             settings.job_id,
         )
         outcomes = (
-            source.packets(self._spark, settings)
+            card_log.packets(self._spark, settings)
             .groupBy("key_group")
             .transformWithState(stage, OUTCOME_SCHEMA, outputMode="Update", timeMode="None")
         )

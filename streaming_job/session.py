@@ -36,10 +36,6 @@ def _options(settings: JobSettings, jars: Sequence[Path]) -> dict[str, str]:
         # the plan is tiny and the same in every batch: nothing to adapt or to compile whole
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
-        # one Arrow batch, one parse, one packet a key group
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
-        # no limit of bytes: with one, the batch is measured anew after each record, a quarter of the stage
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.python.unix.domain.socket.enabled": "true",
         # workers start with the kernels, and keep them and the model
         "spark.python.daemon.module": "streaming_job.worker_daemon",
@@ -78,7 +74,7 @@ def start(settings: JobSettings, jars: Sequence[Path]) -> SparkSession:
 
     Args:
         settings: of the job.
-        jars: the Kafka connector and what it needs, on the class path of driver and executors.
+        jars: on the class path of driver and executors.
     """
     # one thread a task: the tasks share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -22,9 +22,10 @@ from feature_store.group_state import GroupState
 from feature_store.hashing import hash_string
 from feature_store.journal import MemoryPieces, Meta, commit, rebuild
 from feature_store.layout import PROFILE
-from streaming_job import keyed_stage, source_stage  # noqa: F401  what the tasks call
+from streaming_job import keyed_stage  # noqa: F401  what the tasks call
 from streaming_job.decode import transactions
 from streaming_job.decode.transactions import TimeLimits
+from streaming_job.source import librdkafka, ranges, stage  # noqa: F401  what the tasks call
 
 
 def rehearse() -> None:
@@ -37,6 +38,7 @@ def rehearse() -> None:
         "card_id": "c", "merchant_id": "m", "amount": 1.5, "currency": "EUR",
         "country": "FR", "channel": "pos", "mcc": "5411", "event_time": now,
     }  # fmt: skip
+    librdkafka.load_kernels()
     values = pa.array([orjson.dumps({**record, "transaction_id": name}) for name in "tu"])
     zero = np.zeros(len(values), dtype=np.int64)
     batch = transactions.decode(values, zero.astype(np.int32), zero, zero + now, TimeLimits(1, 1)).records

@@ -2,9 +2,9 @@
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ from streaming_job.decode.transactions import TimeLimits
 from streaming_job.group_stage import process
 from streaming_job.outcome import Outcome
 from streaming_job.packets import Packet
-from streaming_job.source_stage import SourceStage
+from streaming_job.source.records import Records
+from streaming_job.source.stage import SourceStage
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 START = 1_780_000_200_000
@@ -168,8 +169,8 @@ class World:
             size = -(-len(transactions) // pieces)
             parts = [transactions[at : at + size] for at in range(0, len(transactions), size)]
             for part in (*parts[::-1], tables):
-                if part:
-                    for group, packet in stage._decode(_as_spark(part)).items():
+                for records in _as_read(part):
+                    for group, packet in stage.decode(records).items():
                         packets[group].append(Packet.unpack(packet.pack()))
             outcome = Outcome()
             for group in range(groups):
@@ -219,19 +220,20 @@ def _when_written(records: Sequence[Record]) -> list[tuple[int, Record]]:
     return list(zip(times, records, strict=True))
 
 
-def _as_spark(records: Sequence[Record]) -> pa.RecordBatch:
-    """Records as the source hands them over: the transaction source leaves the topic out."""
-    of_tables = records[0].topic != TOPICS.transactions
-    return pa.record_batch(
-        {
-            "topic": pa.array([r.topic if of_tables else None for r in records], pa.string()),
-            "partition": pa.array([r.partition for r in records], pa.int32()),
-            "offset": pa.array([r.offset for r in records], pa.int64()),
-            "timestamp": pa.array([r.timestamp * 1000 for r in records], pa.timestamp("us", "UTC")),
-            "key": pa.array([r.key for r in records], pa.binary()),
-            "value": pa.array([r.value for r in records], pa.binary()),
-        }
-    )
+def _as_read(records: Sequence[Record]) -> Iterator[Records]:
+    """Records as they are read, topic by topic."""
+    for (topic, partition), group in groupby(
+        sorted(records, key=lambda r: (r.topic, r.partition)), key=lambda r: (r.topic, r.partition)
+    ):
+        found = list(group)
+        yield Records(
+            topic,
+            partition,
+            np.array([r.offset for r in found], dtype=np.int64),
+            np.array([r.timestamp for r in found], dtype=np.int64),
+            pa.array([r.key for r in found], pa.binary()),
+            pa.array([r.value for r in found], pa.binary()),
+        )
 
 
 def from_base64(text: str | None) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The source stage's Python side: an Arrow batch of records in, one packet per key group out."""
+"""What a slice of a topic becomes: records in, one packet per key group out."""
 
 from collections.abc import Iterator
 
@@ -13,26 +13,25 @@ from streaming_job.decode.strict import Rejected
 from streaming_job.decode.tables import ends_snapshot, profile_change
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.packets import DeadLetter, Packet, RolloutRecord, group_of, grouping_values
+from streaming_job.source.records import Records
 from streaming_job.warm_up import freeze_after_warm_up
 
 PACKET_SCHEMA = pa.schema([("key_group", pa.int32()), ("packet", pa.binary())])
 
 
 class SourceStage:
-    """Decodes batches of one task; picklable, so that Spark can ship it."""
+    """Decodes the records of one task."""
 
     def __init__(self, topics: Topics, groups: int, limits: TimeLimits) -> None:
         self._topics = topics
         self._groups = groups
         self._limits = limits
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Packets of all batches; rows have the columns that `source` selects."""
+    def __call__(self, slices: Iterator[Records]) -> Iterator[pa.RecordBatch]:
+        """Packets of all records, one row (PACKET_SCHEMA) for each key group that some belong to."""
         values = grouping_values(self._groups)
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            packets = self._decode(batch)
+        for records in slices:
+            packets = self.decode(records)
             reach(Step.DECODED)
             groups = sorted(packets)
             yield pa.record_batch(
@@ -44,19 +43,21 @@ class SourceStage:
             )
         freeze_after_warm_up()
 
-    def _decode(self, batch: pa.RecordBatch) -> dict[int, Packet]:
-        topic = batch["topic"]
-        # the transaction source leaves the topic out: one string less per record
-        if topic.null_count == len(topic):
-            return self._transactions(batch)
-        return self._tables(batch)
+    def decode(self, records: Records) -> dict[int, Packet]:
+        """Packets by key group."""
+        if records.topic == self._topics.transactions:
+            return self._transactions(records)
+        return self._tables(records)
 
-    def _transactions(self, batch: pa.RecordBatch) -> dict[int, Packet]:
-        partitions = batch["partition"].to_numpy()
-        offsets = batch["offset"].to_numpy()
-        arrivals = _milliseconds(batch["timestamp"])
-        values = batch["value"]
-        decoded = transactions.decode(values, partitions, offsets, arrivals, self._limits)
+    def _transactions(self, records: Records) -> dict[int, Packet]:
+        n = records.offsets.size
+        decoded = transactions.decode(
+            records.values,
+            np.full(n, records.partition, dtype=np.int32),
+            records.offsets,
+            records.arrivals,
+            self._limits,
+        )
         packets: dict[int, Packet] = {}
         groups = group_of(decoded.records["hi"], self._groups)
         for group in range(self._groups):
@@ -68,24 +69,25 @@ class SourceStage:
         for rejection in decoded.rejections:
             row = rejection.row
             letter = DeadLetter(
-                self._topics.transactions,
-                int(partitions[row]),
-                int(offsets[row]),
-                int(arrivals[row]),
-                batch["key"][row].as_py(),
-                values[row].as_py(),
+                records.topic,
+                records.partition,
+                int(records.offsets[row]),
+                int(records.arrivals[row]),
+                records.keys[row].as_py(),
+                records.values[row].as_py(),
                 rejection.reason,
                 rejection.detail,
             )
             self._add_dead_letter(packets, letter)
         return packets
 
-    def _tables(self, batch: pa.RecordBatch) -> dict[int, Packet]:
+    def _tables(self, records: Records) -> dict[int, Packet]:
         packets: dict[int, Packet] = {}
         changes: list[NDArray[np.void]] = []
-        arrivals = _milliseconds(batch["timestamp"]).tolist()
-        columns = (batch[name].to_pylist() for name in ("topic", "partition", "offset", "key", "value"))
-        for arrival, topic, partition, offset, key, value in zip(arrivals, *columns, strict=True):
+        topic, partition = records.topic, records.partition
+        columns = (column.tolist() for column in (records.arrivals, records.offsets))
+        rows = zip(*columns, records.keys.to_pylist(), records.values.to_pylist(), strict=True)
+        for arrival, offset, key, value in rows:
             try:
                 if topic == self._topics.profiles:
                     changes.append(profile_change(key, value, partition, offset, arrival))
@@ -109,8 +111,3 @@ class SourceStage:
 
     def _add_dead_letter(self, packets: dict[int, Packet], letter: DeadLetter) -> None:
         packets.setdefault(letter.partition % self._groups, Packet()).dead_letters.append(letter)
-
-
-def _milliseconds(timestamps: pa.TimestampArray) -> NDArray[np.int64]:
-    """Spark's microsecond timestamps as ms, shape (n,)."""
-    return np.asarray(timestamps.cast(pa.int64()).to_numpy() // 1000)

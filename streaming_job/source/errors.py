@@ -1,0 +1,10 @@
+"""What can go wrong with the input topics."""
+
+from feature_store.errors import FraudError
+
+PATIENCE_S = 120.0
+"""How long brokers may be away before the job ends."""
+
+
+class LogError(FraudError):
+    """Records that should be on an input topic cannot be read."""

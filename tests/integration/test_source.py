@@ -1,0 +1,140 @@
+"""Ranges of a real broker's log: every committed record once, in order, whole; what is missing is told."""
+
+import random
+import uuid
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from deploy.local.stack import Endpoints
+from streaming_job import reading
+from streaming_job.source import ranges
+from streaming_job.source.ends import LogEnds
+from streaming_job.source.errors import LogError
+from streaming_job.source.librdkafka import LibraryError
+from streaming_job.source.ranges import RangeReader
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+Row = tuple[int, int, bytes | None, bytes | None]
+"""Offset, timestamp, key, value."""
+
+
+@pytest.fixture(scope="module")
+def reader(stack: Endpoints) -> RangeReader:
+    return RangeReader({"bootstrap.servers": stack.bootstrap_servers})
+
+
+@pytest.fixture
+def topic(stack: Endpoints) -> Iterator[str]:
+    """A topic of one partition, its name new."""
+    admin, name = AdminClient({"bootstrap.servers": stack.bootstrap_servers}), f"log-{uuid.uuid4()}"
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
+    yield name
+    admin.delete_topics([name])[name].result()
+
+
+def read(reader: RangeReader, topic: str, start: int, end: int) -> list[Row]:
+    rows: list[Row] = []
+    for records in reader.read(topic, 0, start, end):
+        assert (records.topic, records.partition) == (topic, 0)
+        columns = (records.offsets.tolist(), records.arrivals.tolist())
+        rows += zip(*columns, records.keys.to_pylist(), records.values.to_pylist(), strict=True)
+    return rows
+
+
+def last(stack: Endpoints, topic: str) -> int:
+    ends = LogEnds({"bootstrap.servers": stack.bootstrap_servers}, topic, ()).last()
+    assert ends is not None
+    return ends[topic]["0"]
+
+
+def as_confluent_kafka_reads(stack: Endpoints, topic: str) -> list[Row]:
+    consumer = reading.consumer(stack.bootstrap_servers, {}, "test")
+    try:
+        return [
+            (message.offset() or 0, message.timestamp()[1], message.key(), message.value())
+            for message in reading.to_end(consumer, TopicPartition(topic, 0, 0))
+        ]
+    finally:
+        consumer.close()
+
+
+def fill(stack: Endpoints, topic: str, rng: random.Random, transactions: int) -> None:
+    """Records in transactions, some of which are aborted, each followed by its mark."""
+    producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions()
+    for _ in range(transactions):
+        producer.begin_transaction()
+        for _ in range(rng.randrange(1, 20)):
+            key, value = (rng.choice((None, b"", rng.randbytes(rng.randrange(300)))) for _ in range(2))
+            producer.produce(topic, value, key)
+        producer.flush()  # what is to be aborted is to be there
+        if rng.random() < 0.7:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+
+
+def test_ranges_cut_anywhere_hold_each_committed_record_once(
+    stack: Endpoints, reader: RangeReader, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(1)
+    fill(stack, topic, rng, transactions=60)
+    end, expected = last(stack, topic), as_confluent_kafka_reads(stack, topic)
+    assert 100 < len(expected) < end - 60
+    assert {value for _, _, _, value in expected} > {None, b""}
+    for chunk in (1, 7, 50_000):
+        monkeypatch.setattr(ranges, "CHUNK", chunk)
+        assert read(reader, topic, 0, end) == expected
+    cuts = sorted({0, end, *(rng.randrange(end) for _ in range(40))})
+    assert [row for start, stop in pairwise(cuts) for row in read(reader, topic, start, stop)] == expected
+
+
+def test_an_open_transaction_is_not_read(stack: Endpoints, reader: RangeReader, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions()
+    for value in (b"first", b"second"):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush()
+        end = last(stack, topic)
+        assert [row[3] for row in read(reader, topic, 0, end)] == [b"first"][: value == b"second"]
+        producer.commit_transaction()
+    assert [row[3] for row in read(reader, topic, 0, last(stack, topic))] == [b"first", b"second"]
+
+
+def test_records_that_retention_has_taken_are_missed(
+    stack: Endpoints, reader: RangeReader, topic: str
+) -> None:
+    producer = Producer({"bootstrap.servers": stack.bootstrap_servers})
+    for number in range(20):
+        producer.produce(topic, str(number))
+    producer.flush()
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    place = TopicPartition(topic, 0, 5)
+    admin.delete_records([place])[place].result()
+    assert [row[3] for row in read(reader, topic, 5, 20)] == [str(number).encode() for number in range(5, 20)]
+    with pytest.raises(LogError, match=rf"records of {topic}-0 from offset 3 to 20 are gone"):
+        read(reader, topic, 3, 20)
+    assert LogEnds({"bootstrap.servers": stack.bootstrap_servers}, topic, ()).first() == {topic: {"0": 5}}
+
+
+def test_silence_is_told(
+    stack: Endpoints, reader: RangeReader, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "PATIENCE_S", 0.5)
+    with pytest.raises(LogError, match=f"no record of {topic}-0 from offset 0 on has come"):
+        read(reader, topic, 0, 1)
+    nobody = LogEnds({"bootstrap.servers": "127.0.0.1:9", "log_level": "0"}, topic, ())
+    assert nobody.last() is None
+    with pytest.raises(LogError, match="the ends of the input topics cannot be read"):
+        nobody.first()
+
+
+def test_settings_that_librdkafka_does_not_know_are_refused() -> None:
+    with pytest.raises(LibraryError, match=r"No such configuration property.*correct FRAUD_KAFKA"):
+        RangeReader({"bootstrap.server": "x"})
