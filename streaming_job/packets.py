@@ -44,7 +44,7 @@ class RolloutRecord:
 
 @dataclass
 class Packet:
-    """Decoded records of one key group from one Arrow batch."""
+    """Decoded records of one key group that were read together, in order."""
 
     transactions: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=TRANSACTION))
     quotes: pa.BinaryArray = field(default_factory=lambda: pa.array([], type=pa.binary()))

@@ -47,3 +47,5 @@ def test_a_batch_finds_every_kernel_loaded() -> None:
         at_first, rehearsed, used = alone.submit(rehearsed_and_then_used).result()
     assert sum(rehearsed.values()) > sum(at_first.values())
     assert {name: count for name, count in used.items() if count != rehearsed[name]} == {}
+    # reading is not part of that batch
+    assert rehearsed["streaming_job.source.librdkafka._take"] == 1
