@@ -108,8 +108,6 @@ class Checkpoint:
             ) from fault
 
     def _ends(self, batch_id: int) -> dict[tuple[str, int], int]:
-        if batch_id < 0:
-            return {}
         if batch_id not in self._ranges:
             ends = self._offsets_of(batch_id).ends
             self._ranges = {number: known for number, known in self._ranges.items() if number == batch_id - 1}
@@ -119,14 +117,14 @@ class Checkpoint:
     def ranges(self, batch_id: int) -> tuple[OffsetRange, ...]:
         """What a batch reads, by topic and partition.
 
-        A batch without a predecessor starts where its sources did; `start` is then 0.
+        The first batch is empty: its ends are where the log began.
 
         Raises:
             CheckpointError: the offset log lacks the batch, or all else is gone: Spark would write on.
         """
         if not self._files.exists(self._new_path(self._path, "metadata")):
             raise CheckpointError(f"the checkpoint was deleted or moved under a running job; {RESTORE}")
-        starts = self._ends(batch_id - 1)
+        starts = self._ends(max(batch_id - 1, 0))
         return tuple(
             OffsetRange(topic, partition, starts.get((topic, partition), 0), end)
             for (topic, partition), end in sorted(self._ends(batch_id).items())

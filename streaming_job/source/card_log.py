@@ -6,7 +6,7 @@ workers. The driver's side imports no kernels.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +39,7 @@ class Slice(InputPartition):
 class Reading:
     """What both sides have to know; picklable."""
 
-    client: tuple[tuple[str, str], ...]
+    client: tuple[tuple[str, str], ...] = field(repr=False)
     """Settings of the Kafka client."""
     topics: Topics
     key_groups: int
@@ -76,6 +76,7 @@ class CardLogReader(DataSourceStreamReader):
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._log_ends: LogEnds | None = None
+        self._first: Offsets | None = None
 
     @property
     def _ends(self) -> LogEnds:
@@ -85,11 +86,19 @@ class CardLogReader(DataSourceStreamReader):
         return self._log_ends
 
     def initialOffset(self) -> Offsets:  # noqa: N802
-        """Where an empty checkpoint begins: at the beginning of all."""
-        return self._ends.first()
+        """Where an empty checkpoint begins: with the oldest records there are."""
+        self._first = self._ends.first()
+        return self._first
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """Where the next batch ends; `start` if there is nothing new, or nobody to ask."""
+        """Where the next batch ends; `start` if there is nothing new, or nobody to ask.
+
+        The first batch of all is empty: Spark writes down where batches end, not where they begin, and by
+        the time that it is run again retention may have moved the beginning.
+        """
+        if start == self._first:
+            self._first = None
+            return start
         ends = self._ends.last()
         if ends is None:
             return start

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -13,6 +13,7 @@ from streaming_job.source.errors import PATIENCE_S, LogError
 Offsets = dict[str, dict[str, int]]
 """Offset by topic and partition; partitions are strings because it becomes JSON."""
 TIMEOUT_S = 5.0
+PAUSE_S = 0.5
 NEW_PARTITIONS_S = 10.0
 """How often new partitions are looked for."""
 
@@ -28,9 +29,10 @@ class LogEnds:
             transactions: topic of the transactions.
             tables: topics of the tables.
         """
-        client: dict[str, Any] = {"log_level": 2, **settings}
+        # asking for a topic is not to make it
+        client: dict[str, Any] = {"log_level": 2, **settings, "allow.auto.create.topics": False}
         self._admin = AdminClient(client)
-        self._transactions, self._tables = transactions, tuple(tables)
+        self._topics = (transactions, *tables)
         self._partitions: dict[str, list[int]] = {}
         self._looked = -math.inf
         self._silent_since: float | None = None
@@ -39,12 +41,12 @@ class LogEnds:
         """Where each partition begins.
 
         Raises:
-            LogError: no answer.
+            LogError: no answer for too long.
         """
-        try:
-            return self._ask((self._transactions, *self._tables), OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        except KafkaException as fault:
-            raise _silent(fault) from fault
+        earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        while (found := self._patiently(lambda: self._ask(self._topics, earliest))) is None:
+            time.sleep(PAUSE_S)
+        return found
 
     def last(self) -> Offsets | None:
         """Where each partition ends, open transactions left out; None while the brokers do not answer.
@@ -56,15 +58,23 @@ class LogEnds:
             LogError: no answer for too long.
         """
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._patiently(
+            lambda: self._ask(self._topics[:1], latest) | self._ask(self._topics[1:], latest)
+        )
+
+    def _patiently(self, ask: Callable[[], Offsets]) -> Offsets | None:
         try:
-            ends = self._ask((self._transactions,), latest) | self._ask(self._tables, latest)
+            found = ask()
         except KafkaException as fault:
-            self._silent_since = self._silent_since or time.monotonic()
-            if time.monotonic() - self._silent_since > PATIENCE_S:
-                raise _silent(fault) from fault
+            now = time.monotonic()
+            self._silent_since = self._silent_since or now
+            if now - self._silent_since > PATIENCE_S:
+                raise LogError(
+                    f"the ends of the input topics cannot be read: {fault.args[0].str()}; check the brokers"
+                ) from fault
             return None
         self._silent_since = None
-        return ends
+        return found
 
     def _ask(self, topics: Sequence[str], spec: OffsetSpec) -> Offsets:
         if time.monotonic() - self._looked > NEW_PARTITIONS_S:
@@ -79,16 +89,12 @@ class LogEnds:
         return found
 
     def _look(self) -> None:
-        for topic in (self._transactions, *self._tables):
+        for topic in self._topics:
             known = self._admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
             if known.error is not None:
                 raise KafkaException(known.error)
             self._partitions[topic] = sorted(known.partitions)
         self._looked = time.monotonic()
-
-
-def _silent(fault: KafkaException) -> LogError:
-    return LogError(f"the ends of the input topics cannot be read: {fault.args[0].str()}; check the brokers")
 
 
 def limited(start: Mapping[str, int], end: Mapping[str, int], most: int) -> dict[str, int]:

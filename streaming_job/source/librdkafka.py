@@ -62,6 +62,7 @@ def _declared(name: str, result: Any, *arguments: Any) -> Any:
 
 _conf_new = _declared("rd_kafka_conf_new", c_void_p)
 _conf_set = _declared("rd_kafka_conf_set", c_int, c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)
+_conf_set_error_cb = _declared("rd_kafka_conf_set_error_cb", None, c_void_p, c_void_p)
 _conf_destroy = _declared("rd_kafka_conf_destroy", None, c_void_p)
 _new = _declared("rd_kafka_new", c_void_p, c_int, c_void_p, c_char_p, c_size_t)
 _poll = _declared("rd_kafka_poll", c_int, c_void_p, c_int)
@@ -76,6 +77,8 @@ _last_error = _declared("rd_kafka_last_error", c_int)
 # what stands in a kernel is numba's affair
 types: Any = numba.types
 _carray: Any = numba.carray  # type: ignore[attr-defined]
+_OnError = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
+
 _timestamp = types.ExternalFunction("rd_kafka_message_timestamp", types.int64(types.int64, types.int64))
 _destroy = types.ExternalFunction("rd_kafka_message_destroy", types.void(types.int64))
 
@@ -166,7 +169,7 @@ class Taken:
     position: int
     """Offset after all that was seen; -1 if nothing was."""
     error: KafkaError | None
-    """What went wrong instead."""
+    """What went wrong then; fetching has to begin anew."""
 
 
 def _binary(ends: NDArray[np.int32], data: NDArray[np.uint8], present: NDArray[np.bool_]) -> pa.BinaryArray:
@@ -206,10 +209,10 @@ class Queue:
         count = max(_batch(self._handle, wait_ms, messages.ctypes.data, most), 0)
         n, value_bytes, key_bytes, position, failed = _measure(messages, count, end)
         error = None
-        if failed >= 0:
+        if failed >= 0:  # what comes behind it is not sure to be the next
             error = _error(int(messages[failed]))
-            _give_back(messages, count)
-            n = value_bytes = key_bytes = count = 0
+            _give_back(messages[failed:], count - failed)
+            count = failed
         offsets, times, keys, values = _copied(messages, count, end, n, key_bytes, value_bytes)
         records = Records(self._topic, self._partition, offsets, times, keys, values)
         return Taken(records, int(position), error)
@@ -239,18 +242,33 @@ class Client:
             if _conf_set(conf, name.encode(), value.encode(), words, len(words)) != 0:
                 _conf_destroy(conf)
                 raise LibraryError(f"Kafka client settings: {words.value.decode()}; correct FRAUD_KAFKA")
+        self._last = ""
+        self._on_error = _OnError(self._note)  # kept: librdkafka calls it as long as the client lives
+        _conf_set_error_cb(conf, ctypes.cast(self._on_error, c_void_p))
         self._handle = _new(CONSUMER, conf, words, len(words))
         if not self._handle:
             _conf_destroy(conf)
             raise LibraryError(f"Kafka client: {words.value.decode()}; correct FRAUD_KAFKA")
         self._topics: dict[str, int] = {}
 
+    def _note(self, _handle: int, _code: int, reason: bytes, _nothing: int) -> None:
+        self._last = f" ({reason.decode(errors='replace')})"
+
+    def trouble(self) -> str:
+        """What the client has said of the brokers since the range was begun, in brackets; or nothing."""
+        _poll(self._handle, NO_WAIT)
+        return self._last
+
     @contextmanager
     def fetching(self, topic: str, partition: int, start: int) -> Iterator[Queue]:
         """Fetch a partition from an offset on, into a queue of its own."""
-        _poll(self._handle, NO_WAIT)  # what the client has to tell is told by the queue, too
+        self.trouble()
+        self._last = ""
         if topic not in self._topics:
-            self._topics[topic] = _topic_new(self._handle, topic.encode(), None)
+            handle = _topic_new(self._handle, topic.encode(), None)
+            if not handle:
+                raise LibraryError(f"{topic} cannot be read: {KafkaError(_last_error()).str()}")
+            self._topics[topic] = handle
         queue = _queue_new(self._handle)
         try:
             if _start(self._topics[topic], partition, start, queue) != 0:

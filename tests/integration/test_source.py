@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from deploy.local.stack import Endpoints
 from streaming_job import reading
-from streaming_job.source import ranges
+from streaming_job.source import ends, ranges
 from streaming_job.source.ends import LogEnds
 from streaming_job.source.errors import LogError
 from streaming_job.source.librdkafka import LibraryError
@@ -47,9 +47,9 @@ def read(reader: RangeReader, topic: str, start: int, end: int) -> list[Row]:
 
 
 def last(stack: Endpoints, topic: str) -> int:
-    ends = LogEnds({"bootstrap.servers": stack.bootstrap_servers}, topic, ()).last()
-    assert ends is not None
-    return ends[topic]["0"]
+    found = LogEnds({"bootstrap.servers": stack.bootstrap_servers}, topic, ()).last()
+    assert found is not None
+    return found[topic]["0"]
 
 
 def as_confluent_kafka_reads(stack: Endpoints, topic: str) -> list[Row]:
@@ -126,13 +126,38 @@ def test_records_that_retention_has_taken_are_missed(
 def test_silence_is_told(
     stack: Endpoints, reader: RangeReader, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranges, "PATIENCE_S", 0.5)
-    with pytest.raises(LogError, match=f"no record of {topic}-0 from offset 0 on has come"):
+    monkeypatch.setattr(ranges, "READ_PATIENCE_S", 1.5)
+    monkeypatch.setattr(ends, "PATIENCE_S", 0.5)
+    with pytest.raises(
+        LogError, match=f"no record of {topic}-0 from offset 0 on, to be read up to 1, has come"
+    ):
         read(reader, topic, 0, 1)
+    deaf = RangeReader({"bootstrap.servers": "127.0.0.1:9"})
+    with pytest.raises(LogError, match=r"has come in 2 s \(.*Connection refused"):
+        read(deaf, topic, 0, 1)
     nobody = LogEnds({"bootstrap.servers": "127.0.0.1:9", "log_level": "0"}, topic, ())
     assert nobody.last() is None
     with pytest.raises(LogError, match="the ends of the input topics cannot be read"):
         nobody.first()
+
+
+def test_what_is_promised_is_not_for_settings_to_change(
+    stack: Endpoints, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "READ_PATIENCE_S", 5.0)
+    careless = {
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_uncommitted",
+        "enable.partition.eof": "false",
+    }
+    reader = RangeReader({"bootstrap.servers": stack.bootstrap_servers, **careless})
+    fill(stack, topic, random.Random(2), transactions=10)
+    end = last(stack, topic)
+    assert read(reader, topic, 0, end) == as_confluent_kafka_reads(stack, topic)
+    admin, place = AdminClient({"bootstrap.servers": stack.bootstrap_servers}), TopicPartition(topic, 0, 5)
+    admin.delete_records([place])[place].result()
+    with pytest.raises(LogError, match="are gone"):
+        read(reader, topic, 3, end)
 
 
 def test_settings_that_librdkafka_does_not_know_are_refused() -> None:
