@@ -38,7 +38,10 @@ def _options(settings: JobSettings, jars: Sequence[Path]) -> dict[str, str]:
         "spark.sql.codegen.wholeStage": "false",
         # a slow hash over every byte of the shuffle, to find stages that give other rows when repeated: ours
         # may be cut into other packets then, which makes no difference
-        "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+        **{
+            f"spark.sql.shuffle.orderIndependentChecksum.{name}": "false"
+            for name in ("enabled", "enableFullRetryOnMismatch", "enableQueryLevelRollbackOnMismatch")
+        },
         "spark.python.unix.domain.socket.enabled": "true",
         # workers start with the kernels, and keep them and the model
         "spark.python.daemon.module": "streaming_job.worker_daemon",
