@@ -1,17 +1,21 @@
 """Ranges of a real broker's log: every committed record once, in order, whole; what is missing is told."""
 
+import json
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from deploy.local.stack import Endpoints
 from streaming_job import reading
+from streaming_job.contracts.topics import Topics
 from streaming_job.source import ends, ranges
+from streaming_job.source.card_log import CardLogReader, Reading, Slice
 from streaming_job.source.ends import LogEnds
 from streaming_job.source.errors import LogError
 from streaming_job.source.librdkafka import LibraryError
@@ -139,6 +143,41 @@ def test_silence_is_told(
     assert nobody.last() is None
     with pytest.raises(LogError, match="the ends of the input topics cannot be read"):
         nobody.first()
+
+
+def test_batches_follow_each_other_without_a_gap(
+    stack: Endpoints, topic_names: Callable[[], Topics], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = topic_names().model_copy(update={"profiles": f"profiles-{uuid.uuid4()}"})
+    brokers = {"bootstrap.servers": stack.bootstrap_servers}
+    admin, producer = AdminClient(brokers), Producer(brokers)
+    for made in admin.create_topics(
+        [NewTopic(name, 1, 1) for name in (topics.transactions, *topics.tables)]
+    ).values():
+        made.result()
+    for number in range(10):
+        producer.produce(topics.transactions, str(number))
+    producer.flush()
+    place = TopicPartition(topics.transactions, 0, 4)
+    admin.delete_records([place])[place].result()
+    monkeypatch.setattr(ends, "NEW_PARTITIONS_S", 0.0)
+    planned = CardLogReader(Reading(tuple(brokers.items()), topics, 2, 5, 0, 0))
+    first = planned.initialOffset()
+    assert first[topics.transactions] == {"0": 4}
+    # written down before anything is read
+    assert planned.latestOffset(first, ReadAllAvailable()) == first
+    second = planned.latestOffset(first, ReadAllAvailable())
+    assert planned.partitions(first, second) == [Slice(topics.transactions, 0, 4, 9)]
+    admin.create_partitions([NewPartitions(topics.transactions, 2)])[topics.transactions].result()
+    producer.produce(topics.transactions, b"new", partition=1)
+    producer.flush()
+    third = planned.latestOffset(second, ReadAllAvailable())
+    assert planned.partitions(second, third) == [
+        Slice(topics.transactions, 0, 9, 10),
+        Slice(topics.transactions, 1, 0, 1),
+    ]
+    # Spark compares the words
+    assert json.dumps(planned.latestOffset(third, ReadAllAvailable())) == json.dumps(third)
 
 
 def test_what_is_promised_is_not_for_settings_to_change(
