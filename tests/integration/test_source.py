@@ -169,6 +169,7 @@ def test_batches_follow_each_other_without_a_gap(
     second = planned.latestOffset(first, ReadAllAvailable())
     assert planned.partitions(first, second) == [Slice(topics.transactions, 0, 4, 9)]
     admin.create_partitions([NewPartitions(topics.transactions, 2)])[topics.transactions].result()
+    producer = Producer(brokers)  # the other one would not know the partition yet
     producer.produce(topics.transactions, b"new", partition=1)
     producer.flush()
     third = planned.latestOffset(second, ReadAllAvailable())
