@@ -9,6 +9,8 @@ _NAMED_ERROR = re.compile(r"(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception)
 _OURS = ("feature_store.", "models.", "streaming_job.")
 _FULL_DISK = ("No space left on device", "Disk quota exceeded")
 _CRASHED = "Python worker exited unexpectedly (crashed)"
+_PLANNER_GONE = re.compile(r"terminated with exception:\s*(Broken pipe|Connection reset)?\s*SQLSTATE")
+"""All that Spark says then."""
 _DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException", "MISSING_STATE_DIRECTORY")
 
 
@@ -37,6 +39,11 @@ def named(fault: Exception) -> FraudError:
         return JobFailedError(
             "Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR, whose files are "
             "mapped; look at both, then start the job again; nothing is lost"
+        )
+    if _PLANNER_GONE.search(text) and not errors:
+        return JobFailedError(
+            "the Python process that fixes where batches end is gone (was there no memory left?); see the "
+            "log above, then start the job again; nothing is lost"
         )
     pythons = [error for error in errors if "." not in error[0]]
     name, words = (pythons or errors[-1:] or [(type(fault).__name__, lines[0] if lines else "")])[0]

@@ -15,6 +15,7 @@ from loadtests.faults.errors import FaultError
 from streaming_job.crash_points import VARIABLE, Step
 
 DAEMON = "streaming_job.worker_daemon"
+PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 PATIENCE_S = 300.0
 """For starts, stops and batches on a machine that is busy with other things."""
 
@@ -76,6 +77,14 @@ class JobProcess:
                 if DAEMON in process.cmdline() and parent and DAEMON in parent.cmdline():
                     found.append(process)
         return found
+
+    def planner(self) -> psutil.Process | None:
+        """Spark's Python process on the driver that fixes where batches end; None before it is there."""
+        for process in self.descendants():
+            with suppress(psutil.Error):
+                if PLANNER in process.cmdline():
+                    return process
+        return None
 
     def kill(self) -> None:
         """SIGKILL to the driver, its JVM and all workers; returns when they are gone."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from deploy.local import stack
 from deploy.local.state import Service
+from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import gone
 from loadtests.faults.relay import Relay
 from streaming_job.crash_points import Step
@@ -43,6 +44,17 @@ def worker(scene: "Scene") -> None:
     scene.caught_up()
 
 
+def planner(scene: "Scene") -> None:
+    """SIGKILL to the Python process that fixes where batches end: the job says so and ends; a restart."""
+    relay = scene.relay
+    relay.burst()
+    relay.until(relay.job.batches, "a batch")
+    relay.until(relay.job.planner, "the process that plans batches").kill()
+    if relay.job.ended() != 1 or "that fixes where batches end" not in relay.job.error:
+        raise FaultError(f"the job ended otherwise: {relay.job.log[-3000:]}")
+    relay.restart()
+
+
 def job_any_time(scene: "Scene") -> None:
     """SIGKILL to driver, JVM and workers anywhere in a batch, and a restart."""
     scene.busy()
@@ -67,6 +79,7 @@ def server(service: Service) -> Callable[["Scene"], None]:
 KILLS: dict[str, Callable[["Scene"], None]] = {
     **{f"driver at step {step}": driver_at(step) for step in Step},
     "Python worker": worker,
+    "planning process": planner,
     "job at any time": job_any_time,
     "broker": server("kafka"),
     "Postgres": server("postgres"),

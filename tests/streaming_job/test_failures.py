@@ -42,6 +42,11 @@ TRACE = "\tat org.apache.spark.Some.method(Some.scala:1)\n"
             JobFailedError,
             "the query failed: KeyError: 'rows'; see the log",
         ),
+        (
+            f"{STREAM} SQLSTATE: XXKST\n=== Streaming Query ===",
+            JobFailedError,
+            "the Python process that fixes",
+        ),
         ("", JobFailedError, "the query failed: Exception"),
     ],
 )
