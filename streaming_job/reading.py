@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 TIMEOUT_S = 15.0
 POLL_S = 0.2
@@ -37,13 +38,18 @@ def consumer(bootstrap_servers: str, kafka: Mapping[str, str], name: str) -> Con
     )
 
 
-def partitions(reader: Consumer, topic: str) -> list[int]:
+def partitions(client: Consumer | AdminClient, topic: str, timeout_s: float = TIMEOUT_S) -> list[int]:
     """The topic's partitions.
+
+    Args:
+        client: who asks.
+        topic: of which.
+        timeout_s: for the answer.
 
     Raises:
         KafkaException: no such topic, or no answer.
     """
-    found = reader.list_topics(topic, TIMEOUT_S).topics[topic]
+    found = client.list_topics(topic, timeout_s).topics[topic]
     if found.error is not None:
         raise KafkaException(found.error)
     return sorted(found.partitions)

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from streaming_job import reading
 from streaming_job.source.errors import PATIENCE_S, LogError
 
 Offsets = dict[str, dict[str, int]]
@@ -90,10 +91,7 @@ class LogEnds:
 
     def _look(self) -> None:
         for topic in self._topics:
-            known = self._admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-            if known.error is not None:
-                raise KafkaException(known.error)
-            self._partitions[topic] = sorted(known.partitions)
+            self._partitions[topic] = reading.partitions(self._admin, topic, TIMEOUT_S)
         self._looked = time.monotonic()
 
 

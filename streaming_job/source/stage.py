@@ -85,9 +85,9 @@ class SourceStage:
         packets: dict[int, Packet] = {}
         changes: list[NDArray[np.void]] = []
         topic, partition = records.topic, records.partition
-        columns = (column.tolist() for column in (records.arrivals, records.offsets))
-        rows = zip(*columns, records.keys.to_pylist(), records.values.to_pylist(), strict=True)
-        for arrival, offset, key, value in rows:
+        times, offsets = records.arrivals.tolist(), records.offsets.tolist()
+        keys, values = records.keys.to_pylist(), records.values.to_pylist()
+        for arrival, offset, key, value in zip(times, offsets, keys, values, strict=True):
             try:
                 if topic == self._topics.profiles:
                     changes.append(profile_change(key, value, partition, offset, arrival))
