@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,20 +10,23 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from streaming_job import scratch
 from streaming_job.settings import JobSettings
 
 _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
 
 
-def _options(settings: JobSettings, jars: Sequence[Path]) -> dict[str, str]:
+def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> dict[str, str]:
     class_path = ":".join(str(jar) for jar in jars)
+    # throughput collector: shorter batches than with G1 on few cores
+    collector = "-XX:+UseParallelGC"
     options = {
         "spark.app.name": settings.job_id,
         "spark.driver.memory": settings.driver_memory,
-        # throughput collector: shorter batches than with G1 on few cores
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
-        "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": f'{collector} "-Djava.io.tmpdir={temporary}"',
+        "spark.executor.extraJavaOptions": collector,
+        "spark.local.dir": str(temporary),
         "spark.ui.enabled": str(settings.ui_port > 0).lower(),
         "spark.ui.port": str(settings.ui_port or 4040),
         "spark.ui.showConsoleProgress": "false",
@@ -43,6 +47,8 @@ def _options(settings: JobSettings, jars: Sequence[Path]) -> dict[str, str]:
             for name in ("enabled", "enableFullRetryOnMismatch", "enableQueryLevelRollbackOnMismatch")
         },
         "spark.python.unix.domain.socket.enabled": "true",
+        # a socket's path has to be short
+        "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
         # workers start with the kernels, and keep them and the model
         "spark.python.daemon.module": "streaming_job.worker_daemon",
         "spark.python.worker.reuse": "true",
@@ -86,7 +92,8 @@ def start(settings: JobSettings, jars: Sequence[Path]) -> SparkSession:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(settings.master)
-    for name, value in {**_options(settings, jars), **settings.spark}.items():
+    options = _options(settings, jars, scratch.prepare(settings.work_dir.resolve()))
+    for name, value in {**options, **settings.spark}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")

@@ -34,7 +34,7 @@ class JobSettings(BaseSettings):
     checkpoint: str
     """Directory of Spark's checkpoint: a path, or a URI that every executor can reach."""
     work_dir: Path
-    """Local directory for working copies of state and models; may be lost at any time."""
+    """Local directory for working copies of state and models, and for scratch; may be lost between runs."""
     master: str = "local[2,4]"
     """Spark master; a local one says how often a task may fail, too: once would end the job with every worker
     that is killed."""

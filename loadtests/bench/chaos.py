@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 
 from deploy.local import stack
-from loadtests.bench.measure import Figure
+from loadtests.bench.measure import Figure, Found, settings_of
 from loadtests.faults import kills, proxy
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
@@ -49,7 +49,7 @@ class Plan:
     """After so long no further kill or fault begins, and what there is is audited."""
 
 
-def measure(plan: Plan, say: Say) -> Iterator[Figure]:
+def measure(plan: Plan, say: Say) -> Iterator[Found]:
     """Seconds by kind of kill and fault, then what the audit found; the latter has to be 0 everywhere.
 
     Raises:
@@ -74,6 +74,7 @@ def measure(plan: Plan, say: Say) -> Iterator[Figure]:
             bootstrap_servers=f"{HOST}:{endpoints.proxied[0]}",
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )
+        yield settings_of(installed.settings)
         say("training the model")
         installed.roll_out()
         relay = Relay(installed)

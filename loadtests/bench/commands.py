@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from loadtests.bench.measure import Figure, report, surroundings
+from loadtests.bench.measure import Figure, Found, report, settings_of, surroundings
 from loadtests.durations import seconds
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure; see docs/benchmarks.md.")
@@ -50,7 +50,7 @@ def features(
     """The feature engine: kernel, hot card, bytes a card, deltas, snapshots, rebuild, decoding."""
     from loadtests.bench import features as bench
 
-    def measured(say: Say) -> Iterator[Figure]:
+    def measured(say: Say) -> Iterator[Found]:
         for number in cards:
             yield bench.kernel(number, rounds)
         yield bench.hot(rounds)
@@ -71,7 +71,7 @@ def calibrate(
     """Parse and score 100,000 events in one process, without Spark or Kafka: this machine's measure."""
     from loadtests.bench.calibrate import calibrate as bench
 
-    def measured(say: Say) -> Iterator[Figure]:
+    def measured(say: Say) -> Iterator[Found]:
         yield bench(rounds)
 
     run("calibrate", measured, to)
@@ -94,12 +94,13 @@ def throughput(
 
     backlog = bench.Backlog(warm_up, events)
 
-    def measured(say: Say) -> Iterator[Figure]:
+    def measured(say: Say) -> Iterator[Found]:
         say("calibrating")
         yardstick = calibrate(rounds=5)
         yield yardstick
         plan = Plan(data_dir.resolve(), cards, rate=backlog.rate, profiles=profiles)
         with rig(plan, say) as made:
+            yield settings_of(made.installed.settings)
             for figure in bench.measure(made, backlog, say, verify=verify):
                 yield figure
                 if figure.name == bench.THROUGHPUT:
@@ -124,11 +125,36 @@ def latency(
 
     live = bench.Live(rate, seconds(warm_up), seconds(length))
 
-    def measured(say: Say) -> Iterator[Figure]:
+    def measured(say: Say) -> Iterator[Found]:
         with rig(Plan(data_dir.resolve(), cards, rate=rate, profiles=profiles), say) as made:
+            yield settings_of(made.installed.settings)
             yield from bench.measure(made, live, say)
 
     run("latency", measured, to)
+
+
+@app.command()
+def restart(
+    to: Report = None,
+    cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 1_000_000,
+    events: Annotated[int, typer.Option(min=1, help="Transactions that the state is made of")] = 4_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Restarts of either kind")] = 3,
+    profiles: Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")] = True,
+    data_dir: DataDir = DATA_DIR,
+) -> None:
+    """From the start of a job that was killed to its first alert; FRAUD_... variables set the job."""
+    from loadtests.bench import restart as bench
+    from loadtests.bench.history import SPAN_S
+    from loadtests.bench.rig import Plan, rig
+
+    plan = Plan(data_dir.resolve(), cards, rate=events / SPAN_S, profiles=profiles)
+
+    def measured(say: Say) -> Iterator[Found]:
+        with rig(plan, say) as made:
+            yield settings_of(made.installed.settings)
+            yield from bench.measure(made, events, rounds, say)
+
+    run("restart", measured, to)
 
 
 @app.command()
@@ -149,7 +175,7 @@ def chaos(
     bench.require_clean(run("chaos", lambda say: bench.measure(plan, say), to))
 
 
-def run(name: str, measured: Callable[[Say], Iterator[Figure]], to: Path | None) -> list[Figure]:
+def run(name: str, measured: Callable[[Say], Iterator[Found]], to: Path | None) -> list[Figure]:
     """Measure, show, and write the report.
 
     Args:
@@ -161,7 +187,7 @@ def run(name: str, measured: Callable[[Say], Iterator[Figure]], to: Path | None)
         What was measured.
     """
     before = surroundings()
-    figures: list[Figure] = []
+    found: list[Found] = []
     console = Console(stderr=True)
     spoken = -PAUSE_S
 
@@ -174,10 +200,11 @@ def run(name: str, measured: Callable[[Say], Iterator[Figure]], to: Path | None)
             console.print(f"{datetime.now(UTC):%H:%M:%S} {doing}")
 
     with console.status("measuring") as status:
-        for figure in measured(say):
-            figures.append(figure)
-            status.update(f"measured: {figure.name}")
-    told = report(" ".join(["fraud", *sys.argv[1:]]), before, figures)
+        for fact in measured(say):
+            found.append(fact)
+            status.update(f"measured: {fact.name}")
+    told = report(" ".join(["fraud", *sys.argv[1:]]), before, found)
+    figures = [fact for fact in found if isinstance(fact, Figure)]
     if to is not None:
         to.write_text(json.dumps(told, indent=2) + "\n")
     table = Table("", "median", "elapsed", "unit", "", title=f"fraud bench {name}", title_justify="left")

@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic_settings import BaseSettings
+
 PACKAGES = ("numpy", "numba", "pyarrow", "pyspark", "scikit-learn", "confluent-kafka")
 
 
@@ -27,6 +29,23 @@ class Figure:
     """What was measured, where the name does not say it."""
     elapsed: float | None = None
     """The median by the clock on the wall where `value` is processor time."""
+
+
+@dataclass(frozen=True)
+class Circumstance:
+    """Something that a report tells beside its figures."""
+
+    name: str
+    value: Any
+    """As JSON."""
+
+
+Found = Figure | Circumstance
+
+
+def settings_of(settings: BaseSettings) -> Circumstance:
+    """The settings that the measured job ran with."""
+    return Circumstance("settings", settings.model_dump(mode="json"))
 
 
 def per_item(
@@ -71,19 +90,20 @@ def surroundings() -> dict[str, Any]:
     }
 
 
-def report(command: str, before: dict[str, Any], figures: list[Figure]) -> dict[str, Any]:
+def report(command: str, before: dict[str, Any], found: list[Found]) -> dict[str, Any]:
     """A report as JSON values.
 
     Args:
         command: that was run.
         before: `surroundings` at the start.
-        figures: what came out.
+        found: what came out.
     """
     return {
         "command": command,
         **before,
+        **{fact.name: fact.value for fact in found if isinstance(fact, Circumstance)},
         "load_average_after": list(os.getloadavg()),
-        "figures": [asdict(figure) for figure in figures],
+        "figures": [asdict(figure) for figure in found if isinstance(figure, Figure)],
     }
 
 

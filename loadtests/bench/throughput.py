@@ -7,17 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadtests import commands as audit
+from loadtests.bench.history import SPAN_S, send
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
-from loadtests.simulator.disturbances import Disturbances
-from loadtests.simulator.kafka_feed import KafkaFeed
-from loadtests.simulator.pacing import Pace
-from loadtests.simulator.timeline import timeline
-from loadtests.simulator.transactions import Stream
 
 THROUGHPUT = "throughput"
-SPAN_S = 6 * 86_400
-"""Event time that the backlog spans: less than the allowed lateness."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,7 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     everything = backlog.warm_up + backlog.events
     started = time.monotonic()
     say(f"sending {everything:,} transactions")
-    _send(rig, backlog)
+    send(rig.installed, everything)
     sent = time.monotonic() - started
     yield Figure("simulator into Kafka", everything / sent, "events/s", (), "on both cores")
     rig.start_job()
@@ -54,15 +48,6 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     if verify:
         say("verifying against the oracle")
         yield _verified(rig)
-
-
-def _send(rig: Rig, backlog: Backlog) -> None:
-    start_ms = int((time.time() - SPAN_S) * 1_000)
-    installed = rig.installed
-    stream = Stream(installed.world, backlog.rate, start_ms, disturbances=Disturbances.none())
-    blocks = stream.blocks(events=backlog.warm_up + backlog.events)
-    feed = KafkaFeed(installed.stack.bootstrap_servers)
-    feed.run(timeline(blocks, None, installed.topics, drain=False), Pace(0.0, 0.0, float("inf")))
 
 
 def _figures(batches: list[dict[str, Any]], backlog: Backlog) -> Iterator[Figure]:

@@ -60,6 +60,8 @@ def test_job_killed_at_a_step_goes_on_without_loss_or_repetition(scene: Scene, s
     kills.driver_at(step)(scene)
     scene.relay.audit()
     assert ("had been written before" in scene.relay.job.log) == (step is Step.COMMITTED)
+    scratch = scene.relay.installed.settings.work_dir / "tmp"
+    assert [int(of_process.name) for of_process in scratch.iterdir()] == [scene.relay.job.process.pid]
 
 
 def lag_by_admin(installed: Installation) -> int:

@@ -1,0 +1,67 @@
+"""Reads new alerts as a risk team's consumer would, and notes when each came."""
+
+import threading
+import time
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+TIMEOUT_S = 10.0
+FETCH_S = 0.1
+
+
+class AlertReader:
+    """What a risk team's consumer is: read_committed, and it notes when each alert came."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "fraud-bench",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                # an answer as soon as there is one: latency is what this consumer is for
+                "fetch.wait.max.ms": 5,
+                "fetch.error.backoff.ms": 5,
+            }
+        )
+        partitions = self._consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, partition) for partition in partitions])
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alert-reader", daemon=True)
+        self._fault: KafkaError | None = None
+        self.arrivals: list[int] = []
+        """Kafka timestamps of the transactions behind the alerts, ms."""
+        self.received: list[float] = []
+        """Wall clock at receipt of each alert, ms."""
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read what there is, then end.
+
+        Raises:
+            KafkaException: reading failed.
+        """
+        self._stopped.set()
+        self._thread.join()
+        self._consumer.close()
+        if self._fault is not None:
+            raise KafkaException(self._fault)
+
+    def _run(self) -> None:
+        while True:
+            message = self._consumer.poll(FETCH_S)
+            if message is None:
+                if self._stopped.is_set():
+                    return
+                continue
+            now = time.time() * 1000
+            if (error := message.error()) is not None:
+                self._fault = error
+                return
+            self.received.append(now)
+            self.arrivals.append(orjson.loads(message.value() or b"")["arrival_time"])
