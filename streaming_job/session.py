@@ -30,6 +30,8 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         "spark.ui.enabled": str(settings.ui_port > 0).lower(),
         "spark.ui.port": str(settings.ui_port or 4040),
         "spark.ui.showConsoleProgress": "false",
+        # what plans show of the source's options, in the UI and in logs: a Kafka client has many secrets
+        "spark.sql.redaction.options.regex": "(?i)url|^kafka[.]",
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "200",
         "spark.ui.retainedTasks": "1000",

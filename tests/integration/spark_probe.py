@@ -8,6 +8,7 @@ from deploy.local import jars
 from streaming_job import session
 from streaming_job.packets import grouping_values
 from streaming_job.settings import JobSettings
+from streaming_job.source import card_log
 
 GROUPS = (1, 2, 3, 12, 48, 200)
 
@@ -32,6 +33,7 @@ def main() -> None:
                 "partitions": partitions,
                 "file_system": path.getFileSystem(hadoop).getClass().getName(),
                 "file_manager": manager.getClass().getName(),
+                "plan": card_log.packets(spark, settings)._jdf.queryExecution().toString(),
                 "settings": dict(spark.sparkContext.getConf().getAll()),
             }
         )

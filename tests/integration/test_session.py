@@ -12,6 +12,8 @@ import spark_probe
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
+SECRET = "not for the screen"
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
@@ -23,6 +25,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "FRAUD_CHECKPOINT": str(directory / "checkpoint"),
         "FRAUD_WORK_DIR": str(directory / "work"),
         "FRAUD_UI_PORT": "0",
+        "FRAUD_KAFKA": json.dumps({"ssl.key.pem": SECRET, "sasl.oauthbearer.config": SECRET}),
     }
     answer = subprocess.run(
         [sys.executable, str(Path(spark_probe.__file__))],
@@ -48,3 +51,8 @@ def test_state_is_kept_in_changelogs_of_rocksdb(found: dict[str, Any]) -> None:
     state = "spark.sql.streaming.stateStore."
     assert found["settings"][f"{state}providerClass"].endswith("RocksDBStateStoreProvider")
     assert found["settings"][f"{state}rocksdb.changelogCheckpointing.enabled"] == "true"
+
+
+def test_plans_show_no_secret_of_the_kafka_client(found: dict[str, Any]) -> None:
+    assert "card-log" in found["plan"]
+    assert SECRET not in found["plan"]
