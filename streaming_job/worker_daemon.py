@@ -41,7 +41,7 @@ def rehearse() -> None:
     librdkafka.load_kernels()
     values = pa.array([orjson.dumps({**record, "transaction_id": name}) for name in "tu"])
     zero = np.zeros(len(values), dtype=np.int64)
-    batch = transactions.decode(values, zero.astype(np.int32), zero, zero + now, TimeLimits(1, 1)).records
+    batch = transactions.decode(values, 0, zero, zero + now, TimeLimits(1, 1)).records
     hash_string("c")
     state = GroupState(MemoryArena())
     changes = np.zeros(0, dtype=PROFILE)

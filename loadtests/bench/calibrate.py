@@ -28,13 +28,13 @@ def calibrate(rounds: int) -> Figure:
     batches = list(stream.blocks(events=EVENTS))
     values = pa.array([value for batch in batches for value in batch.encode()[1]], type=pa.binary())
     arrivals = np.concatenate([batch.arrival for batch in batches])
-    partitions, offsets = np.zeros(len(values), dtype=np.int32), np.arange(len(values))
+    offsets = np.arange(len(values))
     history = pa.concat_tables([batch.table for batch in batches])
     features = training_set.build(history)
     trees = compile_trees(train(features, outcomes(history, None), iterations=100))
 
     def call() -> None:
-        decoded = transactions.decode(values, partitions, offsets, arrivals, LIMITS)
+        decoded = transactions.decode(values, 0, offsets, arrivals, LIMITS)
         assert decoded.records.size == len(values)
         trees.score(features)
 

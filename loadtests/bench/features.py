@@ -202,11 +202,10 @@ def decoding(rounds: int) -> Figure:
     column = pa.array(values, type=pa.binary())
     arrivals = np.concatenate([batch.arrival for batch in batches])
     offsets = np.arange(len(values))
-    partitions = np.zeros(len(values), dtype=np.int32)
     limits = TimeLimits(7 * 86_400_000, 300_000)
 
     def call() -> None:
-        decoded = transactions.decode(column, partitions, offsets, arrivals, limits)
+        decoded = transactions.decode(column, 0, offsets, arrivals, limits)
         assert not decoded.rejections
 
     call()

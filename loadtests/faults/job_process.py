@@ -70,21 +70,20 @@ class JobProcess:
 
     def workers(self) -> list[psutil.Process]:
         """Spark's Python workers, without the daemons that fork them."""
-        found = []
-        for process in self.descendants():
-            with suppress(psutil.Error):
-                parent = process.parent()
-                if DAEMON in process.cmdline() and parent and DAEMON in parent.cmdline():
-                    found.append(process)
-        return found
+        return [worker for daemon in self._running(DAEMON) for worker in _children(daemon)]
 
     def planner(self) -> psutil.Process | None:
         """Spark's Python process on the driver that fixes where batches end; None before it is there."""
+        return next(iter(self._running(PLANNER)), None)
+
+    def _running(self, module: str) -> list[psutil.Process]:
+        """Descendants that run a Python module; the children that such a one forks run it, too."""
+        found = []
         for process in self.descendants():
             with suppress(psutil.Error):
-                if PLANNER in process.cmdline():
-                    return process
-        return None
+                if module in process.cmdline():
+                    found.append(process)
+        return found
 
     def kill(self) -> None:
         """SIGKILL to the driver, its JVM and all workers; returns when they are gone."""
@@ -129,6 +128,12 @@ class JobProcess:
     def batches(self) -> int:
         """How many batches it has logged."""
         return len(re.findall(r" batch \d+: \d+ transactions", self.log))
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return list(process.children())
+    return []
 
 
 def gone(processes: list[psutil.Process]) -> None:

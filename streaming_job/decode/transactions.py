@@ -110,23 +110,23 @@ def _decode_fields(values: pa.BinaryArray) -> Decoded:
 
 def decode(
     values: pa.BinaryArray,
-    partitions: NDArray[np.int32],
+    partition: int,
     offsets: NDArray[np.int64],
     arrivals: NDArray[np.int64],
     limits: TimeLimits,
 ) -> Decoded:
-    """Decode and check a batch of transaction records.
+    """Decode and check transaction records of one partition.
 
     Args:
         values: record values, n rows.
-        partitions: Kafka partition of each, shape (n,).
+        partition: of the topic.
         offsets: Kafka offset of each, shape (n,).
         arrivals: Kafka timestamp of each, ms, shape (n,).
         limits: allowed lateness and skew.
     """
     fields = _decode_fields(values)
     records = fields.records
-    records["partition"] = partitions[fields.rows]
+    records["partition"] = partition
     records["offset"] = offsets[fields.rows]
     records["arrival"] = arrivals[fields.rows]
     timely = (records["time"] >= records["arrival"] - limits.lateness_ms) & (

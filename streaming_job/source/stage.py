@@ -50,13 +50,8 @@ class SourceStage:
         return self._tables(records)
 
     def _transactions(self, records: Records) -> dict[int, Packet]:
-        n = records.offsets.size
         decoded = transactions.decode(
-            records.values,
-            np.full(n, records.partition, dtype=np.int32),
-            records.offsets,
-            records.arrivals,
-            self._limits,
+            records.values, records.partition, records.offsets, records.arrivals, self._limits
         )
         packets: dict[int, Packet] = {}
         groups = group_of(decoded.records["hi"], self._groups)

@@ -47,7 +47,7 @@ def decode(values: list[bytes | None], arrivals: list[int] | None = None) -> Dec
     n = len(values)
     return transactions.decode(
         pa.array(values, type=pa.binary()),
-        np.full(n, 3, dtype=np.int32),
+        3,
         np.arange(n, dtype=np.int64),
         np.array(arrivals or [NOW] * n, dtype=np.int64),
         LIMITS,
