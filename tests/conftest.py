@@ -26,7 +26,7 @@ def stack_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stack(stack_dir: Path) -> Iterator[Endpoints]:
     """Kafka, Postgres with Debezium, and MLflow: leave them as you found them, use names of your own."""
     try:
-        yield embedded.up(stack_dir, proxied=True, progress=to_stderr())
+        yield embedded.up(stack_dir, proxied=True, guarded=True, progress=to_stderr())
     finally:
         embedded.down(stack_dir)
 

@@ -22,7 +22,9 @@ node.id=1
 controller.quorum.voters=1@{host}:{controller}
 listeners={listeners},CONTROLLER://{host}:{controller}
 advertised.listeners={advertised}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,GUARDED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.guarded.plain.sasl.jaas.config={login} required user_{user}="{password}";
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={data}
@@ -55,6 +57,10 @@ background.threads=2
 num.recovery.threads.per.data.dir=2
 """
 
+LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+USER, PASSWORD = "card-fraud", "of-the-embedded-stack"
+"""No secret: other listeners of the same broker ask for none."""
+
 HEAP = ("-Xms192m", "-Xmx512m", "-XX:+UseParallelGC", "-XX:MaxDirectMemorySize=256m")
 
 
@@ -75,6 +81,9 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
             listeners=listeners,
             advertised=advertised,
             controller=ports["controller"],
+            login=LOGIN_MODULE,
+            user=USER,
+            password=PASSWORD,
         )
     )
     class_path = jars.class_path("kafka", progress)
@@ -92,6 +101,9 @@ def _listeners(ports: Mapping[str, int]) -> tuple[str, str]:
     if "proxied" in ports:
         listeners += f",PROXIED://{HOST}:{ports['proxied']}"
         advertised += f",PROXIED://{HOST}:{ports['proxy']}"
+    if "guarded" in ports:
+        listeners += f",GUARDED://{HOST}:{ports['guarded']}"
+        advertised += f",GUARDED://{HOST}:{ports['guarded']}"
     return listeners, advertised
 
 
@@ -121,6 +133,19 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
 def bootstrap_servers(ports: Mapping[str, int]) -> str:
     """Address for clients."""
     return f"{HOST}:{ports['kafka']}"
+
+
+def guarded(ports: Mapping[str, int]) -> dict[str, str] | None:
+    """Settings of a client that comes through the guarded listener; None if there is none."""
+    if "guarded" not in ports:
+        return None
+    return {
+        "bootstrap.servers": f"{HOST}:{ports['guarded']}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+    }
 
 
 def java_command(heap: tuple[str, ...], class_path: str, marker: str) -> list[str]:

@@ -26,6 +26,8 @@ class Ports:
     """Kafka's listener behind a proxy, where tests with a bad network want one."""
     proxy: int = 0
     """Where clients of that listener are told to come: the proxy's own port."""
+    guarded: int = 0
+    """Kafka's listener that asks for a user and a password, where tests want one."""
     postgres: int = 0
     connect: int = 0
     """Kafka Connect's REST interface."""

@@ -36,6 +36,7 @@ PORT_NAMES: dict[Service, tuple[str, ...]] = {
     "connect": ("connect",),
 }
 PROXY_NAMES = frozenset({"proxied", "proxy"})
+GUARDED_NAMES = frozenset({"guarded"})
 MARKERS: dict[Service, Callable[[Path], str]] = {
     "connect": connect.marker,
     "postgres": postgres.marker,
@@ -58,6 +59,8 @@ class Endpoints:
     """sqlite database under the data directory; no server."""
     proxied: tuple[int, int] | None = None
     """For a proxy before Kafka: the port that it has to listen on, and the broker's behind it."""
+    guarded: dict[str, str] | None = None
+    """Settings of a client that has to say who it is."""
 
 
 def up(
@@ -68,6 +71,7 @@ def up(
     replay: bool = False,
     partitions: int = 2,
     proxied: bool = False,
+    guarded: bool = False,
     topic_names: Topics = Topics(),  # noqa: B008  # never changed
     progress: Progress = silent,
 ) -> Endpoints:
@@ -84,6 +88,7 @@ def up(
         replay: topics take their timestamps from the producer, see `Topics.configs`.
         partitions: of the topics keyed by card, when they are made.
         proxied: give Kafka a second listener, whose clients come through a proxy (`Endpoints.proxied`).
+        guarded: give Kafka a listener that asks for user and password (`Endpoints.guarded`).
         topic_names: names and settings of the topics.
         progress: told about each step.
 
@@ -109,6 +114,8 @@ def up(
             names = frozenset(name for service in started for name in PORT_NAMES[service])
             if proxied and "kafka" in started:
                 names |= PROXY_NAMES - current.ports.keys()  # a proxy that listens already keeps its port
+            if guarded and "kafka" in started:
+                names |= GUARDED_NAMES
             current.ports |= choose(ports, current.ports, names)
         try:
             startup.bring_up(
@@ -166,6 +173,7 @@ def endpoints(data_dir: Path) -> Endpoints:
         connect_url=f"http://{HOST}:{current.ports['connect']}" if "connect" in alive else "",
         mlflow_tracking_uri=f"sqlite:///{data_dir / 'mlflow' / 'mlflow.db'}",
         proxied=(current.ports["proxy"], current.ports["proxied"]) if "proxy" in current.ports else None,
+        guarded=kafka.guarded(current.ports),
     )
 
 

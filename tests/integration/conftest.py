@@ -13,7 +13,11 @@ from streaming_job.contracts.topics import Topics
 def installed(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
 ) -> Installation:
-    """Topics, settings and a model in charge; the job does not run yet."""
-    made = Installation(stack, topic_names(), tmp_path_factory.mktemp("installed"))
+    """Topics, settings and a model in charge; the job does not run yet, and has to say who it is."""
+    assert stack.guarded is not None
+    client = dict(stack.guarded)
+    servers = client.pop("bootstrap.servers")
+    directory = tmp_path_factory.mktemp("installed")
+    made = Installation(stack, topic_names(), directory, bootstrap_servers=servers, kafka=client)
     made.roll_out()
     return made
