@@ -6,27 +6,16 @@ import threading
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
 from feature_store.errors import FraudError
+from streaming_job import environment
 from streaming_job.settings import JobSettings
 
 app = typer.Typer(no_args_is_help=True, help="Run the streaming job.")
 
 
-class SettingsError(FraudError):
-    """A FRAUD_... variable is missing or wrong."""
-
-
-def _settings() -> JobSettings:
-    try:
-        return JobSettings()  # type: ignore[call-arg]  # from the environment
-    except ValidationError as fault:
-        faults = (
-            f"FRAUD_{'__'.join(str(part) for part in one['loc']).upper()}: {one['msg'].lower()}"
-            for one in fault.errors()
-        )
-        raise SettingsError(f"{'; '.join(faults)}; see docs/operations.md") from None
+class TopicsError(FraudError):
+    """A topic is there, but is set otherwise than the job needs it."""
 
 
 @app.command()
@@ -34,18 +23,23 @@ def topics(
     partitions: Annotated[int, typer.Option(min=1, help="Of the topics keyed by card.")] = 12,
     replication: Annotated[int, typer.Option(min=1, help="Replicas of each partition.")] = 3,
 ) -> None:
-    """Create the job's topics where they are missing, and set their configuration."""
+    """Create the job's topics where they are missing; those that exist are left alone, and compared."""
     from deploy.local.topics import create
 
-    settings = _settings()
-    create(
+    settings = environment.settings(JobSettings)
+    differences = create(
         settings.bootstrap_servers,
         settings.topics,
         partitions=partitions,
         replication=replication,
+        alter=False,
         kafka=settings.kafka,
     )
-    typer.echo(f"topics are as they should be: {', '.join(settings.topics.model_dump().values())}")
+    typer.echo(f"topics are there: {', '.join(settings.topics.model_dump().values())}")
+    if differences:
+        raise TopicsError(
+            "; ".join(differences) + "; alter them, unless you know better: see docs/operations.md"
+        )
 
 
 @app.command()
@@ -61,7 +55,7 @@ def run(
     )
     # it prints the traceback of whatever ends a batch; the job says what that was, in a line
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    settings = _settings()
+    settings = environment.settings(JobSettings)
     # heavy imports only once the settings are known to be good
     from deploy.local import jars
     from streaming_job.job import Job

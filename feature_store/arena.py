@@ -115,14 +115,14 @@ class MemoryArena(Arena):
 class FileArena(Arena):
     """Arrays in shared mapped files: a working copy that outlives the process that wrote it.
 
-    Nothing is synced to disk: after a crash of the machine the copy is rebuilt from the state store, which
-    is what its token is for (see `group_state`).
+    Nothing is synced to disk: whoever keeps one has to know whether it is still good.
     """
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
+        self._mapped: dict[str, os.stat_result] = {}
         self.is_new = not all((directory / name).exists() for name in DTYPES)
         """Whether there was nothing, or not all, to open: the arrays started empty."""
         if not self.is_new:
@@ -134,7 +134,8 @@ class FileArena(Arena):
     def _map(self, name: str) -> None:
         descriptor = os.open(self._directory / name, os.O_RDWR)
         try:
-            size = os.fstat(descriptor).st_size
+            self._mapped[name] = os.fstat(descriptor)
+            size = self._mapped[name].st_size
             mapped = mmap.mmap(descriptor, size) if size else b""
         finally:
             os.close(descriptor)
@@ -157,8 +158,9 @@ class FileArena(Arena):
         return sum((self._directory / name).stat().st_blocks * 512 for name in DTYPES)
 
     def is_current(self) -> bool:
-        """Whether no other process has resized a file since it was mapped here."""
+        """Whether no other process has resized or replaced a file since it was mapped here."""
         try:
-            return all((self._directory / name).stat().st_size == self.arrays[name].nbytes for name in DTYPES)
+            found = [((self._directory / name).stat(), self._mapped[name]) for name in DTYPES]
         except OSError:
             return False
+        return all(now.st_size == then.st_size and os.path.samestat(now, then) for now, then in found)

@@ -19,6 +19,7 @@ from rich.progress import (
 from loadtests import verify as audit
 from loadtests.judging import from_registry, in_processes, partition_ends
 from loadtests.topic_log import TopicLog
+from streaming_job import environment
 from streaming_job.settings import JobSettings
 
 app = typer.Typer(add_completion=False)
@@ -35,7 +36,7 @@ def verify(
     Settings come from FRAUD_... variables, as for the job. The exit status is 1 if anything is missing,
     duplicated or unexpected, or if the job's own account in job-progress does not agree.
     """
-    settings = JobSettings()  # type: ignore[call-arg]  # from the environment
+    settings = environment.settings(JobSettings)
     verdict = run(settings)
     found = verdict.report()
     if report is not None:

@@ -87,13 +87,17 @@ def promote_command(
     ] = "score",
     rollout_id: Annotated[str | None, typer.Option(help="Unique name; default: model, version, time")] = None,
     topic: Annotated[str, typer.Option(envvar="FRAUD_TOPICS__MODEL_ROLLOUTS")] = "model-rollouts",
-    kafka: Annotated[list[str] | None, typer.Option(help="More client settings, key=value")] = None,
+    kafka: Annotated[
+        str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")
+    ] = "{}",
 ) -> None:
     """Check a model and let it decide from now on: exists, loads, right features, golden scores reproduce."""
     from models.policy import Policy
     from models.registry import find, verify
     from models.rollouts import Rollout, publish
+    from streaming_job.environment import client_settings
 
+    client = client_settings(kafka)
     name, slash, version = model.rpartition("/")
     if not slash or not version.isdigit():
         raise ModelError(f"{model!r} is no NAME/VERSION; see fraud models list")
@@ -103,17 +107,10 @@ def promote_command(
         verify(ref, tracking_uri, Path(scratch))
     now = time.time_ns() // 1_000_000
     rollout = Rollout(rollout_id or f"{name}-{version}-{now}", ref, policy, getpass.getuser(), now)
-    publish(rollout, bootstrap_servers, topic, dict(_pair(setting) for setting in kafka or []))
+    publish(rollout, bootstrap_servers, topic, client)
     typer.echo(
         f"rolled out {model} as {rollout.rollout_id}: threshold {threshold:g}, max_count_5m {max_count_5m}"
     )
-
-
-def _pair(setting: str) -> tuple[str, str]:
-    key, equals, value = setting.partition("=")
-    if not equals:
-        raise ModelError(f"{setting!r} is no key=value; give for example --kafka security.protocol=SSL")
-    return key, value
 
 
 def _table(path: Path):  # type: ignore[no-untyped-def]

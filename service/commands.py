@@ -1,7 +1,6 @@
 """`fraud serve`: the sidecar in a process of its own."""
 
 import errno
-import json
 import signal
 import socket
 from typing import Annotated
@@ -38,12 +37,13 @@ def serve(
 
     from service.app import create_app
     from service.settings import ServiceSettings
+    from streaming_job.environment import client_settings
 
     settings = ServiceSettings(
         bootstrap_servers=bootstrap_servers,
         job_id=job_id,
         max_progress_age_s=max_progress_age,
-        kafka=_settings(kafka),
+        kafka=client_settings(kafka),
     )
     listener = _listen(host, port)
     server = uvicorn.Server(
@@ -73,10 +73,3 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ServiceError(
             f"cannot listen on {host}:{port}: {error}; give another --host or --port"
         ) from error
-
-
-def _settings(text: str) -> dict[str, str]:
-    try:
-        return {str(name): str(value) for name, value in json.loads(text).items()}
-    except (ValueError, AttributeError) as error:
-        raise ServiceError(f"--kafka {text!r} is no JSON object; give for example {{}}") from error

@@ -2,7 +2,9 @@
 
 Any worker may get any key group, so the arrays live in mapped files. A copy is good only for the state that
 its token names; the state store holds the same token. Whatever goes wrong in between (a killed worker, a
-failed commit, a lost file) leaves tokens that differ, and the copy is rebuilt from the store.
+failed commit, a lost file) leaves tokens that differ, and the copy is rebuilt from the store. So does a crash
+of the machine: nothing is synced, and what reached the disk may be of different batches, so a token is good
+only for the machine's run in which it was written.
 """
 
 import fcntl
@@ -11,21 +13,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from feature_store.arena import FileArena
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, PieceStore, rebuild
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def _boot() -> str:
+    """Names this run of the machine."""
+    if _BOOT_ID.exists():
+        return _BOOT_ID.read_text().strip()
+    # elsewhere its time, rounded: it moves a little when the clock is set, which costs a rebuild
+    return f"{round(psutil.boot_time() / 60)}"
 
 
 class WorkingCopy:
     """State of one key group in this process, backed by the machine's shared files."""
 
     def __init__(self, directory: Path, lateness_ms: int) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._lateness_ms = lateness_ms
+        self._boot = _boot()
         self._state: GroupState | None = None
-        self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        self._token = os.open(directory / "token", os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock, self._token = self._files()
         self.rebuilds = 0
         """How often this process had to rebuild the copy."""
 
@@ -38,18 +51,46 @@ class WorkingCopy:
         Raises:
             StateDamagedError: a rebuild was needed and the store is damaged.
         """
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._lock_current()
         try:
             state = self._open(meta, store)
-            os.pwrite(self._token, b"-" * len(meta.token or "-"), 0)  # no longer the state of any token
+            self._stamp(b"-")  # no longer the state of any token
             yield state
-            os.ftruncate(self._token, 0)
-            os.pwrite(self._token, meta.token.encode(), 0)
+            self._stamp(self._name(meta))
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
+    def _files(self) -> tuple[int, int]:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT
+        return tuple(os.open(self._directory / name, flags, 0o600) for name in ("lock", "token"))  # type: ignore[return-value]
+
+    def _lock_current(self) -> None:
+        """Lock the files that other workers find, too: those held open here may have been deleted."""
+        while True:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            if self._is_there("lock", self._lock) and self._is_there("token", self._token):
+                return
+            for descriptor in (self._lock, self._token):
+                os.close(descriptor)
+            self._lock, self._token = self._files()
+
+    def _is_there(self, name: str, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._directory / name), os.fstat(descriptor))
+        except FileNotFoundError:
+            return False
+
+    def _name(self, meta: Meta) -> bytes:
+        return f"{meta.token} {self._boot}".encode()
+
+    def _stamp(self, name: bytes) -> None:
+        os.ftruncate(self._token, 0)
+        os.pwrite(self._token, name, 0)
+
     def _open(self, meta: Meta, store: PieceStore) -> GroupState:
-        good = bool(meta.token) and os.pread(self._token, 64, 0) == meta.token.encode()
+        name = self._name(meta)
+        good = bool(meta.token) and os.pread(self._token, len(name) + 1, 0) == name
         state = self._state
         if state is None or not (isinstance(state.arena, FileArena) and state.arena.is_current()):
             arena = FileArena(self._directory / "arrays")

@@ -1,4 +1,4 @@
-"""Creates the project's topics with their settings, or brings existing ones to these settings."""
+"""Creates the project's topics with their settings; brings existing ones to these only where asked to."""
 
 import time
 from collections.abc import Mapping
@@ -39,8 +39,9 @@ def create(
     replay: bool = False,
     partitions: int = 2,
     replication: int = 1,
+    alter: bool = True,
     kafka: Mapping[str, str] | None = None,
-) -> None:
+) -> list[str]:
     """Creates what is missing and sets every topic's configuration; partition counts of existing topics stay.
 
     Args:
@@ -49,7 +50,12 @@ def create(
         replay: see `Topics.configs`.
         partitions: count for the topics that are keyed by card.
         replication: replicas of each partition of new topics.
+        alter: bring existing topics to these settings, too, as the embedded stack does with its own. A
+            bank's are not ours to change: a setting taken back may delete what they hold.
         kafka: more client settings (librdkafka names).
+
+    Returns:
+        Where existing topics, if left alone, are set otherwise than wanted: one line for each.
 
     Raises:
         StackError: the broker refused.
@@ -64,11 +70,15 @@ def create(
             for creation in client.create_topics(new, request_timeout=REQUEST_S).values():
                 _accept_existing(creation)
         other = [name for name in wanted if name in existing and not _holds(client, name, wanted[name])]
+        if not alter:
+            _wait_for_broker(client, {name: wanted[name] for name in wanted if name not in existing})
+            return [line for name in other for line in _differences(client, name, wanted[name])]
         if other:
             resources = [_resource(name, wanted[name]) for name in other]
             for change in client.incremental_alter_configs(resources, request_timeout=REQUEST_S).values():
                 change.result(timeout=REQUEST_S)
         _wait_for_broker(client, wanted)
+        return []
     except KafkaException as error:
         raise StackError(f"the broker did not set up the topics ({error}): look into kafka's log") from error
 
@@ -90,19 +100,36 @@ def _wait_for_broker(client: AdminClient, wanted: Mapping[str, Mapping[str, str 
 
 def _holds(client: AdminClient, name: str, config: Mapping[str, str | None]) -> bool:
     """Whether the broker's settings of a topic are these; None stands for a value that was never set."""
-    (answer,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
-    try:
-        entries = answer.result(timeout=REQUEST_S)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return False
-        raise
+    entries = _described(client, name)
+    if entries is None:
+        return False
     own = {
         key: entry.value
         for key, entry in entries.items()
         if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     }
     return all(own.get(key) == value for key, value in config.items())
+
+
+def _differences(client: AdminClient, name: str, config: Mapping[str, str | None]) -> list[str]:
+    """What a topic is set to, wherever that was said, and should not be."""
+    found = {key: entry.value for key, entry in (_described(client, name) or {}).items()}
+    return [
+        f"{name} has {key}={found.get(key)}, the job wants {value}"
+        for key, value in config.items()
+        if value is not None and found.get(key) != value
+    ]
+
+
+def _described(client: AdminClient, name: str) -> Mapping[str, Any] | None:
+    (answer,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+    try:
+        entries: Mapping[str, Any] = answer.result(timeout=REQUEST_S)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise
+    return entries
 
 
 def _accept_existing(creation: Any) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from streaming_job import environment
 from streaming_job.contracts import Reason
 from streaming_job.dead_letters import replay as replaying
 from streaming_job.dead_letters.finding import Wanted, find
@@ -48,7 +48,7 @@ def list_letters(
     ] = None,
 ) -> None:
     """Tell what could not be decided and why; card ids and numbers are masked, but not in a --raw file."""
-    found = find(_settings(), _wanted(reason, topic, since, until, offsets))
+    found = find(environment.settings(LetterSettings), _wanted(reason, topic, since, until, offsets))
     if raw is not None:
         typer.echo(f"{_write(raw, found)} dead letters are in {raw}, card numbers and all: keep it safe")
         return
@@ -82,7 +82,7 @@ def replay(
 
     All of them, or none. A letter that has been sent again before is left out.
     """
-    settings = _settings()
+    settings = environment.settings(LetterSettings)
     chosen = (reason, topic, since, until, offsets)
     if (file is None) == (not any(chosen)):
         raise LetterError("what is to be sent? Give a FILE of `list --raw`, or options that choose, not both")
@@ -90,14 +90,6 @@ def replay(
     replaying.check(letters, settings.topics)
     done = replaying.send(settings, letters, by=getpass.getuser(), again=again, dry=dry_run)
     typer.echo(json.dumps({"would_send" if dry_run else "sent": done.sent, "sent_before": done.repeated}))
-
-
-def _settings() -> LetterSettings:
-    try:
-        return LetterSettings()  # type: ignore[call-arg]  # from the environment
-    except ValidationError as fault:
-        names = ", ".join("FRAUD_" + "__".join(map(str, one["loc"])).upper() for one in fault.errors())
-        raise LetterError(f"{names}: missing or wrong; see docs/operations.md") from None
 
 
 def _wanted(

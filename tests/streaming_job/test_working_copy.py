@@ -2,6 +2,7 @@
 
 import fcntl
 import multiprocessing
+import shutil
 import threading
 
 import numpy as np
@@ -13,6 +14,7 @@ from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import MemoryPieces, Meta, commit, load_meta
 from feature_store.layout import PROFILE, TRANSACTION
+from streaming_job import working_copy
 from streaming_job.working_copy import WorkingCopy
 
 pytestmark = pytest.mark.unit
@@ -68,6 +70,27 @@ def test_another_process_that_grew_the_arrays_is_followed(tmp_path):
     assert run(one, store, 2, cards=20_000) == 2
     assert one.rebuilds == 0
     assert other.rebuilds == 0
+
+
+def test_copy_from_before_the_machine_crashed_is_rebuilt(tmp_path, monkeypatch):
+    """What the kernel had written back by then may be of different batches, whatever the token says."""
+    store = MemoryPieces()
+    run(WorkingCopy(tmp_path, LATENESS), store, 0)
+    monkeypatch.setattr(working_copy, "_boot", lambda: "the next one")
+    after = WorkingCopy(tmp_path, LATENESS)
+    assert run(after, store, 1) == 1
+    assert after.rebuilds == 1
+    assert run(WorkingCopy(tmp_path, LATENESS), store, 2) == 2
+
+
+def test_workers_whose_files_were_deleted_agree_on_new_ones(tmp_path):
+    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
+    run(one, store, 0)
+    run(other, store, 1)
+    shutil.rmtree(tmp_path)
+    # each in turn, so that the second one finds what the first one made, of the size that it had mapped
+    assert [run((one, other)[number % 2], store, number) for number in range(2, 6)] == [2, 3, 4, 5]
+    assert (one.rebuilds, other.rebuilds) == (1, 0)
 
 
 def test_copy_of_another_token_is_rebuilt(tmp_path):
