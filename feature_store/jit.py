@@ -17,12 +17,24 @@ njit: Any = numba.njit
 """Untyped on purpose: inside a kernel, numba's types rule."""
 
 
-_IMPORT = re.compile(rb"^from feature_store(?:\.(\w+))? import (.+)", re.MULTILINE)
+_PROJECT = Path(__file__).parents[1]
+_PACKAGES = ("feature_store", "models", "streaming_job")
+_IMPORT = re.compile(
+    rb"^from ((?:feature_store|models|streaming_job)[.\w]*) import (\([^)]*\)|.+)", re.MULTILINE
+)
+
+
+def _modules() -> dict[str, bytes]:
+    return {
+        ".".join(path.relative_to(_PROJECT).with_suffix("").parts): path.read_bytes()
+        for package in _PACKAGES
+        for path in (_PROJECT / package).rglob("*.py")
+    }
 
 
 def _kernel_sources() -> dict[str, bytes]:
     """Sources of the modules with kernels and of what they import here; others change without a compile."""
-    every = {path.stem: path.read_bytes() for path in Path(__file__).parent.glob("*.py")}
+    every = _modules()
     todo = [name for name, source in every.items() if b"feature_store.jit" in source]
     found: dict[str, bytes] = {}
     while todo:
@@ -30,7 +42,8 @@ def _kernel_sources() -> dict[str, bytes]:
         if name in every and name not in found:
             found[name] = every[name]
             for module, names in _IMPORT.findall(every[name]):
-                todo += [module.decode()] if module else re.findall(r"\w+", names.decode())
+                todo.append(module.decode())
+                todo += [f"{module.decode()}.{one}" for one in re.findall(r"\w+", names.decode())]
     return found
 
 

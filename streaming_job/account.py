@@ -36,19 +36,26 @@ class Account:
         self._known: dict[BatchName, Totals] = {}
         """Totals after the batch that is being written and after the one before it, as far as known."""
 
-    def record(self, batch: Batch, outcome: Outcome, now: int) -> bytes:
-        """The record of a batch that is going to be written; may be asked for again if that fails.
-
-        Args:
-            batch: the batch; the one before it is on the topics.
-            outcome: of all its key groups.
-            now: wall clock just before the commit, ms.
+    def prepare(self, batch: Batch) -> None:
+        """Know the totals as of the batch before, which is on the topics; to be called while nothing is open.
 
         Raises:
             KafkaException: the topic cannot be read.
         """
+        before = (batch.query_id, batch.batch_id - 1)
+        if before not in self._known:
+            self._known = {before: Totals() if batch.batch_id == 0 else self._read(before)}
+
+    def record(self, batch: Batch, outcome: Outcome, now: int) -> bytes:
+        """The record of a batch that is going to be written; may be asked for again if that fails.
+
+        Args:
+            batch: the batch, prepared for.
+            outcome: of all its key groups.
+            now: wall clock just before the commit, ms.
+        """
         name, before = (batch.query_id, batch.batch_id), (batch.query_id, batch.batch_id - 1)
-        totals = self._known[before] if before in self._known else self._read(before)
+        totals = self._known[before]
         told = progress.record(batch, outcome, now)
         after = totals.plus(told)
         self._known = {before: totals, name: after}
@@ -57,7 +64,7 @@ class Account:
         return orjson.dumps(told)
 
     def _read(self, wanted: BatchName) -> Totals:
-        """The totals that the newest record tells; none are told before the first."""
+        """The totals that the wanted record tells, which is the newest."""
         settings = self._settings
         reader = reading.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-account")
         deadline = time.monotonic() + PATIENCE_S
@@ -65,14 +72,18 @@ class Account:
             while True:
                 found = self._newest(reader)
                 is_it = found is not None and (found["query_id"], found["batch_id"]) == wanted
-                if is_it or wanted[1] < 0 or time.monotonic() > deadline:
+                if is_it or time.monotonic() > deadline:
                     break
                 time.sleep(LOOK_S)
         finally:
             reader.close()
+        if not is_it:
+            log.warning(
+                "no progress of batch %d is on its topic any more: totals begin %s",
+                wanted[1],
+                "anew" if found is None else f"with those of batch {found['batch_id']}",
+            )
         if found is None:
-            if wanted[1] >= 0:
-                log.warning("no progress of batch %d is on its topic any more: totals begin anew", wanted[1])
             return Totals()
         entries = found["partitions"]
         self._partitions = Partitions({(entry["topic"], entry["partition"]): entry for entry in entries})

@@ -18,6 +18,13 @@ class JobFailedError(FraudError):
     """The query ended with an error."""
 
 
+JVM_GONE = (
+    "Spark's JVM is gone: it was killed, or there was no memory left (then give FRAUD_DRIVER_MEMORY less, or "
+    "the machine more; an OutOfMemoryError in the log above asks for more of it); start the job again; "
+    "nothing is lost"
+)
+
+
 def named(fault: Exception) -> FraudError:
     """Our own error from a worker, or what stands for a full disk, a damaged checkpoint, or the root cause.
 

@@ -4,8 +4,10 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -15,7 +17,7 @@ from streaming_job import session
 from streaming_job.bootstrap import wait_for_snapshot
 from streaming_job.checkpoint import Checkpoint, CheckpointError
 from streaming_job.crash_points import Step, reach
-from streaming_job.failures import named
+from streaming_job.failures import JVM_GONE, JobFailedError, named
 from streaming_job.keyed_stage import OUTCOME_SCHEMA, KeyedStage
 from streaming_job.outcome import Outcome
 from streaming_job.progress import Batch
@@ -54,18 +56,21 @@ class Job:
         self._sink = TransactionalSink(settings)
         self._spark = session.start(settings, jars)
         self._checkpoint = Checkpoint(self._spark, settings.checkpoint)
-        if self._require_match() is None:
+        last = self._last_batch()
+        self._sink.require_owner(last)
+        if last is None:
             wait_for_snapshot(settings, stop)
+        self._sink.take_over()
+        # an instance that ran until now may have written on meanwhile
+        if (last := self._last_batch()) is not None:
+            self._sink.is_written(last)
         self._query = self._start()
 
-    def _require_match(self) -> int | None:
-        """See that checkpoint, settings and topics belong together before Spark touches any of them.
-
-        Returns:
-            The last batch that was begun; None for an empty checkpoint.
+    def _last_batch(self) -> Batch | None:
+        """The last batch that the checkpoint says was begun; None if it is empty.
 
         Raises:
-            FraudError: they do not.
+            CheckpointError: it is damaged, or for another number of key groups.
         """
         last = self._checkpoint.last_batch()
         if last is not None and (groups := self._checkpoint.key_groups(last)) != self._settings.key_groups:
@@ -73,8 +78,7 @@ class Job:
                 f"the checkpoint has {groups} key groups, the settings ask for {self._settings.key_groups}; "
                 f"set FRAUD_KEY_GROUPS={groups}: the number is fixed by a job's first start"
             )
-        self._sink.check_start(None if last is None else self._batch(last, 0))
-        return last
+        return None if last is None else self._batch(last, 0)
 
     def _batch(self, batch_id: int, started_ms: int) -> Batch:
         query_id = str(self._checkpoint.query_id())
@@ -153,8 +157,13 @@ class Job:
         except StreamingQueryException as fault:
             if not self._stop.is_set() or StopRequested.__name__ not in str(fault):
                 raise self._failure or named(fault) from fault
+        except (Py4JError, OSError) as fault:
+            if session.is_alive(self._spark):
+                raise
+            raise JobFailedError(JVM_GONE) from fault
         finally:
-            self._spark.stop()
+            with suppress(Py4JError, OSError):
+                self._spark.stop()
 
     def _finish(self) -> None:
         while self._query.isActive:

@@ -1,7 +1,7 @@
 """The keyed stage on Spark: `transformWithState` over key groups, one MapState of pieces each."""
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from streaming_job.working_copy import WorkingCopy
 OUTCOME_SCHEMA = "outcome binary"
 
 
-@lru_cache(maxsize=256)
+@cache  # as many as there are key groups
 def _copy(directory: Path, lateness_ms: int) -> WorkingCopy:
     return WorkingCopy(directory, lateness_ms)
 

@@ -45,6 +45,30 @@ class Marker:
             return None
 
 
+def require_owner(marker: Marker | None, batch: Batch) -> None:
+    """See that topics and checkpoint are of one query, however far each is.
+
+    Args:
+        marker: what was committed last; None if nothing was.
+        batch: one that the checkpoint knows.
+
+    Raises:
+        MarkerError: they are not.
+    """
+    if marker is None:
+        if batch.batch_id > 0:
+            raise MarkerError(
+                f"the checkpoint is at batch {batch.batch_id}, but group {batch.job_id} has no offsets: "
+                "topics or group were recreated, or the brokers let the offsets expire "
+                "(offsets.retention.minutes); start under a new job id"
+            )
+    elif marker.query_id != batch.query_id:
+        raise MarkerError(
+            f"the topics were last written by query {marker.query_id}, this checkpoint is of query "
+            f"{batch.query_id}; restore the former's checkpoint, or use another job id"
+        )
+
+
 def is_written(marker: Marker | None, batch: Batch) -> bool:
     """Whether a batch is on the topics already.
 
@@ -55,18 +79,9 @@ def is_written(marker: Marker | None, batch: Batch) -> bool:
     Raises:
         MarkerError: checkpoint and topics do not belong together.
     """
+    require_owner(marker, batch)
     if marker is None:
-        if batch.batch_id > 0:
-            raise MarkerError(
-                f"the checkpoint is at batch {batch.batch_id}, but group {batch.job_id} has no offsets: "
-                "topics or group were recreated; start with an empty checkpoint"
-            )
         return False
-    if marker.query_id != batch.query_id:
-        raise MarkerError(
-            f"the topics were last written by query {marker.query_id}, this checkpoint is of query "
-            f"{batch.query_id}; restore the former's checkpoint, or use another job id"
-        )
     if not batch.batch_id - 1 <= marker.batch_id <= batch.batch_id:
         raise MarkerError(
             f"the topics are at batch {marker.batch_id}, the checkpoint at {batch.batch_id}: one of them "

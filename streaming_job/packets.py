@@ -5,6 +5,7 @@ A packet lives only inside one micro-batch, between processes of one job, so it 
 
 import pickle
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -86,7 +87,8 @@ def _spark_hash(value: int) -> int:
     return h - (1 << 32) if h >> 31 else h
 
 
-def grouping_values(groups: int) -> list[int]:
+@lru_cache(maxsize=8)
+def grouping_values(groups: int) -> tuple[int, ...]:
     """For each key group the grouping value that Spark's hash puts in the partition of the same number.
 
     With values 0..G-1 some partitions would hold two groups and others none.
@@ -96,4 +98,4 @@ def grouping_values(groups: int) -> list[int]:
     while len(values) < groups:
         values.setdefault(_spark_hash(candidate) % groups, candidate)
         candidate += 1
-    return [values[group] for group in range(groups)]
+    return tuple(values[group] for group in range(groups))

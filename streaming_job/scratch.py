@@ -4,24 +4,38 @@ Spark's block files, its copies of artifacts and the libraries that the JVM unpa
 process ends in an orderly way. In the system's directory each kill would leave them for ever.
 """
 
+import fcntl
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
-import psutil
+LOCK = "lock"
+"""Held as long as the directory's process lives, whoever looks and from which container."""
 
 
 def prepare(work_dir: Path) -> Path:
     """An empty directory for this process.
 
     Args:
-        work_dir: of the job; those of processes that are gone are removed from it.
+        work_dir: of the job; what processes that are gone left there is removed.
     """
     directory = work_dir / "tmp"
-    mine = directory / str(os.getpid())
-    for left in directory.glob("*"):
-        # one of our own number is a namesake's: in a container every job has the same
-        if left == mine or not psutil.pid_exists(int(left.name)):
-            shutil.rmtree(left, ignore_errors=True)
-    mine.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    for lock in directory.glob(f"*/{LOCK}"):
+        descriptor = os.open(lock, os.O_RDWR)
+        if _taken(descriptor):
+            shutil.rmtree(lock.parent, ignore_errors=True)
+        os.close(descriptor)
+    mine = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=directory))
+    # never closed: it is the process's
+    _taken(os.open(mine / LOCK, os.O_RDWR | os.O_CREAT, 0o600))
     return mine
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,12 +1,14 @@
 """The Spark session of the job; each setting that is not Spark's default has its reason beside it."""
 
 import os
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +17,8 @@ from streaming_job.settings import JobSettings
 
 _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
+GONE_S = 0.5
+"""For a process whose socket is closed to have ended."""
 
 
 def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> dict[str, str]:
@@ -101,6 +105,16 @@ def start(settings: JobSettings, jars: Sequence[Path]) -> SparkSession:
     session.sparkContext.setLogLevel("WARN")
     threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True).start()
     return session
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether the JVM of a session still runs; it may take a moment to be seen to have ended."""
+    jvm: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]
+    try:
+        jvm.wait(GONE_S)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
 
 
 def _start_workers(session: SparkSession) -> None:

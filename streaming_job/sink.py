@@ -2,7 +2,8 @@
 
 A batch's alerts, dead letters, progress record and input offsets become visible together or not at all. The
 offsets carry a marker (which query, which batch, which offsets) in their metadata, so that a batch that Spark
-runs again is recognised as sent. `init_transactions` fences an older instance of the job.
+runs again is recognised as sent. `init_transactions` fences an older instance of the job, but only once this
+one is known to be its successor: a start with wrong settings must not stop what runs.
 """
 
 import base64
@@ -14,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from streaming_job.account import Account
 from streaming_job.crash_points import Step, reach
-from streaming_job.marker import Marker, MarkerError, is_written
+from streaming_job.marker import Marker, MarkerError, is_written, require_owner
 from streaming_job.outcome import Outcome
 from streaming_job.packets import DeadLetter
 from streaming_job.producer import CALL_TIMEOUT_S, Headers, SinkError, TransactionalProducer, say
@@ -42,26 +43,28 @@ class FencedError(SinkError):
 
 
 class TransactionalSink:
-    """Writes outcomes of micro-batches, each exactly once."""
+    """Writes outcomes of micro-batches, each exactly once: `require_owner`, `take_over`, `write` ..."""
 
     def __init__(self, settings: JobSettings) -> None:
         self._settings = settings
         self._topics = settings.topics
         self._account = Account(settings)
-        self._group = Consumer(
-            {
-                "log_level": 2,  # what goes wrong is raised
-                **settings.kafka,
-                "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": settings.job_id,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",  # offsets of an open transaction are waited for
-            }
-        )
+        self._group = self._consumer("read_committed")  # offsets of an open transaction are waited for
         self._partitions: list[int] = []
         self._in_step = False
         """Whether a batch of this instance is the last on the topics; from then on nobody else may write."""
-        self._producer = TransactionalProducer(settings)
+
+    def _consumer(self, isolation: str) -> Consumer:
+        return Consumer(
+            {
+                "log_level": 2,  # what goes wrong is raised
+                **self._settings.kafka,
+                "bootstrap.servers": self._settings.bootstrap_servers,
+                "group.id": self._settings.job_id,
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+            }
+        )
 
     def last_marker(self) -> Marker | None:
         """What was committed last for this job; None before the first batch.
@@ -70,10 +73,19 @@ class TransactionalSink:
             MarkerError: the job's consumer group holds offsets that the job did not write.
             SinkError: the brokers do not answer.
         """
+        return self._marker(self._group)
+
+    def _marker(self, group: Consumer) -> Marker | None:
+        """What a consumer says was committed last.
+
+        Raises:
+            MarkerError: the job's consumer group holds offsets that the job did not write.
+            SinkError: the brokers do not answer.
+        """
         deadline = time.monotonic() + CALL_TIMEOUT_S
         while True:
             try:
-                committed = self._committed()
+                committed = self._committed(group)
                 break
             except KafkaException as fault:
                 error = fault.args[0]
@@ -88,26 +100,26 @@ class TransactionalSink:
         if None in markers.values():
             raise MarkerError(
                 f"consumer group {self._settings.job_id} holds offsets that this job did not write; "
-                "use another job id, or delete the group"
+                "use another job id"
             )
         # a partition that was added later has an older marker, or none
         return max((marker for marker in markers.values() if marker), key=lambda m: m.batch_id, default=None)
 
-    def _committed(self) -> list[TopicPartition]:
+    def _committed(self, group: Consumer) -> list[TopicPartition]:
         topic = self._topics.transactions
         if not self._partitions:
-            found = self._group.list_topics(topic, CALL_TIMEOUT_S).topics[topic]
+            found = group.list_topics(topic, CALL_TIMEOUT_S).topics[topic]
             self._partitions = sorted(found.partitions)
         asked = [TopicPartition(topic, partition) for partition in self._partitions]
-        committed: list[TopicPartition] = self._group.committed(asked, CALL_TIMEOUT_S)
+        committed: list[TopicPartition] = group.committed(asked, CALL_TIMEOUT_S)
         # an answer about one partition only must not be taken for "nothing committed"
         for part in committed:
             if part.error is not None:
                 raise KafkaException(part.error)
         return committed
 
-    def check_start(self, last: Batch | None) -> None:
-        """See that topics and checkpoint belong together, before anything is read or written.
+    def require_owner(self, last: Batch | None) -> None:
+        """See that topics and checkpoint belong together, however far an instance that still runs may be.
 
         Args:
             last: the last batch that the checkpoint knows; None for an empty checkpoint.
@@ -115,13 +127,25 @@ class TransactionalSink:
         Raises:
             MarkerError: they do not.
         """
+        # an open transaction of whoever runs, or was killed, is not waited for: it is not ours to end yet
+        group = self._consumer("read_uncommitted")
+        marker = self._marker(group)
+        group.close()
         if last is not None:
-            self.is_written(last)
-        elif (marker := self.last_marker()) is not None:
+            require_owner(marker, last)
+        elif marker is not None:
             raise MarkerError(
                 f"the checkpoint is empty, but job {self._settings.job_id} has written {marker.batch_id + 1} "
                 f"batches (query {marker.query_id}): restore their checkpoint, or use another job id"
             )
+
+    def take_over(self) -> None:
+        """Fence every earlier instance and settle what it left open; from here on this one may write.
+
+        Raises:
+            SinkError: the brokers do not answer.
+        """
+        self._producer = TransactionalProducer(self._settings)
 
     def is_written(self, batch: Batch) -> bool:
         """Whether a batch is on the topics already.
@@ -168,6 +192,7 @@ class TransactionalSink:
         )
 
     def _write_once(self, batch: Batch, outcome: Outcome) -> None:
+        self._account.prepare(batch)
         headers: Headers = [("batch_id", str(batch.batch_id).encode()), ("query_id", batch.query_id.encode())]
         failures: list[KafkaError] = []
 

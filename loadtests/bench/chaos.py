@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 import statistics
 import time
 from collections import defaultdict
@@ -16,6 +15,7 @@ import psycopg
 
 from deploy.local import stack
 from loadtests.bench.measure import Figure, Found, settings_of
+from loadtests.bench.rig import empty
 from loadtests.faults import kills, proxy
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
@@ -55,8 +55,7 @@ def measure(plan: Plan, say: Say) -> Iterator[Found]:
     Raises:
         FaultError: something was not survived, or the audit found something.
     """
-    stack.down(plan.data_dir)
-    shutil.rmtree(plan.data_dir, ignore_errors=True)
+    empty(plan.data_dir)
     chance = random.Random(plan.seed)
     with ExitStack() as cleanup:
         cleanup.callback(stack.down, plan.data_dir)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.demo import training
-from deploy.local import stack
+from deploy.local import stack, state
 from deploy.local.state import ALL, Service
 from feature_store.errors import FraudError
 from loadtests.faults.installation import POLL_S, Installation
@@ -91,6 +91,19 @@ class Rig:
         return [json.loads(record.value or b"") for record in records]
 
 
+def empty(directory: Path) -> None:
+    """Stop what still runs on a data directory and empty it.
+
+    Raises:
+        BenchError: it holds something that no stack was run on.
+    """
+    if directory.exists() and any(directory.iterdir()) and not (directory / state.FILE).exists():
+        raise BenchError(f"{directory} was not made by `fraud bench`; choose another --data-dir")
+    stack.down(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+
+
 @contextmanager
 def rig(plan: Plan, say: Say) -> Iterator[Rig]:
     """Bring servers, profiles and champion up; stop everything at the end, by pid.
@@ -99,9 +112,7 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
         FraudError: a part does not come up.
     """
     directory = plan.data_dir
-    stack.down(directory)
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    empty(directory)
     services: Collection[Service] = ALL if plan.profiles else ["kafka"]
     made: Rig | None = None
     try:

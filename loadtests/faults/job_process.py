@@ -15,6 +15,7 @@ from loadtests.faults.errors import FaultError
 from streaming_job.crash_points import VARIABLE, Step
 
 DAEMON = "streaming_job.worker_daemon"
+JVM = "org.apache.spark.deploy.SparkSubmit"
 PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 PATIENCE_S = 300.0
 """For starts, stops and batches on a machine that is busy with other things."""
@@ -72,16 +73,20 @@ class JobProcess:
         """Spark's Python workers, without the daemons that fork them."""
         return [worker for daemon in self._running(DAEMON) for worker in _children(daemon)]
 
+    def jvm(self) -> psutil.Process | None:
+        """Spark's driver; None before it is there."""
+        return next(iter(self._running(JVM)), None)
+
     def planner(self) -> psutil.Process | None:
         """Spark's Python process on the driver that fixes where batches end; None before it is there."""
         return next(iter(self._running(PLANNER)), None)
 
-    def _running(self, module: str) -> list[psutil.Process]:
-        """Descendants that run a Python module; the children that such a one forks run it, too."""
+    def _running(self, name: str) -> list[psutil.Process]:
+        """Descendants that run a Python module or a class; the children that such a one forks run it, too."""
         found = []
         for process in self.descendants():
             with suppress(psutil.Error):
-                if module in process.cmdline():
+                if name in process.cmdline():
                     found.append(process)
         return found
 

@@ -55,6 +55,16 @@ def planner(scene: "Scene") -> None:
     relay.restart()
 
 
+def jvm(scene: "Scene") -> None:
+    """SIGKILL to Spark's JVM alone, anywhere in a batch: the job says so and ends; a restart."""
+    relay = scene.relay
+    scene.busy()
+    relay.until(relay.job.jvm, "the JVM").kill()
+    if relay.job.ended() != 1 or "Spark's JVM is gone" not in relay.job.error:
+        raise FaultError(f"the job ended otherwise: {relay.job.log[-3000:]}")
+    relay.restart()
+
+
 def job_any_time(scene: "Scene") -> None:
     """SIGKILL to driver, JVM and workers anywhere in a batch, and a restart."""
     scene.busy()
@@ -80,6 +90,7 @@ KILLS: dict[str, Callable[["Scene"], None]] = {
     **{f"driver at step {step}": driver_at(step) for step in Step},
     "Python worker": worker,
     "planning process": planner,
+    "JVM": jvm,
     "job at any time": job_any_time,
     "broker": server("kafka"),
     "Postgres": server("postgres"),

@@ -61,7 +61,8 @@ def test_job_killed_at_a_step_goes_on_without_loss_or_repetition(scene: Scene, s
     scene.relay.audit()
     assert ("had been written before" in scene.relay.job.log) == (step is Step.COMMITTED)
     scratch = scene.relay.installed.settings.work_dir / "tmp"
-    assert [int(of_process.name) for of_process in scratch.iterdir()] == [scene.relay.job.process.pid]
+    (of_process,) = scratch.iterdir()
+    assert of_process.name.startswith(f"{scene.relay.job.process.pid}-")
 
 
 def lag_by_admin(installed: Installation) -> int:
@@ -97,6 +98,11 @@ def test_killed_worker_is_survived_by_the_stream_and_lag_is_true_meanwhile(scene
 
 def test_killed_planning_process_ends_the_job_with_its_name(scene: Scene) -> None:
     kills.planner(scene)
+    scene.relay.audit()
+
+
+def test_killed_jvm_ends_the_job_with_its_name(scene: Scene) -> None:
+    kills.jvm(scene)
     scene.relay.audit()
 
 

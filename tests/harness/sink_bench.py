@@ -36,8 +36,18 @@ class SinkBench:
         )
 
     def sink(self) -> TransactionalSink:
-        """A new instance of the job."""
-        return TransactionalSink(self.settings)
+        """A new instance of the job, in charge."""
+        made = TransactionalSink(self.settings)
+        made.take_over()
+        return made
+
+    def start(self, last: Batch | None) -> None:
+        """What an instance does before it writes, with a checkpoint that knows this batch last."""
+        made = TransactionalSink(self.settings)
+        made.require_owner(last)
+        made.take_over()
+        if last is not None:
+            made.is_written(last)
 
     def batch(self, number: int, query: str = "q", end: int | None = None) -> Batch:
         """Batch 0 reads offsets 0 to 9 of both partitions, batch 1 offsets 10 to 19, ..."""

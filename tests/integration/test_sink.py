@@ -1,5 +1,6 @@
 """The transactional sink against a real broker, with all that can happen to it at each of its steps."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -146,6 +147,9 @@ def test_transaction_of_a_dead_instance_does_not_block_the_next(bench: SinkBench
     at(Step.OFFSETS_ADDED, die)
     with pytest.raises(Killed):
         bench.write(bench.sink(), 0)
+    begun = time.monotonic()
+    bench.start(bench.batch(0))
+    assert time.monotonic() - begun < bench.settings.transaction_timeout_ms / 2000
     assert bench.write(bench.sink(), 0)
     bench.assert_written_once(0)
 
@@ -162,14 +166,14 @@ def test_no_broker_is_an_error_that_says_so(bench: SinkBench, monkeypatch: pytes
     monkeypatch.setattr(producer, "CALL_TIMEOUT_S", 0.5)
     away = bench.settings.model_copy(update={"bootstrap_servers": "127.0.0.1:9", "kafka": {"log_level": "0"}})
     with pytest.raises(SinkError, match=r"no transactional producer: .*; check the brokers"):
-        TransactionalSink(away)
+        TransactionalSink(away).take_over()
 
 
 def refused(bench: SinkBench, batch: Batch, words: str) -> None:
     """The batch is refused, by a start and by a write, and nothing is written."""
     before = len(list(bench.log.read(bench.topics.job_progress)))
     with pytest.raises(MarkerError, match=words):
-        bench.sink().check_start(batch)
+        bench.start(batch)
     with pytest.raises(MarkerError, match=words):
         bench.sink().write(batch, bench.outcome(batch.batch_id))
     assert len(list(bench.log.read(bench.topics.job_progress))) == before
@@ -190,14 +194,31 @@ def test_foreign_and_rolled_back_checkpoints_are_refused(bench: SinkBench) -> No
     )
     refused(bench, bench.batch(2, end=31), "batch 2 was written with other offsets than the checkpoint names")
     with pytest.raises(MarkerError, match=r"the checkpoint is empty, but job .* has written 3 batches"):
-        bench.sink().check_start(None)
+        bench.start(None)
     for good in (2, 3):
-        bench.sink().check_start(bench.batch(good))
+        bench.start(bench.batch(good))
+
+
+def test_start_with_a_foreign_checkpoint_leaves_the_running_instance_alone(bench: SinkBench) -> None:
+    running = bench.sink()
+    bench.write(running, 0)
+    for foreign in (None, bench.batch(0, query="other")):
+        with pytest.raises(MarkerError):
+            bench.start(foreign)
+    assert bench.write(running, 1)
+    bench.assert_written_once(0, 1)
+
+
+def test_successor_is_not_confused_by_the_one_that_still_writes(bench: SinkBench) -> None:
+    running = bench.sink()
+    for number in range(3):
+        bench.write(running, number)
+    TransactionalSink(bench.settings).require_owner(bench.batch(1))  # its checkpoint was read a batch ago
 
 
 def test_new_job_starts_with_an_empty_checkpoint_only(bench: SinkBench) -> None:
-    bench.sink().check_start(None)
-    bench.sink().check_start(bench.batch(0))  # killed in its first batch
+    bench.start(None)
+    bench.start(bench.batch(0))  # killed in its first batch
     refused(bench, bench.batch(1), "the checkpoint is at batch 1, but group .* has no offsets")
 
 

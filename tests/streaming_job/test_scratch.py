@@ -1,6 +1,6 @@
 """What a killed job leaves on the disk is gone with the next start, what a running one has is not."""
 
-import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,21 +11,40 @@ from streaming_job import scratch
 
 pytestmark = pytest.mark.unit
 
+RUN = """
+import sys, time
+from pathlib import Path
+from streaming_job import scratch
+mine = scratch.prepare(Path(sys.argv[1]))
+(mine / "block").write_bytes(b"block")
+print(mine, flush=True)
+time.sleep(600)
+"""
 
-def filled(directory: Path) -> Path:
-    (directory / "blocks").mkdir(parents=True)
-    (directory / "blocks" / "0").write_bytes(b"block")
-    return directory
+
+def started(work_dir: Path) -> tuple[subprocess.Popen[str], Path]:
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(work_dir)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
 
 
 def test_only_what_dead_processes_left_is_removed(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", "pass"]) as dead:
-        pass
-    of_dead = filled(tmp_path / "tmp" / str(dead.pid))
-    of_living = filled(tmp_path / "tmp" / str(os.getppid()))
-    namesakes = filled(tmp_path / "tmp" / str(os.getpid()))
-    mine = scratch.prepare(tmp_path)
-    assert mine == namesakes
-    assert list(mine.iterdir()) == []
-    assert not of_dead.exists()
-    assert (of_living / "blocks" / "0").read_bytes() == b"block"
+    killed, of_killed = started(tmp_path)
+    running, of_running = started(tmp_path)
+    try:
+        of_somebody_else = tmp_path / "tmp" / "notes"
+        of_somebody_else.mkdir()
+        assert (of_killed / "block").exists()
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        mine = scratch.prepare(tmp_path)
+        assert not of_killed.exists()
+        assert (of_running / "block").read_bytes() == b"block"
+        assert of_somebody_else.exists()
+        assert sorted(path.name for path in mine.iterdir()) == [scratch.LOCK]
+    finally:
+        for process in (killed, running):
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
