@@ -26,7 +26,7 @@ COUNTS = {
     "alerts": "Fraud alerts written",
     "profile_changes": "Profile versions taken over",
     "rollouts": "Rollouts taken over",
-    "late_table_changes": "Profile or rollout changes that turned up behind a decided transaction",
+    "late_table_changes": "Profile changes that turned up behind a decided transaction",
     "missing_profile": "Transactions decided without a profile of their card",
     "split_cards": "Transactions of cards that came in two partitions in one batch",
     "scoring_failures": "Transactions that the model gave no score: the other rules decided alone",

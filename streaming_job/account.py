@@ -6,6 +6,7 @@ the batch that it tells of. A process that does not know the totals as of the ba
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -35,6 +36,9 @@ class Account:
         self._partitions = Partitions()
         self._known: dict[BatchName, Totals] = {}
         """Totals after the batch that is being written and after the one before it, as far as known."""
+        # a batch tells only of key groups that had something to do, and of a rollout if one decided
+        self._sizes: dict[int, dict[str, int]] = {}
+        self._deciding: dict[str, Any] = {}
 
     def prepare(self, batch: Batch) -> None:
         """Know the totals as of the batch before, which is on the topics; to be called while nothing is open.
@@ -59,6 +63,11 @@ class Account:
         told = progress.record(batch, outcome, now)
         after = totals.plus(told)
         self._known = {before: totals, name: after}
+        self._sizes |= outcome.sizes
+        told["state"] |= progress.total_sizes(self._sizes)
+        if told["rollout_id"] is None:
+            told |= self._deciding
+        self._deciding = _rollout(told)
         told["partitions"] = self._partitions.plus(batch, outcome, self._settings.topics.transactions, now)
         told["totals"] = after.to_json()
         return orjson.dumps(told)
@@ -85,6 +94,7 @@ class Account:
             )
         if found is None:
             return Totals()
+        self._deciding = _rollout(found)
         entries = found["partitions"]
         self._partitions = Partitions({(entry["topic"], entry["partition"]): entry for entry in entries})
         return Totals.from_json(found["totals"])
@@ -97,6 +107,10 @@ class Account:
             found += [message] if message is not None else []
         newest = max(found, key=lambda message: message.timestamp()[1], default=None)
         return None if newest is None else decoded(newest, job)
+
+
+def _rollout(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: told.get(name) for name in ("rollout_id", "model")}
 
 
 def decoded(message: Message, job_id: str) -> dict[str, Any] | None:

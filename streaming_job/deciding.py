@@ -170,8 +170,9 @@ class Decider:
             )
         self._outcome.scores = self._outcome.scores + histogram(said.scores, SCORES)
         self._outcome.sums["scores"] += float(np.nansum(said.scores))  # type: ignore[assignment]
-        newest = known[int(deciding.max())]
-        self._outcome.rollout = {"rollout_id": newest.rollout_id, "model": newest.model}
+        number = int(deciding.max())
+        newest = known[number]
+        self._outcome.rollout = {"number": number, "rollout_id": newest.rollout_id, "model": newest.model}
         return alerted
 
     def _score(self, known: list[Rollout], deciding: NDArray[np.int64], applied: Applied) -> Scored:

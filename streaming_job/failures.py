@@ -42,6 +42,11 @@ def named(fault: Exception) -> FraudError:
             "a disk is full: make room for the checkpoint, FRAUD_WORK_DIR and Spark's temporary files, then "
             "start the job again; nothing is lost"
         )
+    if "java.lang.OutOfMemoryError" in text:
+        return JobFailedError(
+            "Spark's JVM has no memory left: give it more with FRAUD_DRIVER_MEMORY, then start the job again; "
+            "nothing is lost"
+        )
     if _CRASHED in text:
         return JobFailedError(
             "Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR, whose files are "

@@ -72,6 +72,11 @@ def process(
     decider = Decider(state, rollouts, topics.transactions, load_model, outcome, watch)
     decided = decider.decide(batch, quotes, cards)
     measure(outcome, batch, cards, decided, state)
+    outcome.sizes[group] = {
+        "cards": state.card_count,
+        "events": state.event_count,
+        "local_bytes": state.arena.nbytes,
+    }
     watch.lap("measure")
     accepted = decided.accepted
     delta = Delta(changes, change_cards, batch[accepted], cards[accepted], decided.alerted[accepted])

@@ -87,7 +87,7 @@ class KeyedStage(StatefulProcessor):
         with copy.use(meta, self._pieces) as state:
             outcome = process(group, packets, state, meta, self._pieces, self._topics, self._load_model)
             reach(Step.APPLIED)
-        outcome.state["rebuilds"] = copy.rebuilds - rebuilds
+        outcome.counts["rebuilds"] = copy.rebuilds - rebuilds
         freeze_after_warm_up()
         yield Row(outcome=outcome.pack())
 

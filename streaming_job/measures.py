@@ -19,7 +19,7 @@ from streaming_job.outcome import (
 def measure(
     outcome: Outcome, batch: NDArray[np.void], cards: NDArray[np.int32], decided: Decided, state: GroupState
 ) -> None:
-    """Fill in the counts, sizes and times of a batch.
+    """Fill in the counts and times of a batch.
 
     Args:
         outcome: of the batch; altered.
@@ -33,7 +33,6 @@ def measure(
     outcome.counts["duplicates"] = int((~accepted).sum())
     outcome.counts["late"] = int((decided.late & accepted).sum())
     outcome.counts["missing_profile"] = int(((decided.version < 0) & accepted).sum())
-    outcome.state.update(cards=state.card_count, events=state.event_count, local_bytes=state.arena.nbytes)
     if not batch.size:
         return
     lateness = batch["arrival"] - batch["time"]

@@ -3,6 +3,7 @@
 import pickle
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,10 +92,10 @@ class Outcome:
     """Histograms of the transactions' arrivals, ms: (counts, edges), one per group."""
     phases: Counter[str] = field(default_factory=Counter)
     """Milliseconds by phase; of the slowest group."""
-    state: Counter[str] = field(default_factory=Counter)
-    """State sizes: cards, events, local_bytes, rebuilds."""
-    rollout: dict[str, object] | None = None
-    """The newest rollout that decided, as on the topic."""
+    sizes: dict[int, dict[str, int]] = field(default_factory=dict)
+    """State sizes by key group: cards, events, local_bytes."""
+    rollout: dict[str, Any] | None = None
+    """The newest rollout that decided: its number in the history, its id, its model."""
 
     def pack(self) -> bytes:
         """As bytes, for the way to the driver."""
@@ -128,5 +129,6 @@ class Outcome:
             self.sums[name] += total
         self.arrivals += other.arrivals
         self.phases |= other.phases  # Counter union: the greater of both
-        self.state.update(other.state)
-        self.rollout = self.rollout or other.rollout
+        self.sizes |= other.sizes
+        deciding = [one for one in (self.rollout, other.rollout) if one is not None]
+        self.rollout = max(deciding, key=lambda one: int(one["number"]), default=None)

@@ -1,6 +1,7 @@
 """The progress record: what one micro-batch did, written in the transaction of its alerts."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,8 +58,17 @@ def _latencies(outcome: Outcome, now: int) -> dict[str, Any]:
     return _as_json(counts, LATENCY_MS, int(counts.sum()) * now - outcome.sums["arrivals"])
 
 
+def total_sizes(sizes: Mapping[int, Mapping[str, int]]) -> dict[str, int]:
+    """State sizes of some key groups together.
+
+    Args:
+        sizes: by key group.
+    """
+    return {name: sum(each[name] for each in sizes.values()) for name in ("cards", "events", "local_bytes")}
+
+
 def record(batch: Batch, outcome: Outcome, now: int) -> dict[str, Any]:
-    """What job-progress.v1 says of this batch alone; the account adds partitions and totals.
+    """What job-progress.v1 says of this batch alone; the account adds what goes beyond it.
 
     Args:
         batch: the batch.
@@ -92,7 +102,7 @@ def record(batch: Batch, outcome: Outcome, now: int) -> dict[str, Any]:
         "profile_age_ms": _as_json(outcome.profile_ages, PROFILE_AGE_MS, sums["profile_age_ms"]),
         "scores": _as_json(outcome.scores, SCORES, sums["scores"]),
         "phases_ms": {name: round(float(ms), 3) for name, ms in outcome.phases.items()},
-        "state": {name: outcome.state[name] for name in ("cards", "events", "local_bytes", "rebuilds")},
+        "state": {**total_sizes(outcome.sizes), "rebuilds": outcome.counts["rebuilds"]},
         "rollout_id": rollout.get("rollout_id"),
         "model": _model(rollout.get("model")),
     }

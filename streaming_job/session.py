@@ -28,6 +28,8 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
     options = {
         "spark.app.name": settings.job_id,
         "spark.driver.memory": settings.driver_memory,
+        # a batch of dead letters may be large: its heap is the only limit
+        "spark.driver.maxResultSize": "0",
         "spark.driver.extraJavaOptions": f'{collector} "-Djava.io.tmpdir={temporary}"',
         "spark.executor.extraJavaOptions": collector,
         "spark.local.dir": str(temporary),

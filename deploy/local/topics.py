@@ -19,6 +19,8 @@ from deploy.local.errors import StackError
 from streaming_job.contracts.topics import Topics
 
 REQUEST_S = 30.0
+AT_LEAST = ("max.message.bytes", "retention.ms")
+UNLIMITED = "-1"
 
 
 def admin(bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> AdminClient:
@@ -117,8 +119,16 @@ def _differences(client: AdminClient, name: str, config: Mapping[str, str | None
     return [
         f"{name} has {key}={found.get(key)}, the job wants {value}"
         for key, value in config.items()
-        if value is not None and found.get(key) != value
+        if value is not None and not _serves(key, found.get(key), value)
     ]
+
+
+def _serves(key: str, found: str | None, wanted: str) -> bool:
+    """Whether a setting is as wanted; sizes and times may be more."""
+    if found is None or key not in AT_LEAST:
+        return found == wanted
+    have, need = (float("inf") if text == UNLIMITED else int(text) for text in (found, wanted))
+    return have >= need
 
 
 def _described(client: AdminClient, name: str) -> Mapping[str, Any] | None:

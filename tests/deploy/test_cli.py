@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from deploy import cli
 from feature_store.errors import FraudError
+from streaming_job.environment import SettingsError
 
 pytestmark = pytest.mark.unit
 
@@ -49,3 +50,26 @@ def test_error_becomes_one_line_and_its_exit_code(
         cli.main()
     assert stopped.value.code == 7
     assert capsys.readouterr().err == "error: it broke: mend it\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["job", "run"],
+        ["job", "topics"],
+        ["verify"],
+        ["dead-letters", "list"],
+        ["serve"],
+        ["models", "promote", "card-fraud/1", "--threshold", "0.5"],
+    ],
+)
+def test_client_settings_that_are_no_json_are_one_line_without_their_value(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BOOTSTRAP_SERVERS", "MLFLOW_TRACKING_URI", "CHECKPOINT", "WORK_DIR"):
+        monkeypatch.setenv(f"FRAUD_{name}", "none")
+    monkeypatch.setenv("FRAUD_KAFKA", "{sasl.password: secret}")
+    fault = CliRunner().invoke(cli.app, command).exception
+    assert isinstance(fault, SettingsError)
+    assert "FRAUD_KAFKA" in str(fault)
+    assert "secret" not in str(fault)

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from deploy.local import processes, topics
 from deploy.local import stack as embedded
@@ -106,6 +106,28 @@ def test_replay_takes_timestamps_from_the_producer_and_back(
     assert timestamps() == "LogAppendTime"
     topics.create(stack.bootstrap_servers, names, replay=True)
     assert timestamps() == "CreateTime"
+
+
+def test_topics_of_a_bank_are_left_alone_and_compared(
+    stack: Endpoints, topic_names: Callable[[], Topics]
+) -> None:
+    names = topic_names()
+    client = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    config = {"max.message.bytes": "5000000", "retention.ms": "7776000000", "cleanup.policy": "compact"}
+    client.create_topics([NewTopic(names.job_progress, 3, 1, config=config)])[names.job_progress].result(20)
+    small = {"retention.ms": "86400000"}
+    client.create_topics([NewTopic(names.model_rollouts, 1, 1, config=small)])[names.model_rollouts].result(
+        20
+    )
+    differences = topics.create(stack.bootstrap_servers, names, alter=False)
+    assert differences == [
+        f"{names.model_rollouts} has message.timestamp.type=CreateTime, the job wants LogAppendTime",
+        f"{names.model_rollouts} has retention.ms=86400000, the job wants -1",
+    ]
+    (found,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, names.job_progress)]).values()
+    assert {name: found.result(20)[name].value for name in config} == config
+    assert names.fraud_alerts in client.list_topics(timeout=20).topics
+    assert topics.create(stack.bootstrap_servers, topic_names(), alter=False) == []
 
 
 def test_large_dead_letter_and_transaction_fit(

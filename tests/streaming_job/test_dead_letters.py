@@ -168,7 +168,7 @@ def test_wrong_options_and_files_are_told(arguments, words, tmp_path: Path):
 
 def test_missing_settings_are_told():
     outcome = CliRunner().invoke(app, ["list"], env={"FRAUD_BOOTSTRAP_SERVERS": None})
-    assert "FRAUD_BOOTSTRAP_SERVERS: missing" in str(outcome.exception)
+    assert "FRAUD_BOOTSTRAP_SERVERS: field required" in str(outcome.exception)
 
 
 @pytest.mark.parametrize(
