@@ -44,8 +44,8 @@ def named(fault: Exception) -> FraudError:
         )
     if "java.lang.OutOfMemoryError" in text:
         return JobFailedError(
-            "Spark's JVM has no memory left: give it more with FRAUD_DRIVER_MEMORY, then start the job again; "
-            "nothing is lost"
+            "Spark's JVM has no memory left: give it more with FRAUD_DRIVER_MEMORY, then start the job "
+            "again; nothing is lost"
         )
     if _CRASHED in text:
         return JobFailedError(

@@ -27,7 +27,7 @@ TRACE = "\tat org.apache.spark.Some.method(Some.scala:1)\n"
             "a disk is",
         ),
         (
-            f"{STREAM}org.apache.spark.SparkException: x\nCaused by: java.lang.OutOfMemoryError: Java heap space",
+            f"{STREAM}x\nCaused by: java.lang.OutOfMemoryError: Java heap space",
             JobFailedError,
             "Spark's JVM has no memory left",
         ),
