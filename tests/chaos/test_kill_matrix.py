@@ -96,6 +96,7 @@ def test_killed_worker_is_survived_by_the_stream_and_lag_is_true_meanwhile(scene
     assert lag_by_admin(installed) == 0
 
 
+@only_thorough
 def test_killed_planning_process_ends_the_job_with_its_name(scene: Scene) -> None:
     kills.planner(scene)
     scene.relay.audit()
