@@ -131,4 +131,4 @@ class Outcome:
         self.phases |= other.phases  # Counter union: the greater of both
         self.sizes |= other.sizes
         deciding = [one for one in (self.rollout, other.rollout) if one is not None]
-        self.rollout = max(deciding, key=lambda one: int(one["number"]), default=None)
+        self.rollout = max(deciding, key=lambda one: one["number"], default=None)

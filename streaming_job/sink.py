@@ -13,6 +13,7 @@ import time
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from streaming_job import reading
 from streaming_job.account import Account
 from streaming_job.crash_points import Step, reach
 from streaming_job.marker import Marker, MarkerError, is_written, require_owner
@@ -66,17 +67,11 @@ class TransactionalSink:
             }
         )
 
-    def last_marker(self) -> Marker | None:
+    def last_marker(self, group: Consumer | None = None) -> Marker | None:
         """What was committed last for this job; None before the first batch.
 
-        Raises:
-            MarkerError: the job's consumer group holds offsets that the job did not write.
-            SinkError: the brokers do not answer.
-        """
-        return self._marker(self._group)
-
-    def _marker(self, group: Consumer) -> Marker | None:
-        """What a consumer says was committed last.
+        Args:
+            group: asks; default: one that waits for an open transaction to end.
 
         Raises:
             MarkerError: the job's consumer group holds offsets that the job did not write.
@@ -85,7 +80,7 @@ class TransactionalSink:
         deadline = time.monotonic() + CALL_TIMEOUT_S
         while True:
             try:
-                committed = self._committed(group)
+                committed = self._committed(self._group if group is None else group)
                 break
             except KafkaException as fault:
                 error = fault.args[0]
@@ -108,8 +103,7 @@ class TransactionalSink:
     def _committed(self, group: Consumer) -> list[TopicPartition]:
         topic = self._topics.transactions
         if not self._partitions:
-            found = group.list_topics(topic, CALL_TIMEOUT_S).topics[topic]
-            self._partitions = sorted(found.partitions)
+            self._partitions = reading.partitions(group, topic, CALL_TIMEOUT_S)
         asked = [TopicPartition(topic, partition) for partition in self._partitions]
         committed: list[TopicPartition] = group.committed(asked, CALL_TIMEOUT_S)
         # an answer about one partition only must not be taken for "nothing committed"
@@ -129,7 +123,7 @@ class TransactionalSink:
         """
         # an open transaction of whoever runs, or was killed, is not waited for: it is not ours to end yet
         group = self._consumer("read_uncommitted")
-        marker = self._marker(group)
+        marker = self.last_marker(group)
         group.close()
         if last is not None:
             require_owner(marker, last)

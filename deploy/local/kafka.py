@@ -135,12 +135,11 @@ def bootstrap_servers(ports: Mapping[str, int]) -> str:
     return f"{HOST}:{ports['kafka']}"
 
 
-def guarded(ports: Mapping[str, int]) -> dict[str, str] | None:
-    """Settings of a client that comes through the guarded listener; None if there is none."""
+def guarded(ports: Mapping[str, int]) -> tuple[str, dict[str, str]] | None:
+    """Address of the guarded listener and what a client has to set for it; None if there is none."""
     if "guarded" not in ports:
         return None
-    return {
-        "bootstrap.servers": f"{HOST}:{ports['guarded']}",
+    return f"{HOST}:{ports['guarded']}", {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanisms": "PLAIN",
         "sasl.username": USER,

@@ -59,8 +59,8 @@ class Endpoints:
     """sqlite database under the data directory; no server."""
     proxied: tuple[int, int] | None = None
     """For a proxy before Kafka: the port that it has to listen on, and the broker's behind it."""
-    guarded: dict[str, str] | None = None
-    """Settings of a client that has to say who it is."""
+    guarded: tuple[str, dict[str, str]] | None = None
+    """Kafka, host:port, where a client has to say who it is, and the settings with which it does."""
 
 
 def up(

@@ -71,10 +71,11 @@ def create(
         if new:
             for creation in client.create_topics(new, request_timeout=REQUEST_S).values():
                 _accept_existing(creation)
-        other = [name for name in wanted if name in existing and not _holds(client, name, wanted[name])]
         if not alter:
             _wait_for_broker(client, {name: wanted[name] for name in wanted if name not in existing})
-            return [line for name in other for line in _differences(client, name, wanted[name])]
+            old = [name for name in wanted if name in existing]
+            return [line for name in old for line in _differences(client, name, wanted[name])]
+        other = [name for name in wanted if name in existing and not _holds(client, name, wanted[name])]
         if other:
             resources = [_resource(name, wanted[name]) for name in other]
             for change in client.incremental_alter_configs(resources, request_timeout=REQUEST_S).values():

@@ -6,6 +6,8 @@ import time
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from streaming_job import reading
+
 TIMEOUT_S = 10.0
 FETCH_S = 0.1
 
@@ -26,7 +28,7 @@ class AlertReader:
                 "fetch.error.backoff.ms": 5,
             }
         )
-        partitions = self._consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+        partitions = reading.partitions(self._consumer, topic, TIMEOUT_S)
         self._consumer.assign([TopicPartition(topic, partition) for partition in partitions])
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alert-reader", daemon=True)

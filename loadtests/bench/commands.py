@@ -23,6 +23,7 @@ Report = Annotated[
 
 
 DataDir = Annotated[Path, typer.Option(help="Emptied first; servers, checkpoint and logs lie there")]
+Profiles = Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")]
 DATA_DIR = Path(".fraud/bench")
 Say = Callable[[str], None]
 PAUSE_S = 2.0
@@ -83,7 +84,7 @@ def throughput(
     events: Annotated[int, typer.Option(min=1, help="Transactions to measure")] = 4_000_000,
     warm_up: Annotated[int, typer.Option(min=0, help="Transactions before those")] = 2_000_000,
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
-    profiles: Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")] = True,
+    profiles: Profiles = True,
     verify: Annotated[bool, typer.Option(help="Audit the result against the oracle")] = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
@@ -116,7 +117,7 @@ def latency(
     length: Annotated[str, typer.Option("--for", help="Measure for so long: 60s, 5m")] = "120s",
     warm_up: Annotated[str, typer.Option(help="Before what is measured")] = "90s",
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
-    profiles: Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")] = True,
+    profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """From a transaction's Kafka timestamp to its alert at a consumer; FRAUD_... variables set the job."""
@@ -139,15 +140,15 @@ def restart(
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 1_000_000,
     events: Annotated[int, typer.Option(min=1, help="Transactions that the state is made of")] = 4_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Restarts of either kind")] = 3,
-    profiles: Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")] = True,
+    profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """From the start of a job that was killed to its first alert; FRAUD_... variables set the job."""
+    from loadtests.bench import history
     from loadtests.bench import restart as bench
-    from loadtests.bench.history import SPAN_S
     from loadtests.bench.rig import Plan, rig
 
-    plan = Plan(data_dir.resolve(), cards, rate=events / SPAN_S, profiles=profiles)
+    plan = Plan(data_dir.resolve(), cards, rate=history.rate(events), profiles=profiles)
 
     def measured(say: Say) -> Iterator[Found]:
         with rig(plan, say) as made:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadtests import commands as audit
-from loadtests.bench.history import SPAN_S, send
+from loadtests.bench import history
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
 
@@ -26,7 +26,7 @@ class Backlog:
     @property
     def rate(self) -> float:
         """Transactions per second of event time."""
-        return (self.warm_up + self.events) / SPAN_S
+        return history.rate(self.warm_up + self.events)
 
 
 def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Iterator[Figure]:
@@ -38,7 +38,7 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     everything = backlog.warm_up + backlog.events
     started = time.monotonic()
     say(f"sending {everything:,} transactions")
-    send(rig.installed, everything)
+    history.send(rig.installed, everything)
     sent = time.monotonic() - started
     yield Figure("simulator into Kafka", everything / sent, "events/s", (), "on both cores")
     rig.start_job()

@@ -50,9 +50,7 @@ def planner(scene: "Scene") -> None:
     relay.burst()
     relay.until(relay.job.batches, "a batch")
     relay.until(relay.job.planner, "the process that plans batches").kill()
-    if relay.job.ended() != 1 or "that fixes where batches end" not in relay.job.error:
-        raise FaultError(f"the job ended otherwise: {relay.job.log[-3000:]}")
-    relay.restart()
+    _ends_and_says(relay, "that fixes where batches end")
 
 
 def jvm(scene: "Scene") -> None:
@@ -60,7 +58,12 @@ def jvm(scene: "Scene") -> None:
     relay = scene.relay
     scene.busy()
     relay.until(relay.job.jvm, "the JVM").kill()
-    if relay.job.ended() != 1 or "Spark's JVM is gone" not in relay.job.error:
+    _ends_and_says(relay, "Spark's JVM is gone")
+
+
+def _ends_and_says(relay: Relay, words: str) -> None:
+    """Wait for the end of a job that cannot go on, see that it names the cause, and start the next one."""
+    if relay.job.ended() != 1 or words not in relay.job.error:
         raise FaultError(f"the job ended otherwise: {relay.job.log[-3000:]}")
     relay.restart()
 

@@ -15,8 +15,7 @@ def installed(
 ) -> Installation:
     """Topics, settings and a model in charge; the job does not run yet, and has to say who it is."""
     assert stack.guarded is not None
-    client = dict(stack.guarded)
-    servers = client.pop("bootstrap.servers")
+    servers, client = stack.guarded
     directory = tmp_path_factory.mktemp("installed")
     made = Installation(stack, topic_names(), directory, bootstrap_servers=servers, kafka=client)
     made.roll_out()

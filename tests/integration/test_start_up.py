@@ -17,8 +17,8 @@ def test_each_missing_thing_is_one_line_and_an_exit_code(
 ) -> None:
     made = Installation(stack, topic_names(), tmp_path_factory.mktemp("start-up"))
     assert stack.guarded is not None
-    client = {**stack.guarded, "sasl.password": "forgotten"}
-    guarded = client.pop("bootstrap.servers")
+    guarded, client = stack.guarded
+    client = {**client, "sasl.password": "forgotten"}
     refused = "refuses the credentials or the protocol (*); correct FRAUD_KAFKA"
     expected = {
         "no rollout": (
