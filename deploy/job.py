@@ -58,11 +58,15 @@ def run(
     settings = environment.settings(JobSettings)
     # heavy imports only once the settings are known to be good
     from deploy.local import jars
-    from streaming_job.job import Job
+    from streaming_job import session
 
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    job = Job(settings, jars.ensure("spark"), stop)
-    logging.getLogger(__name__).info("job %s runs", settings.job_id)
-    job.run()
+    with session.launched(settings, jars.ensure("spark")) as spark:
+        # imported while Spark starts
+        from streaming_job.job import Job
+
+        job = Job(settings, spark, stop)
+        logging.getLogger(__name__).info("job %s runs", settings.job_id)
+        job.run()

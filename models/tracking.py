@@ -22,6 +22,13 @@ _SETTINGS = {
 }
 
 
+def load() -> None:
+    """Import MLflow, which a long-lived process does before its time matters."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    import mlflow.artifacts  # noqa: F401
+
+
 @contextmanager
 def registry(tracking_uri: str) -> Iterator[Any]:
     """A client of the registry at `tracking_uri`, which is also the fluent API's while inside.
@@ -32,8 +39,7 @@ def registry(tracking_uri: str) -> Iterator[Any]:
     Raises:
         ModelError: the registry cannot be reached, or refuses.
     """
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
+    load()
     import mlflow
     from mlflow.exceptions import MlflowException
 

@@ -3,13 +3,12 @@
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from feature_store.errors import FraudError
@@ -38,12 +37,14 @@ class StopRequested(Exception):  # noqa: N818  a signal, not an error
 class Job:
     """One run of the streaming job."""
 
-    def __init__(self, settings: JobSettings, jars: Sequence[Path], stop: threading.Event) -> None:
+    def __init__(
+        self, settings: JobSettings, spark: Callable[[], SparkSession], stop: threading.Event
+    ) -> None:
         """Start the query.
 
         Args:
             settings: of the job.
-            jars: see `session.start`.
+            spark: gives the session, see `session.launched`.
             stop: set it for a graceful stop: the batch that runs is finished, no further one begins.
 
         Raises:
@@ -54,7 +55,7 @@ class Job:
         self._failure: FraudError | None = None
         require_inputs(settings)
         self._sink = TransactionalSink(settings)
-        self._spark = session.start(settings, jars)
+        self._spark = spark()
         self._checkpoint = Checkpoint(self._spark, settings.checkpoint)
         last = self._last_batch()
         self._sink.require_owner(last)

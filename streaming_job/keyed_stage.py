@@ -17,7 +17,7 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.crash_points import Step, reach
 from streaming_job.group_stage import process
 from streaming_job.packets import Packet, grouping_values
-from streaming_job.warm_up import freeze_after_warm_up
+from streaming_job.workers.warm_up import freeze_after_warm_up
 from streaming_job.working_copy import WorkingCopy
 
 OUTCOME_SCHEMA = "outcome binary"

@@ -5,18 +5,24 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming_job import scratch
 from streaming_job.settings import JobSettings
+from streaming_job.workers import fork_server
 
 _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
+END_S = 30.0
+"""For a JVM whose stdin is closed to end before it is killed."""
 GONE_S = 0.5
 """For a process whose socket is closed to have ended."""
 
@@ -58,7 +64,7 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         # a socket's path has to be short
         "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
         # workers start with the kernels, and keep them and the model
-        "spark.python.daemon.module": "streaming_job.worker_daemon",
+        "spark.python.daemon.module": "streaming_job.workers.daemon",
         "spark.python.worker.reuse": "true",
         # only the source stage would set it, and Spark keeps workers apart whose environments differ
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
@@ -89,22 +95,48 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
     return options
 
 
-def start(settings: JobSettings, jars: Sequence[Path]) -> SparkSession:
-    """Start Spark for the job.
+@contextmanager
+def launched(settings: JobSettings, jars: Sequence[Path]) -> Iterator[Callable[[], SparkSession]]:
+    """Have the JVM and the Python that its processes are forked from start while the caller goes on.
 
     Args:
         settings: of the job.
         jars: on the class path of driver and executors.
+
+    Yields:
+        What waits for the JVM and makes the session. At the end the JVM is stopped, used or not.
     """
     # one thread a task: the tasks share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(settings.master)
-    options = _options(settings, jars, scratch.prepare(settings.work_dir.resolve()))
-    for name, value in {**options, **settings.spark}.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("WARN")
+    temporary = scratch.prepare(settings.work_dir.resolve())
+    conf = SparkConf().setMaster(settings.master)
+    conf.setAll({**_options(settings, jars, temporary), **settings.spark}.items())  # type: ignore[arg-type]
+    with fork_server.running(temporary) as python, ThreadPoolExecutor(1, "launch-jvm") as launcher:
+        os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
+        # executors elsewhere have no fork server
+        local = settings.master.partition("[")[0] == "local"
+        os.environ["PYSPARK_PYTHON"] = str(python) if local else sys.executable
+        gateway = launcher.submit(launch_gateway, conf)
+        try:
+            yield lambda: _session(conf, gateway.result())
+        finally:
+            if gateway.exception() is None:
+                _end(gateway.result().proc)
+
+
+def _end(jvm: "subprocess.Popen[bytes]") -> None:
+    with suppress(OSError):  # of one that is gone
+        jvm.stdin.close()  # type: ignore[union-attr]
+    try:
+        jvm.wait(END_S)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+
+
+def _session(conf: SparkConf, gateway: Any) -> SparkSession:
+    context = SparkContext(conf=conf, gateway=gateway)
+    context.setLogLevel("WARN")
+    session = SparkSession.builder.getOrCreate()
     threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True).start()
     return session
 

@@ -14,7 +14,7 @@ import psutil
 from loadtests.faults.errors import FaultError
 from streaming_job.crash_points import VARIABLE, Step
 
-DAEMON = "streaming_job.worker_daemon"
+DAEMON = "streaming_job.workers.daemon"
 JVM = "org.apache.spark.deploy.SparkSubmit"
 PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 PATIENCE_S = 300.0
@@ -86,7 +86,7 @@ class JobProcess:
         found = []
         for process in self.descendants():
             with suppress(psutil.Error):
-                if name in process.cmdline():
+                if name in " ".join(process.cmdline()):  # a forked one's is in one piece
                     found.append(process)
         return found
 

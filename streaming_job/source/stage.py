@@ -14,7 +14,7 @@ from streaming_job.decode.tables import ends_snapshot, profile_change
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.packets import DeadLetter, Packet, RolloutRecord, group_of, grouping_values
 from streaming_job.source.records import Records
-from streaming_job.warm_up import freeze_after_warm_up
+from streaming_job.workers.warm_up import freeze_after_warm_up
 
 PACKET_SCHEMA = pa.schema([("key_group", pa.int32()), ("packet", pa.binary())])
 

@@ -1,7 +1,9 @@
 """Run as a program with the job's settings in its environment: prints, as JSON, what Spark makes of them."""
 
 import json
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from deploy.local import jars
@@ -15,7 +17,11 @@ GROUPS = (1, 2, 3, 12, 48, 200)
 
 def main() -> None:
     settings = JobSettings()
-    spark = session.start(settings, jars.ensure("spark"))
+    with session.launched(settings, jars.ensure("spark")) as spark:
+        print(json.dumps(probe(settings, spark())))
+
+
+def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
     partitions = {}
     for groups in GROUPS:
         rows = spark.createDataFrame([(value,) for value in grouping_values(groups)], "key_group int")
@@ -27,18 +33,13 @@ def main() -> None:
     managers = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
     # the context is the session's: its settings decide
     manager = managers.create(path, spark._jsparkSession.sessionState().newHadoopConf())
-    print(
-        json.dumps(
-            {
-                "partitions": partitions,
-                "file_system": path.getFileSystem(hadoop).getClass().getName(),
-                "file_manager": manager.getClass().getName(),
-                "plan": card_log.packets(spark, settings)._jdf.queryExecution().toString(),
-                "settings": dict(spark.sparkContext.getConf().getAll()),
-            }
-        )
-    )
-    spark.stop()
+    return {
+        "partitions": partitions,
+        "file_system": path.getFileSystem(hadoop).getClass().getName(),
+        "file_manager": manager.getClass().getName(),
+        "plan": card_log.packets(spark, settings)._jdf.queryExecution().toString(),
+        "settings": dict(spark.sparkContext.getConf().getAll()),
+    }
 
 
 if __name__ == "__main__":

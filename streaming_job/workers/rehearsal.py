@@ -1,20 +1,24 @@
-"""The process that Spark forks the job's Python workers from, with all that they need loaded before.
+"""Everything that Spark's Python processes use, loaded once in the process that they are forked from.
 
-Forked from Spark's own daemon, each worker would import for a second and load compiled kernels for another,
-at the start of a job and after each worker's death. What is loaded here they share, in memory too.
+Each of them would import for a second or two and load compiled kernels for another, at the start of a job and
+after each worker's death. What is loaded here they share, in memory too.
 """
 
 import gc
-from contextlib import redirect_stdout
-from sys import stderr
+from functools import cache
 
 import numpy as np
 import orjson
 import pandas  # noqa: F401  the serializers' import
 import pyarrow as pa
+import pyspark.daemon
+import pyspark.sql.streaming.python_streaming_source_runner
 import pyspark.sql.streaming.stateful_processor_util
+import pyspark.sql.streaming.transform_with_state_driver_worker
+import pyspark.sql.worker.create_data_source
+import pyspark.sql.worker.lookup_data_sources
+import pyspark.sql.worker.plan_data_source_read
 import pyspark.worker  # noqa: F401  what a task runs in
-from pyspark import daemon
 
 from feature_store.arena import MemoryArena
 from feature_store.deltas import Delta
@@ -22,13 +26,24 @@ from feature_store.group_state import GroupState
 from feature_store.hashing import hash_string
 from feature_store.journal import MemoryPieces, Meta, commit, rebuild
 from feature_store.layout import PROFILE
+from models import tracking
 from streaming_job import keyed_stage  # noqa: F401  what the tasks call
 from streaming_job.decode import transactions
 from streaming_job.decode.transactions import TimeLimits
-from streaming_job.source import librdkafka, ranges, stage  # noqa: F401  what the tasks call
+from streaming_job.source import card_log, librdkafka, ranges, stage  # noqa: F401  what the tasks call
 
 
+@cache  # a process forked from one that did it has it
 def rehearse() -> None:
+    """Load kernels and libraries, and let later garbage collections and forks leave them alone."""
+    load_kernels()
+    tracking.load()
+    # Spark's workers run a full collection after every task: what is shared is not to be walked, nor copied
+    gc.collect()
+    gc.freeze()
+
+
+def load_kernels() -> None:
     """Take two transactions through decoding, features and state, so that the kernels are loaded.
 
     Two, because numba takes the columns of a single record for another type.
@@ -53,17 +68,3 @@ def rehearse() -> None:
     store, meta = MemoryPieces(), Meta()
     commit(store, meta, state, Delta(changes, change_cards, batch, cards, alerted))
     rebuild(store, meta, GroupState(MemoryArena()))
-
-
-def main() -> None:
-    """Rehearse, then serve as Spark's daemon."""
-    with redirect_stdout(stderr):  # Spark reads the daemon's address from stdout
-        rehearse()
-    # Spark's workers run a full collection after every task: what is shared is not to be walked, nor copied
-    gc.collect()
-    gc.freeze()
-    daemon.manager()
-
-
-if __name__ == "__main__":
-    main()

@@ -29,10 +29,10 @@ def rehearsed_and_then_used() -> tuple[dict[str, int], dict[str, int], dict[str,
     """Kernels at first, after a rehearsal, and after a batch of a job."""
     from job_world import SECOND, World
 
-    from streaming_job import worker_daemon
+    from streaming_job.workers import rehearsal
 
     at_first = kernels()
-    worker_daemon.rehearse()
+    rehearsal.load_kernels()
     rehearsed = kernels()
     world = World()
     for second in range(5):

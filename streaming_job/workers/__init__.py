@@ -1,0 +1,1 @@
+"""Spark's Python processes: what forks them, and what they find loaded."""

@@ -1,0 +1,42 @@
+"""The `python` that Spark starts on the driver's machine: has the fork server fork one, and stands for it.
+
+Spark starts one interpreter after the other, each for a module that imports for a second or two. A process
+that the fork server forks has all that imported. This one gives it its arguments, environment and standard
+streams, lives as long as it does, and takes it along when it is killed. It imports little, to be quick.
+Without a server it becomes the interpreter that Spark wanted.
+"""
+
+import json
+import os
+import socket
+import sys
+
+
+def main() -> None:
+    """Arguments: path of the server's socket, then those of the interpreter."""
+    server, *arguments = sys.argv[1:]
+    connection = _connect(server) if arguments[:1] == ["-m"] else None
+    if connection is None:
+        os.execv(sys.executable, [sys.executable, *arguments])
+    socket.send_fds(connection, [b"\0"], [0, 1, 2])
+    request = {"arguments": arguments[1:], "environment": dict(os.environ), "directory": os.getcwd()}
+    connection.sendall(json.dumps(request).encode())
+    connection.shutdown(socket.SHUT_WR)
+    sys.exit(int(connection.recv(4) or b"1"))  # it comes when the process ends
+
+
+def _connect(server: str) -> socket.socket | None:
+    here = os.getcwd()
+    os.chdir(os.path.dirname(server))  # a socket's path has to be short
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(os.path.basename(server))
+    except OSError:
+        return None
+    finally:
+        os.chdir(here)
+    return connection
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""A process of the fork server is, to whoever starts it, the interpreter that it stands for."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from streaming_job.workers import fork_server
+
+pytestmark = pytest.mark.unit
+
+PROGRAM = """
+import os, sys
+print(os.getcwd(), os.environ["COLOUR"], __name__, *sys.argv[1:], sys.stdin.read())
+print("numba" in sys.modules, file=sys.stderr)
+sys.exit(7)
+"""
+PATIENCE_S = 60.0
+START = """
+import sys
+from pathlib import Path
+from streaming_job.workers import fork_server
+with fork_server.running(Path(sys.argv[1])) as python:
+    print(python, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The executable, in a directory whose path is longer than a socket's may be."""
+    directory = tmp_path_factory.mktemp("a" * 120)
+    with fork_server.running(directory) as executable:
+        yield executable
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> dict[str, str]:
+    """Environment in which `program` and `forever` are modules."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "forever.py").write_text("import time\nprint('up', flush=True)\nwhile True: time.sleep(60)")
+    return {**os.environ, "COLOUR": "blue", "PYTHONPATH": str(tmp_path)}
+
+
+def run(executable: Path | str, directory: Path, environment: dict[str, str]) -> tuple[int, str, bool]:
+    ended = subprocess.run(
+        [executable, "-m", "program", "one", "two words"],
+        input="from stdin", cwd=directory, env=environment,
+        capture_output=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    return ended.returncode, ended.stdout, ended.stderr.strip() == "True"
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE_S
+    while not (met := condition()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return met
+
+
+def forever(executable: Path, environment: dict[str, str]) -> tuple[psutil.Popen, psutil.Process]:
+    """A launcher and the process that it stands for."""
+    launcher = psutil.Popen([executable, "-m", "forever"], env=environment, stdout=subprocess.PIPE, text=True)
+    assert launcher.stdout.readline() == "up\n"
+    server = next(each for each in psutil.Process().children() if fork_server.__name__ in each.cmdline())
+    forked = [each for each in server.children() if "forever" in " ".join(each.cmdline())]
+    return launcher, forked[-1]
+
+
+def test_arguments_environment_streams_and_exit_code_are_the_interpreters(
+    python: Path, tmp_path: Path, modules: dict[str, str]
+) -> None:
+    code, out, everything_loaded = run(python, tmp_path, modules)
+    assert (code, out) == run(sys.executable, tmp_path, modules)[:2]
+    assert (code, out) == (7, f"{tmp_path} blue __main__ one two words from stdin\n")
+    assert everything_loaded
+
+
+def test_killed_launcher_takes_its_process_along(python: Path, modules: dict[str, str]) -> None:
+    launcher, forked = forever(python, modules)
+    launcher.kill()
+    launcher.wait(PATIENCE_S)
+    assert eventually(lambda: not forked.is_running())
+
+
+def test_launcher_ends_with_its_process(python: Path, modules: dict[str, str]) -> None:
+    launcher, forked = forever(python, modules)
+    forked.kill()
+    assert launcher.wait(PATIENCE_S) == 1
+
+
+def test_without_a_server_it_is_an_interpreter(tmp_path: Path, modules: dict[str, str]) -> None:
+    with fork_server.running(tmp_path) as python:
+        pass
+    code, _, everything_loaded = run(python, tmp_path, modules)
+    assert code == 7
+    assert not everything_loaded
+
+
+def test_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    starter = psutil.Popen(
+        [sys.executable, "-c", START, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    starter.stdout.readline()
+    assert eventually(lambda: bool(starter.children()))
+    (server,) = starter.children()
+    starter.send_signal(signal.SIGKILL)
+    starter.wait(PATIENCE_S)
+    assert eventually(lambda: not server.is_running())
