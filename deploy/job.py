@@ -3,6 +3,7 @@
 import logging
 import signal
 import threading
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,6 +44,26 @@ def topics(
 
 
 @app.command()
+def prepare() -> None:
+    """Make later starts fast: compile the kernels, archive the JVM's classes. For images, once."""
+    from deploy.local import console, jars
+    from streaming_job import class_archive
+    from streaming_job.workers import rehearsal
+
+    class_path = jars.ensure("spark", progress=console.to_stderr())
+    rehearsal.load_kernels()
+    typer.echo("the kernels are compiled")
+    typer.echo(f"the JVM's classes are in {class_archive.make(_classes(), class_path)}")
+
+
+def _classes() -> Path:
+    """Where archives of classes are kept."""
+    from deploy.local import jars
+
+    return jars.cache_directory().with_name("classes")
+
+
+@app.command()
 def run(
     verbose: Annotated[bool, typer.Option(help="Log every batch.")] = True,
 ) -> None:
@@ -58,15 +79,21 @@ def run(
     settings = environment.settings(JobSettings)
     # heavy imports only once the settings are known to be good
     from deploy.local import jars
-    from streaming_job import session
+    from streaming_job import class_archive, session
 
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with session.launched(settings, jars.ensure("spark")) as spark:
-        # imported while Spark starts
+    class_path = jars.ensure("spark")
+    java = class_archive.options(_classes(), class_path)
+    with session.launching(settings, class_path, java) as launch:
+        from streaming_job.start_up import require_inputs
+
+        require_inputs(settings)
+        launch.begin()
+        # imported while the JVM starts
         from streaming_job.job import Job
 
-        job = Job(settings, spark, stop)
+        job = Job(settings, launch, stop)
         logging.getLogger(__name__).info("job %s runs", settings.job_id)
         job.run()

@@ -3,12 +3,11 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from feature_store.errors import FraudError
@@ -20,10 +19,10 @@ from streaming_job.failures import JVM_GONE, JobFailedError, named
 from streaming_job.keyed_stage import OUTCOME_SCHEMA, KeyedStage
 from streaming_job.outcome import Outcome
 from streaming_job.progress import Batch
+from streaming_job.session import Launch
 from streaming_job.settings import JobSettings
 from streaming_job.sink import TransactionalSink
 from streaming_job.source import card_log
-from streaming_job.start_up import require_inputs
 
 log = logging.getLogger(__name__)
 
@@ -37,14 +36,12 @@ class StopRequested(Exception):  # noqa: N818  a signal, not an error
 class Job:
     """One run of the streaming job."""
 
-    def __init__(
-        self, settings: JobSettings, spark: Callable[[], SparkSession], stop: threading.Event
-    ) -> None:
+    def __init__(self, settings: JobSettings, launch: Launch, stop: threading.Event) -> None:
         """Start the query.
 
         Args:
-            settings: of the job.
-            spark: gives the session, see `session.launched`.
+            settings: of the job; what they name is there, see `require_inputs`.
+            launch: of Spark.
             stop: set it for a graceful stop: the batch that runs is finished, no further one begins.
 
         Raises:
@@ -53,9 +50,8 @@ class Job:
         self._settings = settings
         self._stop = stop
         self._failure: FraudError | None = None
-        require_inputs(settings)
         self._sink = TransactionalSink(settings)
-        self._spark = spark()
+        self._spark = launch.session()
         self._checkpoint = Checkpoint(self._spark, settings.checkpoint)
         last = self._last_batch()
         self._sink.require_owner(last)

@@ -5,8 +5,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,20 @@ GONE_S = 0.5
 """For a process whose socket is closed to have ended."""
 
 
-def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> dict[str, str]:
+def _options(
+    settings: JobSettings, jars: Sequence[Path], temporary: Path, java: Sequence[str]
+) -> dict[str, str]:
     class_path = ":".join(str(jar) for jar in jars)
     # throughput collector: shorter batches than with G1 on few cores
     collector = "-XX:+UseParallelGC"
+    # Spark splits them as a shell does
+    driver = " ".join(f'"{option}"' for option in (collector, f"-Djava.io.tmpdir={temporary}", *java))
     options = {
         "spark.app.name": settings.job_id,
         "spark.driver.memory": settings.driver_memory,
         # a batch of dead letters may be large: its heap is the only limit
         "spark.driver.maxResultSize": "0",
-        "spark.driver.extraJavaOptions": f'{collector} "-Djava.io.tmpdir={temporary}"',
+        "spark.driver.extraJavaOptions": driver,
         "spark.executor.extraJavaOptions": collector,
         "spark.local.dir": str(temporary),
         "spark.ui.enabled": str(settings.ui_port > 0).lower(),
@@ -95,50 +99,75 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
     return options
 
 
+class Launch:
+    """Spark's JVM while it starts, so that its caller can go on with something else."""
+
+    def __init__(self, conf: SparkConf, launcher: ThreadPoolExecutor) -> None:
+        self._conf = conf
+        self._launcher = launcher
+        self._gateway: Future[Any] | None = None
+
+    def begin(self) -> None:
+        """Start the JVM and return."""
+        self._gateway = self._launcher.submit(launch_gateway, self._conf)
+
+    def session(self) -> SparkSession:
+        """Wait for the JVM, which is started now at the latest, and make the session."""
+        if self._gateway is None:
+            self.begin()
+        context = SparkContext(conf=self._conf, gateway=self._gateway.result())  # type: ignore[union-attr]
+        context.setLogLevel("WARN")
+        session = SparkSession.builder.getOrCreate()
+        threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True).start()
+        return session
+
+    def end(self) -> None:
+        """End the JVM, whatever became of it."""
+        if self._gateway is not None and self._gateway.exception() is None:
+            _end(self._gateway.result().proc, END_S)
+
+
 @contextmanager
-def launched(settings: JobSettings, jars: Sequence[Path]) -> Iterator[Callable[[], SparkSession]]:
-    """Have the JVM and the Python that its processes are forked from start while the caller goes on.
+def launching(settings: JobSettings, jars: Sequence[Path], java: Sequence[str] = ()) -> Iterator[Launch]:
+    """A fork server for Spark's Python processes, which starts now, and a JVM, which can be started.
 
     Args:
         settings: of the job.
         jars: on the class path of driver and executors.
+        java: more options of the driver's JVM.
 
     Yields:
-        What waits for the JVM and makes the session. At the end the JVM is stopped, used or not.
+        What starts the JVM. It is ended with the context.
     """
     # one thread a task: the tasks share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     temporary = scratch.prepare(settings.work_dir.resolve())
     conf = SparkConf().setMaster(settings.master)
-    conf.setAll({**_options(settings, jars, temporary), **settings.spark}.items())  # type: ignore[arg-type]
+    conf.setAll({**_options(settings, jars, temporary, java), **settings.spark}.items())  # type: ignore[arg-type]
     with fork_server.running(temporary) as python, ThreadPoolExecutor(1, "launch-jvm") as launcher:
         os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
         # executors elsewhere have no fork server
         local = settings.master.partition("[")[0] == "local"
         os.environ["PYSPARK_PYTHON"] = str(python) if local else sys.executable
-        gateway = launcher.submit(launch_gateway, conf)
+        launch = Launch(conf, launcher)
         try:
-            yield lambda: _session(conf, gateway.result())
+            yield launch
         finally:
-            if gateway.exception() is None:
-                _end(gateway.result().proc)
+            launch.end()
 
 
-def _end(jvm: "subprocess.Popen[bytes]") -> None:
+def end(session: SparkSession, patience_s: float) -> None:
+    """End the JVM of a session that is stopped, and wait for that; it is killed when it takes too long."""
+    _end(session.sparkContext._gateway.proc, patience_s)  # type: ignore[union-attr]
+
+
+def _end(jvm: "subprocess.Popen[bytes]", patience_s: float) -> None:
     with suppress(OSError):  # of one that is gone
         jvm.stdin.close()  # type: ignore[union-attr]
     try:
-        jvm.wait(END_S)
+        jvm.wait(patience_s)
     except subprocess.TimeoutExpired:
         jvm.kill()
-
-
-def _session(conf: SparkConf, gateway: Any) -> SparkSession:
-    context = SparkContext(conf=conf, gateway=gateway)
-    context.setLogLevel("WARN")
-    session = SparkSession.builder.getOrCreate()
-    threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True).start()
-    return session
 
 
 def is_alive(session: SparkSession) -> bool:

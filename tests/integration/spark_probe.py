@@ -17,8 +17,8 @@ GROUPS = (1, 2, 3, 12, 48, 200)
 
 def main() -> None:
     settings = JobSettings()
-    with session.launched(settings, jars.ensure("spark")) as spark:
-        print(json.dumps(probe(settings, spark())))
+    with session.launching(settings, jars.ensure("spark")) as launch:
+        print(json.dumps(probe(settings, launch.session())))
 
 
 def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
