@@ -3,7 +3,6 @@
 import logging
 import signal
 import threading
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -53,14 +52,7 @@ def prepare() -> None:
     class_path = jars.ensure("spark", progress=console.to_stderr())
     rehearsal.load_kernels()
     typer.echo("the kernels are compiled")
-    typer.echo(f"the JVM's classes are in {class_archive.make(_classes(), class_path)}")
-
-
-def _classes() -> Path:
-    """Where archives of classes are kept."""
-    from deploy.local import jars
-
-    return jars.cache_directory().with_name("classes")
+    typer.echo(f"the JVM's classes are in {class_archive.make(jars.classes_directory(), class_path)}")
 
 
 @app.command()
@@ -85,7 +77,7 @@ def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     class_path = jars.ensure("spark")
-    java = class_archive.options(_classes(), class_path)
+    java = class_archive.options(jars.classes_directory(), class_path)
     with session.launching(settings, class_path, java) as launch:
         from streaming_job.start_up import require_inputs
 

@@ -34,13 +34,13 @@ def _options(
     # throughput collector: shorter batches than with G1 on few cores
     collector = "-XX:+UseParallelGC"
     # Spark splits them as a shell does
-    driver = " ".join(f'"{option}"' for option in (collector, f"-Djava.io.tmpdir={temporary}", *java))
+    ours = " ".join(f'"{option}"' for option in (collector, f"-Djava.io.tmpdir={temporary}", *java))
     options = {
         "spark.app.name": settings.job_id,
         "spark.driver.memory": settings.driver_memory,
         # a batch of dead letters may be large: its heap is the only limit
         "spark.driver.maxResultSize": "0",
-        "spark.driver.extraJavaOptions": driver,
+        "spark.driver.extraJavaOptions": f"{ours} {settings.driver_java_options}",
         "spark.executor.extraJavaOptions": collector,
         "spark.local.dir": str(temporary),
         "spark.ui.enabled": str(settings.ui_port > 0).lower(),
@@ -58,6 +58,9 @@ def _options(
         # the plan is tiny and the same in every batch: nothing to adapt or to compile whole
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
+        # each task would write out the source of its projections anew, to find them compiled: a sixth of the
+        # JVM's time, for a handful of rows
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # a slow hash over every byte of the shuffle, to find stages that give other rows when repeated: ours
         # may be cut into other packets then, which makes no difference
         **{

@@ -54,6 +54,8 @@ class JobSettings(BaseSettings):
     """More Spark settings, for example spark.executor.instances; they win over the job's own."""
     driver_memory: str = "1g"
     """Heap of the driver's JVM."""
+    driver_java_options: str = ""
+    """More options of the driver's JVM, as on a command line; in `spark` they would replace the job's own."""
     ui_port: int = 4040
     """Port of the Spark UI; 0 switches the UI off."""
 

@@ -15,6 +15,9 @@ from streaming_job.contracts.topics import Topics
 
 WaitFor = Callable[..., object]
 
+# of every job that a test starts: it lives a minute or two, the second compiler pays off after some more
+os.environ.setdefault("FRAUD_DRIVER_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 
 @pytest.fixture(scope="session")
 def stack_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:

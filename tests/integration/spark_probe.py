@@ -1,13 +1,14 @@
 """Run as a program with the job's settings in its environment: prints, as JSON, what Spark makes of them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from deploy.local import jars
-from streaming_job import session
+from streaming_job import class_archive, session
 from streaming_job.packets import grouping_values
 from streaming_job.settings import JobSettings
 from streaming_job.source import card_log
@@ -17,8 +18,14 @@ GROUPS = (1, 2, 3, 12, 48, 200)
 
 def main() -> None:
     settings = JobSettings()
-    with session.launching(settings, jars.ensure("spark")) as launch:
-        print(json.dumps(probe(settings, launch.session())))
+    class_path = jars.ensure("spark")
+    classes = Path(settings.checkpoint).with_name("classes")
+    archived = class_archive.options(jars.classes_directory(), class_path)
+    with session.launching(settings, class_path, [*archived, f"-Xlog:class+load:file={classes}"]) as launch:
+        found = probe(settings, launch.session())
+    loaded = classes.read_text().splitlines()
+    found["archived"] = sum("source: shared objects file" in line for line in loaded) / len(loaded)
+    print(json.dumps(found))
 
 
 def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:

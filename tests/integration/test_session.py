@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 import spark_probe
 
+from deploy.local import jars
+from streaming_job import class_archive
+from streaming_job.class_archive import ArchiveError
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 SECRET = "not for the screen"
@@ -18,6 +22,7 @@ SECRET = "not for the screen"
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the probe tells; a process of its own, because a JVM stays as long as its Python."""
+    class_archive.make(jars.classes_directory(), jars.ensure("spark"))
     directory = tmp_path_factory.mktemp("session")
     settings = {
         "FRAUD_BOOTSTRAP_SERVERS": "none",
@@ -56,3 +61,32 @@ def test_state_is_kept_in_changelogs_of_rocksdb(found: dict[str, Any]) -> None:
 def test_plans_show_no_secret_of_the_kafka_client(found: dict[str, Any]) -> None:
     assert "card-log" in found["plan"]
     assert SECRET not in found["plan"]
+
+
+def test_most_classes_come_from_the_archive(found: dict[str, Any]) -> None:
+    assert found["archived"] > 0.8
+
+
+def test_archive_is_of_one_java_and_one_class_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jar = tmp_path / "some.jar"
+    jar.write_bytes(b"1")
+    this = class_archive.path(tmp_path, [jar])
+    assert class_archive.path(tmp_path, [jar]) == this
+    jar.write_bytes(b"22")
+    other_jar = class_archive.path(tmp_path, [jar])
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert len({this, other_jar, class_archive.path(tmp_path, [jar])}) == 3
+
+
+def test_without_an_archive_there_is_no_option_and_a_java_that_makes_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert class_archive.options(tmp_path, []) == []
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho this Java is broken >&2\nexit 1\n")
+    java.chmod(0o700)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ArchiveError, match="this Java is broken"):
+        class_archive.make(tmp_path / "classes", [])
+    assert list((tmp_path / "classes").iterdir()) == []
