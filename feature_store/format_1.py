@@ -47,7 +47,7 @@ def snapshot(raw: Arrays) -> dict[str, NDArray[Any]]:
         "cards": cards,
         "events": events,
         "profiles": raw["profiles"].view(PROFILE),
-        "version_counts": raw["version_counts"],
+        "version_counts": raw["version_counts"].astype(np.uint32),
         "alert_hours": raw["alert_hours"].view(ALERT_HOURS),
         "hots": raw["hots"].view(HOT),
         "buckets": raw["buckets"].view(BUCKET),

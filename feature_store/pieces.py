@@ -44,7 +44,7 @@ class PieceRecords:
     """`events` of each card that a window can still reach (EVENT)."""
     profiles: NDArray[np.void]
     """Versions of each card, newest first (PROFILE)."""
-    version_counts: NDArray[np.uint16]
+    version_counts: NDArray[np.uint32]
     """How many each card has, shape (n,)."""
     alert_hours: NDArray[np.void]
     """Of the cards that have one (ALERT_HOURS)."""
@@ -94,7 +94,7 @@ def _gather(
     out_events: Array,
     out_profiles: Array,
     out_hours: Array,
-    version_counts: NDArray[np.uint16],
+    version_counts: NDArray[np.uint32],
 ) -> None:
     at_event = at_version = at_hours = 0
     for i in range(cards.size):
@@ -132,7 +132,7 @@ def gather(state: GroupState, piece: int) -> PieceRecords:
         cards,
         np.empty(int(cards["events"].sum()), dtype=EVENT),
         np.empty(n_versions, dtype=PROFILE),
-        np.zeros(cards.size, dtype=np.uint16),
+        np.zeros(cards.size, dtype=np.uint32),
         np.empty(n_alerted, dtype=ALERT_HOURS),
         arrays["hots"][hot],
         arrays["buckets"].reshape(-1, BUCKETS_PER_CARD)[hot].reshape(-1),
@@ -189,7 +189,7 @@ def decode_piece(blob: bytes, what: str) -> PieceRecords:
         cards,
         event_columns.join(cards, raw, what),
         profiles,
-        raw["version_counts"].astype(np.uint16),
+        raw["version_counts"].astype(np.uint32),
         records(raw, "alert_hours", ALERT_HOURS),
         records(raw, "hots", HOT),
         records(raw, "buckets", BUCKET),
@@ -209,7 +209,7 @@ def _place(
     in_events: Array,
     in_profiles: Array,
     in_hours: Array,
-    version_counts: NDArray[np.uint16],
+    version_counts: NDArray[np.uint32],
 ) -> None:
     at_event = at_version = at_hours = 0
     for i in range(in_cards.size):

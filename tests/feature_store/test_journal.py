@@ -23,7 +23,7 @@ from feature_store.codec import StateDamagedError
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, commit, load_meta
-from feature_store.layout import FORMAT_VERSION, PROFILE, TRANSACTION
+from feature_store.layout import FORMAT_VERSION, PROFILE, TRANSACTION, UPSERT
 from feature_store.pieces import gather, write_piece
 from loadtests.bench.feature_load import FeatureLoad
 
@@ -116,6 +116,18 @@ def test_batch_of_profile_changes_only_is_kept(small_pieces):
     _, delta = one_batch(state, history.change_records(), np.zeros(0, dtype=TRANSACTION))
     commit(store, meta, state, delta)
     assert logically(rebuilt(store)[0]) == logically(state)
+
+
+def test_card_that_never_pays_may_have_any_number_of_versions():
+    changes = np.zeros(70_000, dtype=PROFILE)
+    changes["lo"] = changes["hi"] = 7
+    changes["change"], changes["arrival"] = UPSERT, START + np.arange(changes.size)
+    store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
+    for part in np.split(changes, 2):
+        _, delta = one_batch(state, part, np.zeros(0, dtype=TRANSACTION))
+        commit(store, meta, state, delta)
+    assert logically(rebuilt(store)[0]) == logically(state)
+    assert gather(state, 0).profiles.size == changes.size
 
 
 def test_empty_state_and_empty_batches_survive():
