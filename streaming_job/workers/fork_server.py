@@ -43,11 +43,11 @@ def running(directory: Path) -> Iterator[Path]:
     command = [sys.executable, "-I", "-S", launcher.__file__, str(path)]
     script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     script.chmod(0o700)
-    with _listening(path) as listener:
+    with _listener(path) as listener:
         server = subprocess.Popen(
             [sys.executable, "-m", __name__, str(listener.fileno())],
             stdin=subprocess.PIPE,
-            stdout=sys.stderr,
+            stdout=2,
             pass_fds=[listener.fileno()],
             # as Spark does for its Python processes
             env={**os.environ, "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")},
@@ -59,17 +59,16 @@ def running(directory: Path) -> Iterator[Path]:
             server.terminate()  # whatever it is doing
 
 
-@contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
+def _listener(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
     here = os.getcwd()
     os.chdir(path.parent)  # a socket's path has to be short
     try:
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(path.name)
-            listener.listen(BACKLOG)
-            yield listener
+        listener.bind(path.name)
     finally:
         os.chdir(here)
+    listener.listen(BACKLOG)
+    return listener
 
 
 def serve(listener: socket.socket) -> None:
