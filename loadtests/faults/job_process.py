@@ -86,7 +86,7 @@ class JobProcess:
         found = []
         for process in self.descendants():
             with suppress(psutil.Error):
-                if name in " ".join(process.cmdline()):  # a forked one's is in one piece
+                if name in " ".join(process.cmdline()).split():  # a forked one's is in one piece
                     found.append(process)
         return found
 

@@ -23,8 +23,8 @@ def main() -> None:
     archived = class_archive.options(jars.classes_directory(), class_path)
     with session.launching(settings, class_path, [*archived, f"-Xlog:class+load:file={classes}"]) as launch:
         found = probe(settings, launch.session())
-    loaded = classes.read_text().splitlines()
-    found["archived"] = sum("source: shared objects file" in line for line in loaded) / len(loaded)
+    sources = classes.read_text()
+    found["archived"], found["from jars"] = sources.count("shared objects file"), sources.count(".jar\n")
     print(json.dumps(found))
 
 

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from streaming_job.workers import fork_server
+from streaming_job.workers import fork_server, launcher
 
 pytestmark = pytest.mark.unit
 
@@ -64,13 +65,22 @@ def eventually(condition: Callable[[], bool]) -> bool:
     return met
 
 
-def forever(executable: Path, environment: dict[str, str]) -> tuple[psutil.Popen, psutil.Process]:
-    """A launcher and the process that it stands for."""
-    launcher = psutil.Popen([executable, "-m", "forever"], env=environment, stdout=subprocess.PIPE, text=True)
-    assert launcher.stdout.readline() == "up\n"
-    server = next(each for each in psutil.Process().children() if fork_server.__name__ in each.cmdline())
-    forked = [each for each in server.children() if "forever" in " ".join(each.cmdline())]
-    return launcher, forked[-1]
+@pytest.fixture
+def forever(python: Path, modules: dict[str, str]) -> Iterator[tuple[psutil.Popen, psutil.Process]]:
+    """A launcher, and the process that it stands for and that does not end."""
+    started = psutil.Popen([python, "-m", "forever"], env=modules, stdout=subprocess.PIPE, text=True)
+    try:
+        assert started.stdout.readline() == "up\n"
+        (forked,) = [each for each in psutil.Process().children(recursive=True) if runs_forever(each)]
+        yield started, forked
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            started.kill()
+
+
+def runs_forever(process: psutil.Process) -> bool:
+    """Whether it says so, and is no launcher."""
+    return "-m forever" in " ".join(process.cmdline()) and launcher.__file__ not in process.cmdline()
 
 
 def test_arguments_environment_streams_and_exit_code_are_the_interpreters(
@@ -82,17 +92,17 @@ def test_arguments_environment_streams_and_exit_code_are_the_interpreters(
     assert everything_loaded
 
 
-def test_killed_launcher_takes_its_process_along(python: Path, modules: dict[str, str]) -> None:
-    launcher, forked = forever(python, modules)
-    launcher.kill()
-    launcher.wait(PATIENCE_S)
+def test_killed_launcher_takes_its_process_along(forever: tuple[psutil.Popen, psutil.Process]) -> None:
+    started, forked = forever
+    started.kill()
+    started.wait(PATIENCE_S)
     assert eventually(lambda: not forked.is_running())
 
 
-def test_launcher_ends_with_its_process(python: Path, modules: dict[str, str]) -> None:
-    launcher, forked = forever(python, modules)
+def test_launcher_ends_with_its_process(forever: tuple[psutil.Popen, psutil.Process]) -> None:
+    started, forked = forever
     forked.kill()
-    assert launcher.wait(PATIENCE_S) == 1
+    assert started.wait(PATIENCE_S) == 1
 
 
 def test_without_a_server_it_is_an_interpreter(tmp_path: Path, modules: dict[str, str]) -> None:
