@@ -11,6 +11,7 @@ from feature_store.errors import FraudError
 from streaming_job import environment
 from streaming_job.settings import JobSettings
 
+log = logging.getLogger(__name__)
 app = typer.Typer(no_args_is_help=True, help="Run the streaming job.")
 
 
@@ -44,7 +45,7 @@ def topics(
 
 @app.command()
 def prepare() -> None:
-    """Make later starts fast: compile the kernels, archive the JVM's classes. For images, once."""
+    """Make later starts faster: compile the kernels, archive the JVM's classes. Once for each host."""
     from deploy.local import console, jars
     from streaming_job import class_archive
     from streaming_job.workers import rehearsal
@@ -78,6 +79,8 @@ def run(
         signal.signal(number, lambda *_: stop.set())
     class_path = jars.ensure("spark")
     java = class_archive.options(jars.classes_directory(), class_path)
+    if not java:
+        log.info("no archive of classes: starts are faster after `fraud job prepare`")
     with session.launching(settings, class_path, java) as launch:
         from streaming_job.start_up import require_inputs
 
@@ -87,5 +90,5 @@ def run(
         from streaming_job.job import Job
 
         job = Job(settings, launch, stop)
-        logging.getLogger(__name__).info("job %s runs", settings.job_id)
+        log.info("job %s runs", settings.job_id)
         job.run()

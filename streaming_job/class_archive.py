@@ -1,7 +1,7 @@
 """An archive of the classes that the job's JVM loads: a start maps them instead of reading and checking them.
 
-Spark loads thousands of classes before its first batch, which is half of a start. Java takes an archive only
-if it is its own and of the same class path; one that is missing or no longer fits costs time, nothing else.
+Spark loads thousands of classes before its first batch, which takes seconds. Java takes an archive only if it
+is its own and of the same class path; one that is missing or no longer fits costs time, nothing else.
 """
 
 import hashlib
@@ -50,9 +50,10 @@ def path(directory: Path, jars: Sequence[Path]) -> Path:
     java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "java")
     spark = Path(pyspark.__file__).parent / "jars"
     digest = hashlib.sha256()
-    for file in (java.resolve(), *jars, *sorted(spark.glob("*.jar"))):
+    # Java sees Spark's in the directory's own order, and looks at times in seconds
+    for file in (java.resolve(), *jars, *(spark / name for name in os.listdir(spark))):
         status = file.stat() if file.exists() else None
-        digest.update(f"{file} {status and (status.st_size, status.st_mtime_ns)}\n".encode())
+        digest.update(f"{file} {status and (status.st_size, int(status.st_mtime))}\n".encode())
     return directory / f"classes-{digest.hexdigest()[:16]}.jsa"
 
 
@@ -65,22 +66,20 @@ def make(directory: Path, jars: Sequence[Path]) -> Path:
     archive = path(directory, jars)
     if archive.exists():
         return archive
-    directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory) as scratch:
-        made = Path(scratch, archive.name)
-        try:
-            subprocess.run(
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory) as scratch:
+            made = Path(scratch, archive.name)
+            ended = subprocess.run(
                 [sys.executable, "-m", __name__, str(made), *map(str, jars)],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=PATIENCE_S,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, timeout=PATIENCE_S,
             )  # fmt: skip
+            if ended.returncode or not made.exists():
+                raise ArchiveError(f"no archive of classes was made; Java said: {ended.stdout[-2000:]}")
             made.rename(archive)
-        except subprocess.TimeoutExpired as error:
-            raise ArchiveError(
-                f"no archive of classes after {PATIENCE_S} s: the job starts without"
-            ) from error
-        except (subprocess.CalledProcessError, FileNotFoundError) as error:
-            told = getattr(error, "stderr", "").strip() or "no file"
-            raise ArchiveError(f"no archive of classes could be made; Java said: {told[-2000:]}") from error
+    except (OSError, subprocess.TimeoutExpired) as fault:
+        raise ArchiveError(f"no archive of classes was made: {fault}") from fault
     return archive
 
 
@@ -170,6 +169,8 @@ def main() -> None:
         settings = JobSettings(
             job_id="class-archive", bootstrap_servers="none", mlflow_tracking_uri="none",
             checkpoint=f"{scratch}/checkpoint", work_dir=Path(scratch), key_groups=2, ui_port=0,
+            # whatever the environment says about jobs
+            master="local[2]", spark={}, driver_java_options="",
         )  # fmt: skip
         # a warning for each class that cannot be in it
         making = [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=error", "-Xlog:cds+dynamic=error"]
@@ -177,7 +178,8 @@ def main() -> None:
             made = launch.session()
             run_through(made, settings.checkpoint)
             made.stop()
-            session.end(made, PATIENCE_S)  # it writes the archive then
+            if session.end(made, PATIENCE_S):  # it writes the archive then
+                sys.exit("Java ended with an error")
 
 
 if __name__ == "__main__":

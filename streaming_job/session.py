@@ -1,6 +1,7 @@
 """The Spark session of the job; each setting that is not Spark's default has its reason beside it."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -118,7 +120,9 @@ class Launch:
         """Wait for the JVM, which is started now at the latest, and make the session."""
         if self._gateway is None:
             self.begin()
+        interrupt = signal.getsignal(signal.SIGINT)
         context = SparkContext(conf=self._conf, gateway=self._gateway.result())  # type: ignore[union-attr]
+        signal.signal(signal.SIGINT, interrupt)  # Spark's would cancel what runs
         context.setLogLevel("WARN")
         session = SparkSession.builder.getOrCreate()
         threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True).start()
@@ -144,6 +148,8 @@ def launching(settings: JobSettings, jars: Sequence[Path], java: Sequence[str] =
     """
     # one thread a task: the tasks share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # else Spark asks its Python, by a shell script that takes no blank in a path
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
     temporary = scratch.prepare(settings.work_dir.resolve())
     conf = SparkConf().setMaster(settings.master)
     conf.setAll({**_options(settings, jars, temporary, java), **settings.spark}.items())  # type: ignore[arg-type]
@@ -159,18 +165,19 @@ def launching(settings: JobSettings, jars: Sequence[Path], java: Sequence[str] =
             launch.end()
 
 
-def end(session: SparkSession, patience_s: float) -> None:
-    """End the JVM of a session that is stopped, and wait for that; it is killed when it takes too long."""
-    _end(session.sparkContext._gateway.proc, patience_s)  # type: ignore[union-attr]
+def end(session: SparkSession, patience_s: float) -> int:
+    """End the JVM of a stopped session, kill it if it takes too long; returns its exit code."""
+    return _end(session.sparkContext._gateway.proc, patience_s)  # type: ignore[union-attr]
 
 
-def _end(jvm: "subprocess.Popen[bytes]", patience_s: float) -> None:
+def _end(jvm: "subprocess.Popen[bytes]", patience_s: float) -> int:
     with suppress(OSError):  # of one that is gone
         jvm.stdin.close()  # type: ignore[union-attr]
     try:
-        jvm.wait(patience_s)
+        return jvm.wait(patience_s)
     except subprocess.TimeoutExpired:
         jvm.kill()
+        return jvm.wait()
 
 
 def is_alive(session: SparkSession) -> bool:
@@ -184,6 +191,6 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def _start_workers(session: SparkSession) -> None:
-    """Have the worker daemon load what it loads while the query is being prepared."""
+    """Have the worker daemon started while the query is being prepared."""
     with suppress(Exception):  # a session that is stopped meanwhile
         session.sparkContext.parallelize([0], 1).map(str).count()

@@ -6,6 +6,7 @@ The server ends with the process that started it; its socket lies where only thi
 
 import fcntl
 import json
+import logging
 import os
 import runpy
 import select
@@ -24,6 +25,8 @@ from setproctitle import setproctitle
 
 from streaming_job.workers import launcher
 
+log = logging.getLogger(__name__)
+
 SOCKET, PYTHON = "fork-server", "python"
 BACKLOG = 64
 
@@ -37,20 +40,27 @@ def running(directory: Path) -> Iterator[Path]:
 
     Yields:
         What to start in place of `sys.executable`, at once; what comes before the server is ready waits.
+        Where there can be no server, it is `sys.executable`.
     """
     path = directory / SOCKET
     script = directory / PYTHON
+    try:
+        listener = _listener(path)
+    except OSError as fault:
+        log.info("no fork server, so a start takes longer: %s: %s", path, fault)
+        yield Path(sys.executable)
+        return
     command = [sys.executable, "-I", "-S", launcher.__file__, str(path)]
     script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     script.chmod(0o700)
-    with _listener(path) as listener:
+    with listener:
         server = subprocess.Popen(
             [sys.executable, "-m", __name__, str(listener.fileno())],
             stdin=subprocess.PIPE,
             stdout=2,
             pass_fds=[listener.fileno()],
             # as Spark does for its Python processes
-            env={**os.environ, "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")},
+            env={"PYTHONHASHSEED": "0", **os.environ, "PYTHONUNBUFFERED": "YES"},
         )
     with server:  # its stdin is closed in any case, which ends it
         try:
@@ -60,6 +70,8 @@ def running(directory: Path) -> Iterator[Path]:
 
 
 def _listener(path: Path) -> socket.socket:
+    if sys.platform != "linux":
+        raise OSError("only Linux ends a process with its launcher")
     listener = socket.socket(socket.AF_UNIX)
     here = os.getcwd()
     os.chdir(path.parent)  # a socket's path has to be short
@@ -77,11 +89,14 @@ def serve(listener: socket.socket) -> None:
         ready, _, _ = select.select([listener, sys.stdin], [], [])
         if sys.stdin in ready:
             return
-        connection, _ = listener.accept()
-        if os.fork() == 0:
-            listener.close()
-            _become(connection)
-        connection.close()
+        try:
+            connection, _ = listener.accept()
+            with connection:
+                if os.fork() == 0:
+                    listener.close()
+                    _become(connection)
+        except OSError as fault:  # no process or descriptor to be had: the launcher does without
+            print(f"no process was forked: {fault}", file=sys.stderr)
 
 
 def _become(connection: socket.socket) -> NoReturn:
@@ -89,17 +104,21 @@ def _become(connection: socket.socket) -> NoReturn:
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+        _, (*streams, life), _, _ = socket.recv_fds(connection, 1, 4)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
         request = json.loads(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+        connection.send(launcher.STARTED)
         os.chdir(request["directory"])
         os.environ.clear()
         os.environ.update(request["environment"])
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:0] = [path for path in paths if path and path not in sys.path]
-        _end_with(connection)
+        _end_with(life)
+        # processes that this one forks have nothing to do with the launcher
+        os.register_at_fork(after_in_child=connection.close)
+        os.register_at_fork(after_in_child=lambda: os.close(life))
         _name("-m", *request["arguments"])
         module, *arguments = request["arguments"]
         sys.argv = [module, *arguments]
@@ -108,6 +127,8 @@ def _become(connection: socket.socket) -> NoReturn:
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -124,26 +145,24 @@ def _name(*arguments: str) -> None:
     setproctitle(shlex.join([sys.executable, *arguments]))
 
 
-def _end_with(connection: socket.socket) -> None:
-    """Have the kernel end this process when its launcher ends, whatever it is doing."""
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
+def _end_with(life: int) -> None:
+    """Have the kernel send SIGTERM, as Spark would, when the other end of a pipe is closed."""
+    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
     hang_up = select.poll()
-    hang_up.register(connection, 0)  # tells of nothing but the other side's end
+    hang_up.register(life, 0)  # tells of nothing but the other end's closing
     if hang_up.poll(0):
         os._exit(1)
-    # processes that this one forks have nothing to do with the launcher
-    os.register_at_fork(after_in_child=connection.close)
 
 
 def main() -> None:
     """Argument: number of the listening socket."""
+    # not the keyboard's: Spark ends its processes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _name("-m", __spec__.name, *sys.argv[1:])  # the first call has to come before the environment changes
     from streaming_job.workers.rehearsal import rehearse
 
-    # not the keyboard's: Spark ends its processes
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     rehearse()
     # children are not waited for
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

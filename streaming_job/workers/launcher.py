@@ -11,18 +11,33 @@ import os
 import socket
 import sys
 
+STARTED = b"+"
+"""Comes when there is a process; what it ends with comes later."""
+
 
 def main() -> None:
     """Arguments: path of the server's socket, then those of the interpreter."""
     server, *arguments = sys.argv[1:]
     connection = _connect(server) if arguments[:1] == ["-m"] else None
-    if connection is None:
+    if connection is None or not _ask(connection, arguments[1:]):
         os.execv(sys.executable, [sys.executable, *arguments])
-    socket.send_fds(connection, [b"\0"], [0, 1, 2])
-    request = {"arguments": arguments[1:], "environment": dict(os.environ), "directory": os.getcwd()}
-    connection.sendall(json.dumps(request).encode())
-    connection.shutdown(socket.SHUT_WR)
     sys.exit(int(connection.recv(4) or b"1"))  # it comes when the process ends
+
+
+def _ask(connection: socket.socket, arguments: list[str]) -> bool:
+    """Ask for a process; no if the server is gone before there is one."""
+    # closed by the kernel when this process ends, however it does: the other one is told
+    life, _ = os.pipe()
+    request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
+    try:
+        socket.send_fds(connection, [b"\0"], [0, 1, 2, life])
+        connection.sendall(json.dumps(request).encode())
+        connection.shutdown(socket.SHUT_WR)
+        return connection.recv(1) == STARTED
+    except OSError:
+        return False
+    finally:
+        os.close(life)
 
 
 def _connect(server: str) -> socket.socket | None:

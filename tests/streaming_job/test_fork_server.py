@@ -22,6 +22,13 @@ print(os.getcwd(), os.environ["COLOUR"], __name__, *sys.argv[1:], sys.stdin.read
 print("numba" in sys.modules, file=sys.stderr)
 sys.exit(7)
 """
+FOREVER = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys.exit(0)))
+print("up", flush=True)
+while True:
+    time.sleep(60)
+"""
 PATIENCE_S = 60.0
 START = """
 import sys
@@ -45,7 +52,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def modules(tmp_path: Path) -> dict[str, str]:
     """Environment in which `program` and `forever` are modules."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    (tmp_path / "forever.py").write_text("import time\nprint('up', flush=True)\nwhile True: time.sleep(60)")
+    (tmp_path / "forever.py").write_text(FOREVER)
     return {**os.environ, "COLOUR": "blue", "PYTHONPATH": str(tmp_path)}
 
 
@@ -95,7 +102,7 @@ def test_arguments_environment_streams_and_exit_code_are_the_interpreters(
 def test_killed_launcher_takes_its_process_along(forever: tuple[psutil.Popen, psutil.Process]) -> None:
     started, forked = forever
     started.kill()
-    started.wait(PATIENCE_S)
+    assert started.stdout.read() == "asked to end\n"  # by SIGTERM, which Spark's daemon handles
     assert eventually(lambda: not forked.is_running())
 
 
@@ -111,6 +118,23 @@ def test_without_a_server_it_is_an_interpreter(tmp_path: Path, modules: dict[str
     code, _, everything_loaded = run(python, tmp_path, modules)
     assert code == 7
     assert not everything_loaded
+
+
+def test_server_that_dies_before_it_forks_leaves_an_interpreter(
+    tmp_path: Path, modules: dict[str, str]
+) -> None:
+    with fork_server.running(tmp_path) as python:
+        waits = psutil.Popen([python, "-m", "program"], env=modules, cwd=tmp_path, stdin=subprocess.DEVNULL)
+        # it is still importing
+        (server,) = [each for each in psutil.Process().children() if each.pid != waits.pid][-1:]
+        assert eventually(lambda: launcher.__file__ in waits.cmdline())
+        server.kill()
+        assert waits.wait(PATIENCE_S) == 7
+
+
+def test_where_no_socket_can_be_it_is_an_interpreter() -> None:
+    with fork_server.running(Path("/proc")) as python:
+        assert python == Path(sys.executable)
 
 
 def test_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
