@@ -69,6 +69,8 @@ def run(
     )
     # it prints the traceback of whatever ends a batch; the job says what that was, in a line
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # ... and, by the root logger, what it cannot tell a JVM any more that is ending
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     settings = environment.settings(JobSettings)
     # heavy imports only once the settings are known to be good
     from deploy.local import jars
