@@ -23,6 +23,7 @@ from streaming_job.workers import fork_server
 
 _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
+SPARK_HOME = Path(pyspark.__file__).parent
 END_S = 30.0
 """For a JVM whose stdin is closed to end before it is killed."""
 GONE_S = 0.5
@@ -128,10 +129,18 @@ class Launch:
         threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True).start()
         return session
 
-    def end(self) -> None:
-        """End the JVM, whatever became of it."""
-        if self._gateway is not None and self._gateway.exception() is None:
-            _end(self._gateway.result().proc, END_S)
+    def end(self, patience_s: float = END_S) -> int | None:
+        """End the JVM, kill it if it takes longer; returns its exit code, None if it did not come up."""
+        if self._gateway is None or self._gateway.exception() is not None:
+            return None
+        jvm: subprocess.Popen[bytes] = self._gateway.result().proc
+        with suppress(OSError):  # of one that is gone
+            jvm.stdin.close()  # type: ignore[union-attr]
+        try:
+            return jvm.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            jvm.kill()
+            return jvm.wait()
 
 
 @contextmanager
@@ -149,7 +158,7 @@ def launching(settings: JobSettings, jars: Sequence[Path], java: Sequence[str] =
     # one thread a task: the tasks share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # else Spark asks its Python, by a shell script that takes no blank in a path
-    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    os.environ.setdefault("SPARK_HOME", str(SPARK_HOME))
     temporary = scratch.prepare(settings.work_dir.resolve())
     conf = SparkConf().setMaster(settings.master)
     conf.setAll({**_options(settings, jars, temporary, java), **settings.spark}.items())  # type: ignore[arg-type]
@@ -163,21 +172,6 @@ def launching(settings: JobSettings, jars: Sequence[Path], java: Sequence[str] =
             yield launch
         finally:
             launch.end()
-
-
-def end(session: SparkSession, patience_s: float) -> int:
-    """End the JVM of a stopped session, kill it if it takes too long; returns its exit code."""
-    return _end(session.sparkContext._gateway.proc, patience_s)  # type: ignore[union-attr]
-
-
-def _end(jvm: "subprocess.Popen[bytes]", patience_s: float) -> int:
-    with suppress(OSError):  # of one that is gone
-        jvm.stdin.close()  # type: ignore[union-attr]
-    try:
-        return jvm.wait(patience_s)
-    except subprocess.TimeoutExpired:
-        jvm.kill()
-        return jvm.wait()
 
 
 def is_alive(session: SparkSession) -> bool:

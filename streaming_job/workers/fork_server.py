@@ -17,7 +17,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -73,12 +73,8 @@ def _listener(path: Path) -> socket.socket:
     if sys.platform != "linux":
         raise OSError("only Linux ends a process with its launcher")
     listener = socket.socket(socket.AF_UNIX)
-    here = os.getcwd()
-    os.chdir(path.parent)  # a socket's path has to be short
-    try:
+    with chdir(path.parent):  # a socket's path has to be short
         listener.bind(path.name)
-    finally:
-        os.chdir(here)
     listener.listen(BACKLOG)
     return listener
 

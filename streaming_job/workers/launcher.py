@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+from contextlib import chdir
 
 STARTED = b"+"
 """Comes when there is a process; what it ends with comes later."""
@@ -41,15 +42,12 @@ def _ask(connection: socket.socket, arguments: list[str]) -> bool:
 
 
 def _connect(server: str) -> socket.socket | None:
-    here = os.getcwd()
-    os.chdir(os.path.dirname(server))  # a socket's path has to be short
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.connect(os.path.basename(server))
+        with chdir(os.path.dirname(server)):  # a socket's path has to be short
+            connection.connect(os.path.basename(server))
     except OSError:
         return None
-    finally:
-        os.chdir(here)
     return connection
 
 

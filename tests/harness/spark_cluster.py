@@ -7,12 +7,11 @@ from pathlib import Path
 from types import TracebackType
 
 import psutil
-import pyspark
 
 from deploy.local import java
 from deploy.local.ports import HOST, Ports, choose
+from streaming_job.session import SPARK_HOME
 
-SPARK_HOME = Path(pyspark.__file__).parent
 MEMORY = "1g"
 """Of each executor, and of each worker to give away."""
 

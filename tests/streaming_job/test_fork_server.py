@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,8 @@ import pytest
 from streaming_job.workers import fork_server, launcher
 
 pytestmark = pytest.mark.unit
+
+WaitFor = Callable[..., object]
 
 PROGRAM = """
 import os, sys
@@ -65,13 +66,6 @@ def run(executable: Path | str, directory: Path, environment: dict[str, str]) ->
     return ended.returncode, ended.stdout, ended.stderr.strip() == "True"
 
 
-def eventually(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + PATIENCE_S
-    while not (met := condition()) and time.monotonic() < end:
-        time.sleep(0.02)
-    return met
-
-
 @pytest.fixture
 def forever(python: Path, modules: dict[str, str]) -> Iterator[tuple[psutil.Popen, psutil.Process]]:
     """A launcher, and the process that it stands for and that does not end."""
@@ -99,11 +93,13 @@ def test_arguments_environment_streams_and_exit_code_are_the_interpreters(
     assert everything_loaded
 
 
-def test_killed_launcher_takes_its_process_along(forever: tuple[psutil.Popen, psutil.Process]) -> None:
+def test_killed_launcher_takes_its_process_along(
+    forever: tuple[psutil.Popen, psutil.Process], wait_for: WaitFor
+) -> None:
     started, forked = forever
     started.kill()
     assert started.stdout.read() == "asked to end\n"  # by SIGTERM, which Spark's daemon handles
-    assert eventually(lambda: not forked.is_running())
+    wait_for(lambda: not forked.is_running(), deadline_s=PATIENCE_S)
 
 
 def test_launcher_ends_with_its_process(forever: tuple[psutil.Popen, psutil.Process]) -> None:
@@ -121,13 +117,13 @@ def test_without_a_server_it_is_an_interpreter(tmp_path: Path, modules: dict[str
 
 
 def test_server_that_dies_before_it_forks_leaves_an_interpreter(
-    tmp_path: Path, modules: dict[str, str]
+    tmp_path: Path, modules: dict[str, str], wait_for: WaitFor
 ) -> None:
     with fork_server.running(tmp_path) as python:
         waits = psutil.Popen([python, "-m", "program"], env=modules, cwd=tmp_path, stdin=subprocess.DEVNULL)
         # it is still importing
-        (server,) = [each for each in psutil.Process().children() if each.pid != waits.pid][-1:]
-        assert eventually(lambda: launcher.__file__ in waits.cmdline())
+        server = [each for each in psutil.Process().children() if each.pid != waits.pid][-1]
+        wait_for(lambda: launcher.__file__ in waits.cmdline(), deadline_s=PATIENCE_S)
         server.kill()
         assert waits.wait(PATIENCE_S) == 7
 
@@ -137,15 +133,15 @@ def test_where_no_socket_can_be_it_is_an_interpreter() -> None:
         assert python == Path(sys.executable)
 
 
-def test_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+def test_server_ends_with_the_process_that_started_it(tmp_path: Path, wait_for: WaitFor) -> None:
     starter = psutil.Popen(
         [sys.executable, "-c", START, str(tmp_path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     starter.stdout.readline()
-    assert eventually(lambda: bool(starter.children()))
+    wait_for(lambda: bool(starter.children()), deadline_s=PATIENCE_S)
     (server,) = starter.children()
     starter.send_signal(signal.SIGKILL)
     starter.wait(PATIENCE_S)
-    assert eventually(lambda: not server.is_running())
+    wait_for(lambda: not server.is_running(), deadline_s=PATIENCE_S)
