@@ -77,11 +77,16 @@ def forever(python: Path, modules: dict[str, str]) -> Iterator[tuple[psutil.Pope
     finally:
         with suppress(psutil.NoSuchProcess):
             started.kill()
+        started.wait(PATIENCE_S)
 
 
 def runs_forever(process: psutil.Process) -> bool:
     """Whether it says so, and is no launcher."""
-    return "-m forever" in " ".join(process.cmdline()) and launcher.__file__ not in process.cmdline()
+    try:
+        words = process.cmdline()
+    except psutil.NoSuchProcess:  # a zombie, which other tests may leave, has no command line
+        return False
+    return "-m forever" in " ".join(words) and launcher.__file__ not in words
 
 
 def test_arguments_environment_streams_and_exit_code_are_the_interpreters(
@@ -119,10 +124,11 @@ def test_without_a_server_it_is_an_interpreter(tmp_path: Path, modules: dict[str
 def test_server_that_dies_before_it_forks_leaves_an_interpreter(
     tmp_path: Path, modules: dict[str, str], wait_for: WaitFor
 ) -> None:
+    others = set(psutil.Process().children())
     with fork_server.running(tmp_path) as python:
-        waits = psutil.Popen([python, "-m", "program"], env=modules, cwd=tmp_path, stdin=subprocess.DEVNULL)
+        (server,) = set(psutil.Process().children()) - others
         # it is still importing
-        server = [each for each in psutil.Process().children() if each.pid != waits.pid][-1]
+        waits = psutil.Popen([python, "-m", "program"], env=modules, cwd=tmp_path, stdin=subprocess.DEVNULL)
         wait_for(lambda: launcher.__file__ in waits.cmdline(), deadline_s=PATIENCE_S)
         server.kill()
         assert waits.wait(PATIENCE_S) == 7
