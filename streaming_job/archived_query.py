@@ -10,13 +10,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from streaming_job import session
 from streaming_job.class_archive import PATIENCE_S, ArchiveError
 from streaming_job.settings import JobSettings
 
 BATCHES = 3
+NAME, BLOB = StructType().add("name", StringType()), StructType().add("blob", BinaryType())
 
 
 class Ticks(DataSource):
@@ -62,7 +63,7 @@ class Counter(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """The job's variable."""
-        self._pieces = handle.getMapState("pieces", "name string", "blob binary")
+        self._pieces = handle.getMapState("pieces", NAME, BLOB)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Writes, reads, removes."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from feature_store.arena import layout_digest
 from feature_store.journal import load_meta
@@ -21,6 +22,9 @@ from streaming_job.workers.warm_up import freeze_after_warm_up
 from streaming_job.working_copy import WorkingCopy
 
 OUTCOME_SCHEMA = "outcome binary"
+# of the state variable: types, as words would be sent to the JVM to be parsed, in each task
+NAME = StructType().add("name", StringType())
+BLOB = StructType().add("blob", BinaryType())
 
 
 @cache  # as many as there are key groups
@@ -75,7 +79,7 @@ class KeyedStage(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state: one variable, because each costs milliseconds a batch."""
-        self._pieces = _Pieces(handle.getMapState("pieces", "name string", "blob binary"))
+        self._pieces = _Pieces(handle.getMapState("pieces", NAME, BLOB))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """One batch of one key group: packets in, one outcome out."""
