@@ -37,6 +37,7 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
         partitions[groups] = [found[value] for value in grouping_values(groups)]
     hadoop = spark._jsc.hadoopConfiguration()
     path = spark._jvm.org.apache.hadoop.fs.Path(f"file://{settings.checkpoint}")
+    pools = spark._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
     managers = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
     # the context is the session's: its settings decide
     manager = managers.create(path, spark._jsparkSession.sessionState().newHadoopConf())
@@ -45,6 +46,7 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
         "file_system": path.getFileSystem(hadoop).getClass().getName(),
         "file_manager": manager.getClass().getName(),
         "plan": card_log.packets(spark, settings)._jdf.queryExecution().toString(),
+        "heap": {pool.getName(): pool.getUsage().getCommitted() >> 20 for pool in pools},
         "settings": dict(spark.sparkContext.getConf().getAll()),
     }
 

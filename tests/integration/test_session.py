@@ -17,6 +17,8 @@ from streaming_job.class_archive import ArchiveError
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 SECRET = "not for the screen"
+MEMORY_MIB = 600
+"""Of the driver; another than that for which classes are archived."""
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +32,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "FRAUD_CHECKPOINT": str(directory / "checkpoint"),
         "FRAUD_WORK_DIR": str(directory / "work"),
         "FRAUD_UI_PORT": "0",
+        "FRAUD_SPARK": json.dumps({"spark.driver.memory": f"{MEMORY_MIB}m"}),
         "FRAUD_KAFKA": json.dumps({"ssl.key.pem": SECRET, "sasl.oauthbearer.config": SECRET}),
     }
     answer = subprocess.run(
@@ -56,6 +59,12 @@ def test_state_is_kept_in_changelogs_of_rocksdb(found: dict[str, Any]) -> None:
     state = "spark.sql.streaming.stateStore."
     assert found["settings"][f"{state}providerClass"].endswith("RocksDBStateStoreProvider")
     assert found["settings"][f"{state}rocksdb.changelogCheckpointing.enabled"] == "true"
+
+
+def test_half_of_the_heap_is_for_what_is_young_with_room_for_what_survives(found: dict[str, Any]) -> None:
+    young = MEMORY_MIB / 2
+    sizes = {"PS Eden Space": young * 4 / 6, "PS Survivor Space": young / 6, "PS Old Gen": MEMORY_MIB / 2}
+    assert {name: found["heap"][name] for name in sizes} == pytest.approx(sizes, rel=0.05)
 
 
 def test_plans_show_no_secret_of_the_kafka_client(found: dict[str, Any]) -> None:
