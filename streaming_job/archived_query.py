@@ -8,31 +8,28 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from streaming_job import session
 from streaming_job.class_archive import PATIENCE_S, ArchiveError
+from streaming_job.keyed_stage import OUTCOME_SCHEMA, Pieces
 from streaming_job.settings import JobSettings
+from streaming_job.source.card_log import CardLog
 
 BATCHES = 3
-NAME, BLOB = StructType().add("name", StringType()), StructType().add("blob", BinaryType())
 
 
-class Ticks(DataSource):
-    """A few packets in each batch."""
+class Ticks(CardLog):
+    """A few packets in each batch, as the job's source gives them."""
 
     @classmethod
     def name(cls) -> str:
         """As Spark's `format`."""
         return "ticks"
 
-    def schema(self) -> str:
-        """As the job's."""
-        return "key_group int, packet binary"
-
-    def streamReader(self, schema: StructType) -> "TicksReader":  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """One that counts."""
         return TicksReader()
 
@@ -63,14 +60,14 @@ class Counter(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """The job's variable."""
-        self._pieces = handle.getMapState("pieces", NAME, BLOB)
+        self._pieces = Pieces(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Writes, reads, removes."""
         packets = [bytes(row.packet) for row in rows]
-        self._pieces.updateValue(("new",), (packets[0],))
-        self._pieces.getValue(("missing",))
-        self._pieces.removeKey(("new",))
+        self._pieces.put("new", packets[0])
+        self._pieces.get("missing")
+        self._pieces.remove("new")
         yield Row(outcome=bytes(len(packets)))
 
 
@@ -85,7 +82,7 @@ def run_through(spark: SparkSession, checkpoint: str) -> None:
         query = (
             spark.readStream.format(Ticks.name()).load()
             .groupBy("key_group")
-            .transformWithState(Counter(), "outcome binary", outputMode="Update", timeMode="None")
+            .transformWithState(Counter(), OUTCOME_SCHEMA, outputMode="Update", timeMode="None")
             .writeStream.foreachBatch(write)
             .outputMode("update")
             .option("checkpointLocation", checkpoint)

@@ -22,9 +22,9 @@ from streaming_job.workers.warm_up import freeze_after_warm_up
 from streaming_job.working_copy import WorkingCopy
 
 OUTCOME_SCHEMA = "outcome binary"
-# of the state variable: types, as words would be sent to the JVM to be parsed, in each task
-NAME = StructType().add("name", StringType())
-BLOB = StructType().add("blob", BinaryType())
+# types: words would be sent to the JVM to be parsed, in each task
+_NAME = StructType().add("name", StringType())
+_BLOB = StructType().add("blob", BinaryType())
 
 
 @cache  # as many as there are key groups
@@ -37,20 +37,24 @@ def _model(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
     return registry.load(ref, tracking_uri, cache_dir)
 
 
-class _Pieces:
+class Pieces:
     """A Spark MapState as a `PieceStore`."""
 
-    def __init__(self, state: Any) -> None:
-        self._state = state
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state: one variable, because each costs milliseconds a batch."""
+        self._state: Any = handle.getMapState("pieces", _NAME, _BLOB)
 
     def get(self, name: str) -> bytes | None:
+        """The piece of that name, if there is one."""
         found = self._state.getValue((name,))
         return bytes(found[0]) if found is not None else None
 
     def put(self, name: str, blob: bytes) -> None:
+        """Add it, or put it in the place of the one that had the name."""
         self._state.updateValue((name,), (blob,))
 
     def remove(self, name: str) -> None:
+        """Remove it."""
         self._state.removeKey((name,))
 
 
@@ -78,8 +82,8 @@ class KeyedStage(StatefulProcessor):
         self._copies_dir = work_dir / "state" / run / layout_digest()
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Declare the state: one variable, because each costs milliseconds a batch."""
-        self._pieces = _Pieces(handle.getMapState("pieces", NAME, BLOB))
+        """Declare the state."""
+        self._pieces = Pieces(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """One batch of one key group: packets in, one outcome out."""

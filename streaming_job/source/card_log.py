@@ -60,7 +60,7 @@ class CardLog(DataSource):
         """Rows: packets and where they belong."""
         return "key_group int, packet binary"
 
-    def streamReader(self, schema: StructType) -> "CardLogReader":  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A reader with this source's options."""
         client = {
             name.removeprefix(KAFKA): value for name, value in self.options.items() if name.startswith(KAFKA)

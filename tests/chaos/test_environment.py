@@ -133,17 +133,13 @@ def small_disk(place: Path) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("checkpoint", FULL),
+        ("checkpoint", (FULL,)),
         # Spark's files are there, too: who needs room first differs
         ("work_dir", (FULL, CRASH)),
     ],
 )
 def test_full_disk_ends_the_job_and_room_lets_it_go_on(
-    stack: Endpoints,
-    topic_names: Callable[[], Topics],
-    tmp_path: Path,
-    what: str,
-    words: str | tuple[str, ...],
+    stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path, what: str, words: tuple[str, ...]
 ) -> None:
     disk = tmp_path / "disk"
     with small_disk(disk), ExitStack() as cleanup:
