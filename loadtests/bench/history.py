@@ -1,8 +1,11 @@
-"""Transactions of the last days, sent at once: a backlog to work off, or the past of many cards."""
+"""Transactions of the last days: the past of many cards, or a backlog to work off."""
 
 import time
+from collections.abc import Callable, Iterator
+from math import inf
 
 from loadtests.faults.installation import Installation
+from loadtests.simulator.batch import EventBatch
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.kafka_feed import KafkaFeed
 from loadtests.simulator.pacing import Pace
@@ -11,6 +14,7 @@ from loadtests.simulator.transactions import Stream
 
 SPAN_S = 6 * 86_400
 """Event time that they span: less than the allowed lateness."""
+_TRANSACTION = {"transactional.id": "bench-history", "transaction.timeout.ms": "600000"}
 
 
 def rate(events: int) -> float:
@@ -18,10 +22,49 @@ def rate(events: int) -> float:
     return events / SPAN_S
 
 
-def send(installed: Installation, events: int) -> None:
-    """Send so many transactions, evenly spread over `SPAN_S` until now, as fast as it goes."""
-    start_ms = int((time.time() - SPAN_S) * 1_000)
-    stream = Stream(installed.world, rate(events), start_ms, disturbances=Disturbances.none())
-    feed = KafkaFeed(installed.stack.bootstrap_servers)
-    blocks = stream.blocks(events=events)
-    feed.run(timeline(blocks, None, installed.topics, drain=False), Pace(0.0, 0.0, float("inf")))
+class History:
+    """So many transactions, evenly spread over `SPAN_S` until now, sent in parts one after the other."""
+
+    def __init__(self, installed: Installation, events: int) -> None:
+        self._installed = installed
+        self._rate = rate(events)
+        self._start_ms = int((time.time() - SPAN_S) * 1_000)
+        stream = Stream(installed.world, self._rate, self._start_ms, disturbances=Disturbances.none())
+        self._sent = 0
+        self._blocks = stream.blocks(events=events)
+        self._cut: EventBatch | None = None
+        """What is left of the block in which the last part ended."""
+
+    def send(
+        self,
+        events: int,
+        *,
+        per_second: float = inf,
+        at_once: bool = False,
+        meanwhile: Callable[[KafkaFeed], None] | None = None,
+    ) -> None:
+        """Send the next ones.
+
+        Args:
+            events: how many.
+            per_second: how many in a real second; default: as fast as it goes.
+            at_once: in one Kafka transaction: who reads committed records sees none before all are there.
+            meanwhile: called at least once a second, with what sends.
+
+        Raises:
+            FeedError: no broker, or a record was not delivered.
+        """
+        feed = KafkaFeed(self._installed.stack.bootstrap_servers, kafka=_TRANSACTION if at_once else None)
+        begin_ms = self._start_ms + 1_000 * self._sent / self._rate
+        pace = Pace(time.time() * 1_000, begin_ms, per_second / self._rate)
+        records = timeline(self._next(events), None, self._installed.topics, drain=False)
+        feed.run(records, pace, progress=meanwhile)
+        self._sent += events
+
+    def _next(self, events: int) -> Iterator[EventBatch]:
+        while events:
+            block = next(self._blocks) if self._cut is None else self._cut
+            part = block.take(slice(0, events))
+            self._cut = block.take(slice(events, None)) if len(block) > events else None
+            events -= len(part)
+            yield part

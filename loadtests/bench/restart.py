@@ -5,8 +5,8 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from loadtests.bench import history
 from loadtests.bench.alert_reader import AlertReader
+from loadtests.bench.history import History
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
 from loadtests.faults.job_process import PATIENCE_S
@@ -31,7 +31,7 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
         FraudError: the job ended, or decides nothing.
     """
     say(f"sending {events:,} transactions")
-    history.send(rig.installed, events)
+    History(rig.installed, events).send(events)
     rig.start_job()
     rig.catch_up(say)
     for kind, lost in KINDS.items():

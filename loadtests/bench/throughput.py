@@ -4,14 +4,19 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 from loadtests import commands as audit
 from loadtests.bench import history
+from loadtests.bench.history import History
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
+from loadtests.simulator.kafka_feed import KafkaFeed
 
 THROUGHPUT = "throughput"
+WARM_UP_RATE = 10_000.0
+"""Transactions a second."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +24,9 @@ class Backlog:
     """What is to be worked off."""
 
     warm_up: int
-    """Transactions before the measured ones: compilers, caches and pools settle on them."""
+    """Transactions before the backlog, at `WARM_UP_RATE`: a service that has been running for a while."""
     events: int
-    """Transactions that are measured."""
+    """Transactions of the backlog."""
 
     @property
     def rate(self) -> float:
@@ -30,18 +35,30 @@ class Backlog:
 
 
 def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Iterator[Figure]:
-    """Send everything, then let the job work it off.
+    """Let the job run at a low rate, then give it a backlog, all at once.
+
+    Spark's JVM compiles what has run often, and in large batches its code runs seldom: from a cold start its
+    compilers take up to half of a core for all of a backlog of this size.
 
     Raises:
         FraudError: the job ended, or its results are wrong.
     """
-    everything = backlog.warm_up + backlog.events
-    started = time.monotonic()
-    say(f"sending {everything:,} transactions")
-    history.send(rig.installed, everything)
-    sent = time.monotonic() - started
-    yield Figure("simulator into Kafka", everything / sent, "events/s", (), "on both cores")
+    past = History(rig.installed, backlog.warm_up + backlog.events)
     rig.start_job()
+    rig.catch_up(say)
+    started = time.monotonic()
+
+    def warming_up(feed: KafkaFeed) -> None:
+        rig.check()
+        rate = feed.sent.total() / (time.monotonic() - started)
+        say(f"warming up: {feed.sent.total():,} of {backlog.warm_up:,} transactions, {rate:,.0f} a second")
+
+    past.send(backlog.warm_up, per_second=WARM_UP_RATE, meanwhile=warming_up)
+    rig.catch_up(say)
+    say(f"sending {backlog.events:,} transactions")
+    began = time.monotonic()
+    past.send(backlog.events, at_once=True)
+    yield Figure("simulator into Kafka", backlog.events / (time.monotonic() - began), "events/s", ())
     rig.catch_up(say)
     rig.stop_job()
     yield from _figures(rig.progress(), backlog)
@@ -51,20 +68,20 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
 
 
 def _figures(batches: list[dict[str, Any]], backlog: Backlog) -> Iterator[Figure]:
-    done = 0
-    before: dict[str, Any] | None = None
-    measured: list[tuple[int, float]] = []
-    phases: dict[str, list[float]] = {}
-    for batch in batches:
-        count = batch["counts"]["transactions"] + batch["counts"]["duplicates"]
-        if count and done >= backlog.warm_up and before is not None:
-            measured.append((count, (batch["written_at"] - before["written_at"]) / 1000))
-            for name, ms in batch["phases_ms"].items():
-                phases.setdefault(name, []).append(ms)
-        done += count
-        before = batch
+    counts = [batch["counts"]["transactions"] + batch["counts"]["duplicates"] for batch in batches]
+    done_before = accumulate(counts, initial=0)
+    drained = [
+        (count, batch)
+        for count, done, batch in zip(counts, done_before, batches, strict=False)
+        if count and done >= backlog.warm_up
+    ]
+    # when the first of them began is not known
+    measured = [
+        (count, (batch["written_at"] - before["written_at"]) / 1000)
+        for (_, before), (count, batch) in pairwise(drained)
+    ]
     if not measured:
-        raise BenchError("the warm-up took all transactions; give more --events")
+        raise BenchError("the backlog fits into one batch; give more --events")
     events, seconds = (sum(column) for column in zip(*measured, strict=True))
     rates = tuple(round(count / took) for count, took in measured)
     size = statistics.median(count for count, _ in measured)
@@ -73,8 +90,9 @@ def _figures(batches: list[dict[str, Any]], backlog: Backlog) -> Iterator[Figure
         f"{events:,} events in {len(measured)} batches, the median one of {size:,.0f}",
     )  # fmt: skip
     yield Figure("a batch", 1000 * statistics.median(took for _, took in measured), "ms", ())
-    for name, found in phases.items():
-        yield Figure(f"phase {name}", statistics.median(found), "ms", tuple(found))
+    for name in drained[0][1]["phases_ms"]:
+        found = tuple(batch["phases_ms"][name] for _, batch in drained[1:])
+        yield Figure(f"phase {name}", statistics.median(found), "ms", found)
 
 
 def _verified(rig: Rig) -> Figure:

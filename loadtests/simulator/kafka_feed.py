@@ -55,7 +55,8 @@ class KafkaFeed:
 
         Args:
             bootstrap_servers: host:port[,host:port].
-            kafka: more librdkafka settings, for example for security.
+            kafka: more librdkafka settings, for example for security. With transactional.id among them all of
+                a `run` is one Kafka transaction: who reads committed records sees it at once.
             archive: stamp each record with its own arrival (the topics must have CreateTime); otherwise the
                 broker stamps it.
             clock: default the machine's.
@@ -68,6 +69,7 @@ class KafkaFeed:
         self._archive, self._clock = archive, clock or SystemClock()
         self._stopped = threading.Event()
         self._fault: KafkaError | None = None
+        self._transactional = "transactional.id" in self._client
         self._producer = Producer({**_PRODUCER, **self._client, "on_delivery": self._undelivered})
         self.sent: Counter[str] = Counter()
         """Records handed to the producer, by topic; after `run` returned all of them are in Kafka."""
@@ -102,12 +104,14 @@ class KafkaFeed:
         """
         pace = pace or Pace.live()
         deadline = self._clock.now_ms() + for_s * 1_000 if for_s is not None else float("inf")
+        if self._transactional:
+            self._begin()
         for piece, behind_ms in paced(records, pace, self._clock, self._stopped, deadline):
             self.behind_ms = behind_ms
             self._send(piece)
             if progress is not None:
                 progress(self)
-        self._flush()
+        self._commit() if self._transactional else self._flush()
         return self.sent
 
     def check_topics(self, topics: Iterable[str], first_ms: int | None = None) -> None:
@@ -182,6 +186,21 @@ class KafkaFeed:
             raise FeedError(
                 f"Kafka did not take a record: {self._fault.str()}; see the broker's log, then start again"
             )
+
+    def _begin(self) -> None:
+        try:
+            self._producer.init_transactions(_FLUSH_S)
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            raise FeedError(f"no transaction could be begun: {_text(error)}; is the broker alive?") from error
+
+    def _commit(self) -> None:
+        try:
+            self._producer.commit_transaction(_FLUSH_S)
+        except KafkaException as error:
+            raise FeedError(
+                f"the transaction was not committed: {_text(error)}; see the broker's log, then start again"
+            ) from error
 
     def _flush(self) -> None:
         left = self._producer.flush(_FLUSH_S)
