@@ -1,8 +1,9 @@
 """Gradient-boosted trees as flat arrays, scored by a kernel that equals scikit-learn to the last bit.
 
 scikit-learn's own prediction costs milliseconds per call and about 3 us a row; this one costs microseconds
-per call and under 1 us a row, needs no threads, loads without scikit-learn, and gives a row the same score in
-whatever batch it is (each row adds the same numbers in the same order).
+per call and 0.2 us a row with 100 trees of 8 leaves, needs no threads, loads without scikit-learn, and gives
+a row the same score in whatever batch it is (each row adds the same numbers in the same order). Trees of up
+to 64 leaves are scored as masks (`leaf_bits`), larger ones are walked.
 
 Layout. A node is 16 bytes: threshold, column, first kid. The two kids lie side by side, so a step is
 `kid + (x[column] > threshold)`, without a branch; a leaf has an infinite threshold and is its own kid, so all
@@ -14,6 +15,7 @@ test is turned round on the negated value, which stands in a second copy of the 
 
 import math
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,11 +23,11 @@ from numba import from_dtype, types
 
 from feature_store.jit import njit
 from models.errors import ModelError
+from models.leaf_bits import LARGEST, LeafBits, leaf_bits
 
 NODE = np.dtype([("threshold", np.float64), ("column", np.uint32), ("kid", np.uint32)])
 BLOCK = 64
 """Rows that walk a tree together: their values and positions stay in the L1 cache."""
-LARGEST = float(np.finfo(np.float64).max)
 
 # One signature each: a read-only batch (from Arrow, say) must not compile a second kernel in mid-stream.
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
@@ -67,9 +69,16 @@ class Trees:
 
     def log_odds(self, x: np.ndarray) -> np.ndarray:
         """The trees' sum before the logistic function: float64[n, f] -> float64[n]."""
+        baseline = float(self.baseline[0])
+        if self._bits is not None:
+            return self._bits.log_odds(x, baseline)
         out = np.empty(len(x))
-        _sum_leaves(x, self.nodes, self.values, self.roots, self.depths, self.baseline[0], out)
+        _sum_leaves(x, self.nodes, self.values, self.roots, self.depths, baseline, out)
         return out
+
+    @cached_property
+    def _bits(self) -> LeafBits | None:
+        return leaf_bits(self.nodes, self.values, self.roots, int(self.width[0]))
 
     def explain(self, x: np.ndarray) -> np.ndarray:
         """How much each feature raised the log-odds of each row, along its paths.

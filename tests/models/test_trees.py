@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from models.errors import ModelError
+from models.leaf_bits import leaf_bits
 from models.trees import Trees, can_compile, compile_trees
 
 pytestmark = pytest.mark.unit
@@ -31,13 +32,14 @@ def fitted(leaves: int = 31, iterations: int = 40, seed: int = 0) -> HistGradien
     return model.fit(x, y)
 
 
-@pytest.fixture(scope="module")
-def pair() -> tuple[HistGradientBoostingClassifier, Trees]:
-    model = fitted()
+@pytest.fixture(scope="module", params=[6, 31, 64, 65], ids="{} leaves".format)
+def pair(request: pytest.FixtureRequest) -> tuple[HistGradientBoostingClassifier, Trees]:
+    """Masks of each width, and trees that are walked."""
+    model = fitted(request.param)
     return model, compile_trees(model)
 
 
-@pytest.mark.parametrize("leaves", [2, 8, 31])
+@pytest.mark.parametrize("leaves", [2, 8, 9, 32, 33, 64, 65, 200])
 def test_log_odds_equal_scikit_learn_to_the_last_bit(leaves: int) -> None:
     model = fitted(leaves)
     x, _ = history(seed=1, rows=1_000)
@@ -69,6 +71,16 @@ def test_a_row_has_the_same_score_in_whatever_batch_it_is(
     _, compiled = pair
     parts = np.split(x, sorted(cuts))
     assert np.array_equal(np.concatenate([compiled.score(part) for part in parts]), compiled.score(x))
+
+
+@pytest.mark.parametrize(
+    ("leaves", "mask"), [(8, np.uint8), (9, np.uint32), (33, np.uint64), (64, np.uint64), (65, None)]
+)
+def test_masks_are_as_narrow_as_the_largest_tree_allows(leaves: int, mask: type | None) -> None:
+    trees = compile_trees(fitted(leaves))
+    bits = leaf_bits(trees.nodes, trees.values, trees.roots, int(trees.width[0]))
+    assert (None if bits is None else bits.keeps.dtype) == mask
+    assert bits is None or bits.leaves.shape[1] == leaves
 
 
 def test_an_empty_batch_has_no_scores(pair: tuple[HistGradientBoostingClassifier, Trees]) -> None:

@@ -1,0 +1,138 @@
+"""Small trees as masks of leaves: each test of each tree is made for a block of rows, in no tree's order.
+
+A row starts with all leaves of a tree possible, one bit each. A test that it passes ("greater than the
+threshold") rules out the leaves below the first kid, and of those that remain when all tests are made the
+first is the row's. So nothing has to be looked up on the way, the tests of a column stand together in the
+order of their thresholds, and 64 rows go through each in a few vector instructions: a third to a quarter of
+what walking the trees costs. Source: Lucchese et al., "QuickScorer" (SIGIR 2015), and "V-QuickScorer" (2016).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.cpython.unsafe.numbers import trailing_zeros
+
+from feature_store.jit import njit
+
+MOST_LEAVES = 64
+"""One bit each."""
+BLOCK = 64
+"""Rows that are tested together; with fewer the compiler makes no vector instructions."""
+LARGEST = float(np.finfo(np.float64).max)
+WIDTHS = {8: np.uint8, 32: np.uint32, 64: np.uint64}
+"""Masks, by the number of leaves that they have room for."""
+
+_trailing_zeros: Any = trailing_zeros  # what stands in a kernel is numba's affair
+
+# One signature for each width: a read-only batch (from Arrow, say) must not compile another kernel in
+# mid-stream.
+_ROWS = types.Array(types.float64, 2, "C", readonly=True)
+_SIGNATURES = [
+    types.void(
+        _ROWS, types.int64[::1], types.float64[::1], types.uint32[::1], mask[::1], types.float64[:, ::1],
+        types.float64, types.float64[::1],
+    )
+    for mask in (types.uint8, types.uint32, types.uint64)
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LeafBits:
+    """The m tests of t trees over f columns, each column twice: as it is, and negated (see `trees`)."""
+
+    begins: np.ndarray
+    """int64[2f + 1]: where each column's tests begin."""
+    thresholds: np.ndarray
+    """float64[m], ascending in each column."""
+    trees: np.ndarray
+    """uint32[m]: whose test it is."""
+    keeps: np.ndarray
+    """One of WIDTHS [m]: the leaves that are still possible when the test is passed."""
+    leaves: np.ndarray
+    """float64[t, leaves]: their outputs in log-odds, from first kid to last."""
+
+    def log_odds(self, x: np.ndarray, baseline: float) -> np.ndarray:
+        """The trees' sum, added up in their order: float64[n, f] -> float64[n]."""
+        out = np.empty(len(x))
+        _sum_leaves(x, self.begins, self.thresholds, self.trees, self.keeps, self.leaves, baseline, out)
+        return out
+
+
+def leaf_bits(nodes: np.ndarray, values: np.ndarray, roots: np.ndarray, width: int) -> LeafBits | None:
+    """Trees of `trees.Trees` as masks; None if one has more than MOST_LEAVES leaves.
+
+    Args:
+        nodes: NODE[m], see there.
+        values: float64[m].
+        roots: uint32[t].
+        width: f.
+    """
+    tests: list[tuple[int, float, int, int]] = []
+    leaves: list[list[float]] = []
+
+    def below(at: int, tree: int) -> int:
+        """The mask of the leaves below a node; notes them and the tests on the way."""
+        if nodes["threshold"][at] == np.inf:
+            leaves[tree].append(float(values[at]))
+            return 1 << (len(leaves[tree]) - 1)
+        kid = int(nodes["kid"][at])
+        first, second = below(kid, tree), below(kid + 1, tree)
+        tests.append((int(nodes["column"][at]), float(nodes["threshold"][at]), tree, ~first))
+        return first | second
+
+    for tree, root in enumerate(roots.tolist()):
+        leaves.append([])
+        below(root, tree)
+    most = max(map(len, leaves), default=1)
+    if most > MOST_LEAVES:
+        return None
+    bits, mask = next((bits, kind) for bits, kind in WIDTHS.items() if most <= bits)
+    outputs = np.zeros((len(leaves), most))
+    for tree, found in enumerate(leaves):
+        outputs[tree, : len(found)] = found
+    tests.sort()
+    columns, thresholds, trees, keeps = zip(*tests, strict=True) if tests else ((), (), (), ())
+    return LeafBits(
+        begins=np.searchsorted(np.array(columns, dtype=np.int64), np.arange(2 * width + 1)),
+        thresholds=np.array(thresholds, dtype=np.float64),
+        trees=np.array(trees, dtype=np.uint32),
+        keeps=np.array([keep & ((1 << bits) - 1) for keep in keeps], dtype=mask),
+        leaves=outputs,
+    )
+
+
+@njit(_SIGNATURES, cache=True, nogil=True)
+def _sum_leaves(x, begins, thresholds, trees, keeps, leaves, baseline, out):  # type: ignore[no-untyped-def]
+    n, width = x.shape
+    possible = np.empty((len(leaves), BLOCK), keeps.dtype)
+    every = ~(keeps.dtype.type(0))
+    column = np.zeros(BLOCK)
+    for start in range(0, n, BLOCK):
+        count = min(n - start, BLOCK)
+        possible[:] = every
+        for j in range(2 * width):
+            if begins[j] == begins[j + 1]:
+                continue
+            greatest = -np.inf
+            for i in range(count):
+                value = x[start + i, j % width]
+                value = LARGEST if value > LARGEST else value
+                value = -LARGEST if value < -LARGEST else value
+                value = value if j < width else -value
+                column[i] = value
+                greatest = value if value > greatest else greatest
+            for test in range(begins[j], begins[j + 1]):
+                threshold = thresholds[test]
+                if not greatest > threshold:
+                    break  # nor is it greater than the next ones
+                keep = keeps[test]
+                row = possible[trees[test]]
+                for i in range(BLOCK):
+                    row[i] &= keep if column[i] > threshold else every
+        for i in range(count):
+            total = baseline
+            for tree in range(len(leaves)):
+                total += leaves[tree, _trailing_zeros(possible[tree, i])]
+            out[start + i] = total
