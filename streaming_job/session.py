@@ -81,6 +81,8 @@ def _options(
             f"spark.sql.shuffle.orderIndependentChecksum.{name}": "false"
             for name in ("enabled", "enableFullRetryOnMismatch", "enableQueryLevelRollbackOnMismatch")
         },
+        # what crosses the shuffle is read once and at once, mostly out of the page cache: packing it costs more
+        "spark.shuffle.compress": "false",
         # so many bytes are filled with zeros for each broadcast; a batch has several, of some kilobytes
         "spark.broadcast.blockSize": "256k",
         "spark.python.unix.domain.socket.enabled": "true",

@@ -127,6 +127,31 @@ def test_a_full_queue_slows_the_feed_down_and_loses_nothing(
     assert sent[names.transactions] == len(read(stack.bootstrap_servers, names.transactions)) == 5_000
 
 
+def test_a_feed_with_a_transactional_id_is_seen_whole_or_not_at_all(
+    stack: Endpoints, names: Topics, world: World
+) -> None:
+    readers = [
+        Consumer({"bootstrap.servers": stack.bootstrap_servers, "group.id": "test", "isolation.level": level})
+        for level in ("read_uncommitted", "read_committed")
+    ]
+    partitions = [TopicPartition(names.transactions, number) for number in (0, 1)]
+
+    def ends() -> list[int]:
+        return [sum(reader.get_watermark_offsets(p, timeout=20)[1] for p in partitions) for reader in readers]
+
+    found = []
+    feed = KafkaFeed(stack.bootstrap_servers, kafka={"transactional.id": names.transactions})
+    records = timeline(Stream(world, 500.0, 0).blocks(events=20_000), None, names, drain=False)
+    feed.run(records, AT_ONCE, progress=lambda _feed: found.append(ends()))
+    there, committed = zip(*found, strict=True)
+    assert max(there) > 1_000
+    assert max(committed) == 0
+    marks = len(partitions)
+    assert ends() == [20_000 + marks] * 2
+    for reader in readers:
+        reader.close()
+
+
 def test_a_stop_from_another_thread_flushes_and_returns(
     stack: Endpoints, names: Topics, world: World, wait_for: Callable[..., object]
 ) -> None:

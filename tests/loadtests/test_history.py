@@ -1,0 +1,38 @@
+"""A benchmark's past, sent in parts to a real broker."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+from deploy.local.stack import Endpoints
+from loadtests.bench.history import SPAN_S, History
+from loadtests.faults.installation import Installation
+from streaming_job.contracts.topics import Topics
+
+pytestmark = pytest.mark.integration
+
+
+def test_parts_follow_each_other_each_at_its_pace(
+    stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path
+) -> None:
+    installed = Installation(stack, topic_names(), tmp_path)
+    past = History(installed, 30_000)
+    heard = []
+    past.send(10_000, per_second=5_000, meanwhile=lambda feed: heard.append(feed.sent.total()))
+    slow = installed.read(installed.topics.transactions)
+    past.send(20_000, at_once=True)
+    records = installed.read(installed.topics.transactions)
+    arrivals = [record.timestamp for record in slow]
+    assert (len(slow), len(records)) == (10_000, 30_000)
+    assert heard == sorted(heard)
+    assert max(arrivals) - min(arrivals) > 1_500
+
+    values = [orjson.loads(record.value or b"") for record in records]
+    assert len({value["transaction_id"] for value in values}) == 30_000
+    times = np.sort([value["event_time"] for value in values])
+    assert times[-1] - times[0] == pytest.approx(SPAN_S * 1_000, rel=0.01)
+    first = [orjson.loads(record.value or b"")["event_time"] for record in slow]
+    assert max(first) == times[9_999]
