@@ -68,7 +68,7 @@ class Counter(StatefulProcessor):
         self._pieces.put("new", packets[0])
         self._pieces.get("missing")
         self._pieces.remove("new")
-        yield Row(outcome=bytes(len(packets)))
+        yield Row(key_group=key[0], outcome=bytes(len(packets)))
 
 
 def run_through(spark: SparkSession, checkpoint: str) -> None:

@@ -4,6 +4,8 @@ import logging
 import threading
 import time
 from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
 
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
@@ -115,8 +117,8 @@ class Job:
         try:
             total = Outcome()
             # exactly one action: a second one would run the batch twice
-            for row in outcomes.collect():
-                total.add(Outcome.unpack(bytes(row.outcome)))
+            for _, rows in groupby(outcomes.collect(), key=attrgetter("key_group")):
+                total.add(Outcome.unpack(bytes(row.outcome) for row in rows))
             ran = time.time()
             reach(Step.COLLECTED)
             batch = self._batch(batch_id, int(started * 1000))

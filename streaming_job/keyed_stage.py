@@ -21,7 +21,8 @@ from streaming_job.packets import Packet, grouping_values
 from streaming_job.workers.warm_up import freeze_after_warm_up
 from streaming_job.working_copy import WorkingCopy
 
-OUTCOME_SCHEMA = "outcome binary"
+OUTCOME_SCHEMA = "key_group int, outcome binary"
+"""Rows: outcomes in pieces, those of a key group in their order."""
 # types: words would be sent to the JVM to be parsed, in each task
 _NAME = StructType().add("name", StringType())
 _BLOB = StructType().add("blob", BinaryType())
@@ -86,7 +87,7 @@ class KeyedStage(StatefulProcessor):
         self._pieces = Pieces(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """One batch of one key group: packets in, one outcome out."""
+        """One batch of one key group: packets in, an outcome in pieces out."""
         group = self._groups[key[0]]
         packets = [Packet.unpack(bytes(row.packet)) for row in rows]
         copy = _copy(self._copies_dir / str(group), self._lateness_ms)
@@ -97,7 +98,8 @@ class KeyedStage(StatefulProcessor):
             reach(Step.APPLIED)
         outcome.counts["rebuilds"] = copy.rebuilds - rebuilds
         freeze_after_warm_up()
-        yield Row(outcome=outcome.pack())
+        for piece in outcome.pack():
+            yield Row(key_group=group, outcome=piece)
 
     def _load_model(self, ref: ModelRef) -> Scorer:
         return _model(ref, self._tracking_uri, self._models_dir)

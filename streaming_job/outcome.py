@@ -1,11 +1,14 @@
 """What a key group makes of a micro-batch, and how the groups' outcomes add up to the job's progress."""
 
 import pickle
+import struct
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_job.packets import DeadLetter
@@ -18,6 +21,9 @@ PROFILE_AGE_MS = (1e3, 6e4, 3.6e6, 8.64e7, 6.048e8, 2.592e9, 3.1536e10)
 """Upper bounds of the histogram of how old profiles are when they are used."""
 SCORES = tuple(step / 10 for step in range(1, 11))
 """Upper bounds of the score histogram."""
+PIECE = 1 << 20
+"""Bytes of an outcome that travel in one row."""
+_SIZE = struct.Struct("<q")
 ARRIVAL_BINS = 256
 """Resolution of a batch's arrivals, of which latencies are made when it is written."""
 
@@ -97,14 +103,22 @@ class Outcome:
     rollout: dict[str, Any] | None = None
     """The newest rollout that decided: its number in the history, its id, its model."""
 
-    def pack(self) -> bytes:
-        """As bytes, for the way to the driver."""
-        return pickle.dumps(self, protocol=5)
+    def pack(self) -> list[bytes]:
+        """As bytes, for the way to the driver, in pieces.
+
+        Spark holds a row of its result several times over, and rows one after the other. Alerts are mostly
+        names of fields, so a batch in which every transaction is one shrinks to a seventh.
+        """
+        plain = pickle.dumps(self, protocol=5)
+        packed = _SIZE.pack(len(plain)) + pa.compress(plain, codec="zstd", asbytes=True)
+        return [packed[at : at + PIECE] for at in range(0, len(packed), PIECE)]
 
     @staticmethod
-    def unpack(blob: bytes) -> "Outcome":
+    def unpack(pieces: Iterable[bytes]) -> "Outcome":
         """Inverse of `pack`."""
-        outcome = pickle.loads(blob)
+        packed = memoryview(b"".join(pieces))
+        (size,) = _SIZE.unpack_from(packed)
+        outcome = pickle.loads(pa.decompress(packed[_SIZE.size :], size, codec="zstd"))
         assert isinstance(outcome, Outcome)
         return outcome
 

@@ -20,7 +20,7 @@ _MASK = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A record that could not be decided, whole."""
+    """A record that could not be decided."""
 
     topic: str
     partition: int
@@ -31,6 +31,8 @@ class DeadLetter:
     value: bytes | None
     reason: Reason
     detail: str
+    is_whole: bool = True
+    """Whether key and value are here; if not they are None, and to be had from the log (`originals`)."""
 
 
 @dataclass(frozen=True)

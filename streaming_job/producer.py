@@ -24,6 +24,8 @@ CALL_TIMEOUT_S = 60.0
 OFFSETS_TIMEOUT_S = 10.0
 """Far above the milliseconds that it takes, and short because it may be waited for in vain."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+QUEUE_BYTES = 64 * 1024 * 1024
+"""What is produced faster waits: a batch's results may be gigabytes."""
 RETRY_BACKOFF_MS = 200
 """librdkafka waits so long, give or take a fifth, before it repeats a request of a transaction."""
 UNDISTURBED_S = 0.75 * RETRY_BACKOFF_MS / 1000
@@ -57,6 +59,7 @@ class TransactionalProducer:
                 "transactional.id": self._settings.job_id,
                 "transaction.timeout.ms": self._settings.transaction_timeout_ms,
                 "message.max.bytes": MAX_MESSAGE_BYTES,
+                "queue.buffering.max.kbytes": QUEUE_BYTES // 1024,
                 "linger.ms": 0,  # the flush of the commit follows at once
                 "compression.type": "lz4",
                 "retry.backoff.ms": RETRY_BACKOFF_MS,

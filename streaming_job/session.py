@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming_job import scratch
 from streaming_job.settings import JobSettings
+from streaming_job.start_up import StartUpError
 from streaming_job.workers import fork_server
 
 _STREAMING = "spark.sql.streaming"
@@ -52,7 +55,7 @@ def _options(
     options = {
         "spark.app.name": settings.job_id,
         "spark.driver.memory": driver_memory,
-        # a batch of dead letters may be large: its heap is the only limit
+        # a batch in which all are alerts is large: its heap is the only limit
         "spark.driver.maxResultSize": "0",
         "spark.driver.extraJavaOptions": f"{quoted} {settings.driver_java_options}",
         "spark.executor.extraJavaOptions": " ".join(HEAP),
@@ -81,7 +84,7 @@ def _options(
             f"spark.sql.shuffle.orderIndependentChecksum.{name}": "false"
             for name in ("enabled", "enableFullRetryOnMismatch", "enableQueryLevelRollbackOnMismatch")
         },
-        # what crosses the shuffle is read once and at once, mostly out of the page cache: packing it costs more
+        # what crosses the shuffle is read at once and once, out of the page cache: packing it costs more
         "spark.shuffle.compress": "false",
         # so many bytes are filled with zeros for each broadcast; a batch has several, of some kilobytes
         "spark.broadcast.blockSize": "256k",
@@ -120,6 +123,12 @@ def _options(
     return options
 
 
+def _words(fault: Py4JJavaError | PySparkRuntimeError) -> str:
+    if isinstance(fault, PySparkRuntimeError):
+        return "Java ended, see its words above"
+    return str(fault.java_exception.getMessage()).splitlines()[0]
+
+
 class Launch:
     """Spark's JVM while it starts, so that its caller can go on with something else."""
 
@@ -133,11 +142,21 @@ class Launch:
         self._gateway = self._launcher.submit(launch_gateway, self._conf)
 
     def session(self) -> SparkSession:
-        """Wait for the JVM, which is started now at the latest, and make the session."""
+        """Wait for the JVM, which is started now at the latest, and make the session.
+
+        Raises:
+            StartUpError: Java or Spark does not take the settings.
+        """
         if self._gateway is None:
             self.begin()
         interrupt = signal.getsignal(signal.SIGINT)
-        context = SparkContext(conf=self._conf, gateway=self._gateway.result())  # type: ignore[union-attr]
+        try:
+            context = SparkContext(conf=self._conf, gateway=self._gateway.result())  # type: ignore[union-attr]
+        except (Py4JJavaError, PySparkRuntimeError) as fault:
+            raise StartUpError(
+                f"Spark does not start: {_words(fault)}; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, "
+                "FRAUD_DRIVER_JAVA_OPTIONS or FRAUD_SPARK"
+            ) from fault
         signal.signal(signal.SIGINT, interrupt)  # Spark's would cancel what runs
         context.setLogLevel("WARN")
         session = SparkSession.builder.getOrCreate()

@@ -17,6 +17,7 @@ from streaming_job import reading
 from streaming_job.account import Account
 from streaming_job.crash_points import Step, reach
 from streaming_job.marker import Marker, MarkerError, is_written, require_owner
+from streaming_job.originals import completed
 from streaming_job.outcome import Outcome
 from streaming_job.packets import DeadLetter
 from streaming_job.producer import CALL_TIMEOUT_S, Headers, SinkError, TransactionalProducer, say
@@ -156,6 +157,7 @@ class TransactionalSink:
             FencedError: a newer instance of the job runs.
             MarkerError: checkpoint and topics do not belong together.
             SinkError: the brokers did not take it in several attempts.
+            LogError: a dead letter's record cannot be read again.
         """
         for attempt in range(1, ATTEMPTS + 1):
             if self.is_written(batch):
@@ -198,7 +200,7 @@ class TransactionalSink:
         reach(Step.BEGUN)
         for alert in outcome.alerts:
             self._producer.produce(self._topics.fraud_alerts, alert.key, alert.value, headers, delivered)
-        for letter in outcome.dead_letters:
+        for letter in completed(outcome.dead_letters, self._settings):
             self._producer.produce(
                 self._topics.dead_letters, letter.key, _dead_letter(letter), headers, delivered
             )

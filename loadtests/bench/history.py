@@ -14,7 +14,7 @@ from loadtests.simulator.transactions import Stream
 
 SPAN_S = 6 * 86_400
 """Event time that they span: less than the allowed lateness."""
-_TRANSACTION = {"transactional.id": "bench-history", "transaction.timeout.ms": "600000"}
+_AT_ONCE = {"transactional.id": "bench-history"}
 
 
 def rate(events: int) -> float:
@@ -54,7 +54,7 @@ class History:
         Raises:
             FeedError: no broker, or a record was not delivered.
         """
-        feed = KafkaFeed(self._installed.stack.bootstrap_servers, kafka=_TRANSACTION if at_once else None)
+        feed = KafkaFeed(self._installed.stack.bootstrap_servers, kafka=_AT_ONCE if at_once else None)
         begin_ms = self._start_ms + 1_000 * self._sent / self._rate
         pace = Pace(time.time() * 1_000, begin_ms, per_second / self._rate)
         records = timeline(self._next(events), None, self._installed.topics, drain=False)

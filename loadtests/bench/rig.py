@@ -22,6 +22,10 @@ from models.rollouts import Rollout, publish
 from streaming_job.contracts.topics import Topics
 
 Say = Callable[[str], None]
+PAST_S = 3_600.0
+"""Event time that the model learns from, at least."""
+FEWEST_CARDS = 200
+"""... and cards."""
 
 
 class BenchError(FraudError):
@@ -37,7 +41,7 @@ class Plan:
     cards: int = 100_000
     seed: int = 1
     rate: float = 2_000.0
-    """Transactions per second of event time; the model learns from a history of the same rate."""
+    """Transactions per second of event time; the model learns from cards of the same habits."""
     profiles: bool = True
     """Whether there are profiles, by way of Postgres and Debezium."""
 
@@ -143,7 +147,10 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
 def _roll_out(plan: Plan, installed: Installation) -> None:
     now_ms = int(time.time() * 1_000)
     tracking_uri = installed.stack.mlflow_tracking_uri
-    champion = training.train(None, plan.seed, plan.cards, plan.rate, tracking_uri, now_ms)
+    # what a model learns from is over in seconds at such rates: fewer cards with the same habits have a past
+    share = max(1.0, plan.rate * PAST_S / training.HISTORY)
+    cards = max(FEWEST_CARDS, round(plan.cards / share))
+    champion = training.train(None, plan.seed, cards, plan.rate * cards / plan.cards, tracking_uri, now_ms)
     policy = Policy(champion.threshold, champion.max_count_5m)
     rollout = Rollout("bench", champion.ref, policy, "fraud bench", now_ms)
     publish(rollout, installed.stack.bootstrap_servers, installed.topics.model_rollouts)

@@ -34,6 +34,7 @@ _PRODUCER = {
     "delivery.report.only.error": True,
     "message.timeout.ms": 120_000,
 }
+_TRANSACTION = {"transaction.timeout.ms": 600_000}
 
 
 class FeedError(FraudError):
@@ -70,7 +71,8 @@ class KafkaFeed:
         self._stopped = threading.Event()
         self._fault: KafkaError | None = None
         self._transactional = "transactional.id" in self._client
-        self._producer = Producer({**_PRODUCER, **self._client, "on_delivery": self._undelivered})
+        ours = _PRODUCER | _TRANSACTION if self._transactional else _PRODUCER
+        self._producer = Producer({**ours, **self._client, "on_delivery": self._undelivered})
         self.sent: Counter[str] = Counter()
         """Records handed to the producer, by topic; after `run` returned all of them are in Kafka."""
         self.behind_ms = 0.0

@@ -15,6 +15,8 @@ MAX_NESTING = 256
 MAX_DIGITS = 4300
 """Of an integer: Python's own limit."""
 MAX_ID_CHARACTERS = 64
+MAX_DETAIL = 200
+"""Characters: what is quoted of a record may be all of it."""
 MAX_AMOUNT = 1e9
 MAX_TIME_MS = 99_999_999_999_999
 FIELDS = ("transaction_id", "card_id", "merchant_id", "amount", "currency", "country", "event_time")
@@ -33,7 +35,7 @@ class Rejected(Exception):  # noqa: N818  a typed outcome, not an error
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(reason.value, detail)
         self.reason = reason
-        self.detail = detail
+        self.detail = detail[:MAX_DETAIL]
 
 
 class _Object(dict[str, Any]):
@@ -84,7 +86,7 @@ def parse_object(value: bytes | None, fields: Iterable[str] = ()) -> dict[str, A
         record = json.loads(text, object_pairs_hook=_Object)
     except (ValueError, RecursionError) as fault:
         # ValueError covers JSONDecodeError and Python's limit on the digits of a number
-        raise Rejected(Reason.MALFORMED_JSON, str(fault)[:200] or type(fault).__name__) from None
+        raise Rejected(Reason.MALFORMED_JSON, str(fault) or type(fault).__name__) from None
     if not isinstance(record, _Object):
         raise Rejected(Reason.NOT_AN_OBJECT, f"the value is a JSON {type(record).__name__}")
     for name in fields:

@@ -1,6 +1,7 @@
 """What a slice of a topic becomes: records in, one packet per key group out."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,8 @@ from streaming_job.packets import DeadLetter, Packet, RolloutRecord, group_of, g
 from streaming_job.source.records import Records
 from streaming_job.workers.warm_up import freeze_after_warm_up
 
+MOST_WHOLE = 1 << 20
+"""Bytes of dead letters that a task hands on; what is more stays in the log until they are written."""
 PACKET_SCHEMA = pa.schema([("key_group", pa.int32()), ("packet", pa.binary())])
 
 
@@ -26,6 +29,8 @@ class SourceStage:
         self._topics = topics
         self._groups = groups
         self._limits = limits
+        self._whole = 0
+        """Bytes of dead letters so far."""
 
     def __call__(self, slices: Iterator[Records]) -> Iterator[pa.RecordBatch]:
         """Packets of all records, one row (PACKET_SCHEMA) for each key group that some belong to."""
@@ -105,4 +110,7 @@ class SourceStage:
         return packets
 
     def _add_dead_letter(self, packets: dict[int, Packet], letter: DeadLetter) -> None:
+        self._whole += len(letter.key or b"") + len(letter.value or b"")
+        if self._whole > MOST_WHOLE:
+            letter = replace(letter, key=None, value=None, is_whole=False)
         packets.setdefault(letter.partition % self._groups, Packet()).dead_letters.append(letter)

@@ -47,3 +47,20 @@ def test_each_missing_thing_is_one_line_and_an_exit_code(
             assert len(job.log.splitlines()) == 1, job.log
             assert job.error.startswith(start)
             assert job.error.endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"driver_memory": "400m"}, "[INVALID_DRIVER_MEMORY] System memory "),
+        ({"driver_java_options": "-XX:NewRatio=none"}, "Java ended, see its words above"),
+    ],
+)
+def test_settings_that_spark_does_not_take_are_named(
+    installed: Installation, setting: dict[str, str], words: str
+) -> None:
+    with installed.start(**setting) as job:
+        assert job.ended() == 1
+        assert job.error.startswith(f"error: Spark does not start: {words}")
+        assert "correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, " in job.error
+        assert "Traceback" not in job.log

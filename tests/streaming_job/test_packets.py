@@ -6,7 +6,12 @@ import pytest
 
 from feature_store.layout import TRANSACTION
 from streaming_job.contracts import Reason
+from streaming_job.contracts.topics import Topics
+from streaming_job.decode.transactions import TimeLimits
+from streaming_job.outcome import PIECE, Alert, Outcome
 from streaming_job.packets import DeadLetter, Packet, RolloutRecord, _spark_hash, group_of, grouping_values
+from streaming_job.source.records import Records
+from streaming_job.source.stage import MOST_WHOLE, SourceStage
 
 pytestmark = pytest.mark.unit
 
@@ -46,3 +51,32 @@ def test_packet_travels_whole():
     assert found.quotes.to_pylist() == [b"a", b"b"]
     assert found.changes.size == 0
     assert (found.rollouts, found.dead_letters) == (sent.rollouts, [letter])
+
+
+def test_a_flood_of_broken_records_stays_in_the_log():
+    n, size = 5_000, 1_000
+    stage = SourceStage(Topics(), 2, TimeLimits(lateness_ms=1, skew_ms=1))
+    values = [bytes([row % 251]) * size for row in range(n)]
+    records = Records(
+        Topics().transactions, 3, np.arange(n), np.ones(n, dtype=np.int64),
+        pa.array([b"key"] * n, pa.binary()), pa.array(values, pa.binary()),
+    )  # fmt: skip
+    (packet,) = stage.decode(records).values()
+    assert len(packet.pack()) < 2 * MOST_WHOLE
+    letters = packet.dead_letters
+    whole = MOST_WHOLE // (size + len(b"key"))
+    assert [letter.is_whole for letter in letters] == [True] * whole + [False] * (n - whole)
+    assert [letter.offset for letter in letters] == list(range(n))
+    assert [letter.value for letter in letters] == values[:whole] + [None] * (n - whole)
+    assert {letter.key for letter in letters[whole:]} == {None}
+
+
+def test_a_large_outcome_travels_in_pieces():
+    rng = np.random.default_rng(0)
+    sent = Outcome()
+    sent.alerts = [Alert(0, row, b"card", rng.bytes(3_000)) for row in range(1_000)]
+    pieces = sent.pack()
+    assert len(pieces) > 2
+    assert max(map(len, pieces)) == PIECE
+    assert Outcome.unpack(pieces).alerts == sent.alerts
+    assert len(Outcome().pack()) == 1
