@@ -40,7 +40,7 @@ class JobSettings(BaseSettings):
     that is killed."""
     key_groups: Annotated[int, Field(ge=1, le=4096)] = 2
     """Number of state partitions; fixed by the first start (the checkpoint remembers it)."""
-    max_records_per_batch: Annotated[int, Field(ge=1)] = 200_000
+    max_records_per_batch: Annotated[int, Field(ge=1)] = 400_000
     """Upper bound of transactions in one micro-batch."""
     allowed_lateness_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
     """Older transactions (event time against arrival) become dead letters: too_late."""
