@@ -42,22 +42,24 @@ class Found:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._alerts: dict[str, Record] = {}
+        # not by alert_id: a transaction that comes again, long after it was forgotten, has the same
+        self._alerts: dict[Place, Record] = {}
         self._dead_letters: dict[Place, tuple[str, bytes]] = {}
 
     def add_alert(self, record: Record) -> None:
         """Take in a record of fraud-alerts."""
         try:
-            alert_id = json.loads(record.value or b"")["alert_id"]
+            source = json.loads(record.value or b"")["source"]
+            place = str(source["topic"]), int(source["partition"]), int(source["offset"])
         except (ValueError, KeyError, TypeError):
             self._findings.unexpected += 1
             self._findings.tell(f"{_place(record)}: not an alert")
             return
-        if alert_id in self._alerts:
+        if place in self._alerts:
             self._findings.duplicated += 1
-            self._findings.tell(f"{_place(record)}: alert {alert_id} again")
+            self._findings.tell(f"{_place(record)}: alert of {_words(place)} again")
             return
-        self._alerts[alert_id] = record
+        self._alerts[place] = record
 
     def add_dead_letter(self, record: Record) -> None:
         """Take in a record of dead-letters."""
@@ -80,8 +82,8 @@ class Found:
         """Take out the alert that an outcome asks for."""
         expected = outcome.alert
         assert expected is not None
-        record = self._alerts.pop(expected["alert_id"], None)
-        where = _words((outcome.topic, outcome.partition, outcome.offset))
+        place = outcome.topic, outcome.partition, outcome.offset
+        record, where = self._alerts.pop(place, None), _words(place)
         if record is None:
             self._findings.missing += 1
             self._findings.tell(f"{where}: no alert for transaction {expected['transaction_id']}")
@@ -112,9 +114,7 @@ class Found:
 
     def finish(self, ends: dict[tuple[str, int], int]) -> None:
         """Whatever is left was not expected, except what the audited part of the log does not reach."""
-        for record in self._alerts.values():
-            source = json.loads(record.value or b"").get("source") or {}
-            place = source.get("topic"), source.get("partition"), source.get("offset", -1)
+        for place, record in self._alerts.items():
             self._left(place, ends, f"{_place(record)}: unexpected alert")
         for place, (reason, _) in self._dead_letters.items():
             self._left(place, ends, f"unexpected dead letter {reason}")

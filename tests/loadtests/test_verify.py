@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from oracle_world import START, AmountModel, World
 
+from loadtests.comparison import Findings, Found
 from loadtests.oracle import Kind, Record
 from loadtests.progress_audit import ProgressAudit
 from loadtests.verify import Verdict, VerifyError, verify
@@ -166,8 +167,24 @@ def test_repeated_alert_is_found(log):
 
 def test_foreign_alert_is_found(log):
     alerts = log.topics["fraud-alerts"]
-    alerts.append(changed(alerts[0], alert_id="00000000-0000-0000-0000-000000000000"))
+    source = json.loads(alerts[0].value)["source"]
+    alerts.append(changed(alerts[0], source={**source, "offset": 1}))
     assert counts(audit(log)) == (0, 0, 1, 0)
+
+
+def test_second_alert_of_a_transaction_is_found_under_another_id(log):
+    alerts = log.topics["fraud-alerts"]
+    alerts.append(changed(alerts[0], alert_id="00000000-0000-0000-0000-000000000000"))
+    assert counts(audit(log)) == (0, 1, 0, 0)
+
+
+def test_same_transaction_sent_again_may_have_an_alert_of_the_same_id(log):
+    first, *_ = log.topics["fraud-alerts"]
+    findings = Findings()
+    found = Found(findings)
+    found.add_alert(first)
+    found.add_alert(changed(first, source={**json.loads(first.value)["source"], "offset": 99}))
+    assert findings == Findings()
 
 
 @pytest.mark.parametrize(
