@@ -81,8 +81,8 @@ def calibrate(
 @app.command()
 def throughput(
     to: Report = None,
-    events: Annotated[int, typer.Option(min=1, help="Transactions to measure")] = 4_000_000,
-    warm_up: Annotated[int, typer.Option(min=0, help="Transactions before those")] = 2_000_000,
+    events: Annotated[int, typer.Option(min=1, help="Transactions of the backlog")] = 4_000_000,
+    warm_up: Annotated[int, typer.Option(min=0, help="Transactions before those, 10,000/s")] = 2_000_000,
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
     profiles: Profiles = True,
     verify: Annotated[bool, typer.Option(help="Audit the result against the oracle")] = True,
