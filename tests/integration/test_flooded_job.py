@@ -14,9 +14,9 @@ from streaming_job.contracts.topics import Topics
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 MEMORY = "500m"
-JUNK, JUNK_BYTES = 20_000, 10_000
-"""Two fifths of the memory; what crosses Spark is held there several times over."""
-ALERTS = 40_000
+JUNK, JUNK_BYTES = 15_000, 10_000
+"""A third of the memory; what crosses Spark is held there several times over."""
+ALERTS = 20_000
 """Of some three kilobytes each."""
 
 
