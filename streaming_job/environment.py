@@ -13,7 +13,7 @@ S = TypeVar("S", bound=BaseSettings)
 
 
 class SettingsError(FraudError):
-    """A FRAUD_... variable is missing or wrong."""
+    """A FRAUD_... variable is missing or wrong, or Spark does not take it."""
 
 
 def settings(kind: type[S]) -> S:

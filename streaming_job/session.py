@@ -20,8 +20,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming_job import scratch
+from streaming_job.environment import SettingsError
 from streaming_job.settings import JobSettings
-from streaming_job.start_up import StartUpError
 from streaming_job.workers import fork_server
 
 _STREAMING = "spark.sql.streaming"
@@ -145,7 +145,7 @@ class Launch:
         """Wait for the JVM, which is started now at the latest, and make the session.
 
         Raises:
-            StartUpError: Java or Spark does not take the settings.
+            SettingsError: Java or Spark does not take the settings.
         """
         if self._gateway is None:
             self.begin()
@@ -153,7 +153,7 @@ class Launch:
         try:
             context = SparkContext(conf=self._conf, gateway=self._gateway.result())  # type: ignore[union-attr]
         except (Py4JJavaError, PySparkRuntimeError) as fault:
-            raise StartUpError(
+            raise SettingsError(
                 f"Spark does not start: {_words(fault)}; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, "
                 "FRAUD_DRIVER_JAVA_OPTIONS or FRAUD_SPARK"
             ) from fault

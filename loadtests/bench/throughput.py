@@ -9,7 +9,6 @@ from typing import Any
 
 from loadtests import commands as audit
 from loadtests.bench import history
-from loadtests.bench.history import History
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
 from loadtests.simulator.kafka_feed import KafkaFeed
@@ -43,7 +42,7 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     Raises:
         FraudError: the job ended, or its results are wrong.
     """
-    past = History(rig.installed, backlog.warm_up + backlog.events)
+    past = history.History(rig.installed, backlog.warm_up + backlog.events)
     rig.start_job()
     rig.catch_up(say)
     started = time.monotonic()

@@ -1,8 +1,10 @@
-"""An installation of the job for each module of tests, on the session's stack."""
+"""An installation of the job for each module of tests, and a sink for each test, on the session's stack."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from harness.sink_bench import SinkBench
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
@@ -20,3 +22,9 @@ def installed(
     made = Installation(stack, topic_names(), directory, bootstrap_servers=servers, kafka=client)
     made.roll_out()
     return made
+
+
+@pytest.fixture
+def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> SinkBench:
+    """The sink alone, on topics of a test's own."""
+    return SinkBench(stack, topic_names(), tmp_path)

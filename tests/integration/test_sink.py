@@ -2,16 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from harness.sink_bench import SinkBench
 
-from deploy.local.stack import Endpoints
 from streaming_job import producer
 from streaming_job import sink as sink_module
-from streaming_job.contracts.topics import Topics
 from streaming_job.crash_points import Step
 from streaming_job.marker import MarkerError
 from streaming_job.outcome import Alert
@@ -21,11 +18,6 @@ from streaming_job.sink import FencedError, SinkError, TransactionalSink
 pytestmark = pytest.mark.integration
 
 IN_TRANSACTION = (Step.BEGUN, Step.SENT, Step.OFFSETS_ADDED)
-
-
-@pytest.fixture
-def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> SinkBench:
-    return SinkBench(stack, topic_names(), tmp_path)
 
 
 @pytest.fixture
