@@ -48,7 +48,7 @@ def prepare() -> None:
     """Make later starts faster: compile the kernels, archive the JVM's classes. Once for each host."""
     from deploy.local import console, jars
     from streaming_job import class_archive
-    from streaming_job.workers import rehearsal
+    from streaming_job.runtime.workers import preload
 
     class_path = jars.ensure("spark", progress=console.to_stderr())
     rehearsal.load_kernels()
@@ -84,7 +84,7 @@ def run(
     if not java:
         log.info("no archive of classes: starts are faster after `fraud job prepare`")
     with session.launching(settings, class_path, java) as launch:
-        from streaming_job.start_up import require_inputs
+        from streaming_job.runtime.preconditions import require_inputs
 
         require_inputs(settings)
         launch.begin()

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from service.event_time import of_event_time
 from service.lag import Lag, LagWatch
 from service.progress_reader import ProgressReader
-from streaming_job.totals import Histogram, Totals
+from streaming_job.progress.totals import Histogram, Totals
 
 COUNTS = {
     "records": "Records read from the input topics",

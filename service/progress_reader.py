@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from service.settings import ServiceSettings, say
-from streaming_job import reading
-from streaming_job.account import decoded
-from streaming_job.totals import Totals
+from streaming_job.log import topic_reader
+from streaming_job.progress.writer import decoded
+from streaming_job.progress.totals import Totals
 
 POLL_S = 0.2
 RETRY_S = 1.0
@@ -93,11 +93,11 @@ class ProgressReader:
     def _follow(self) -> None:
         """Read until told to stop, or until the client gives up."""
         topic, job = self._settings.topics.job_progress, self._settings.job_id
-        reader = reading.consumer(self._settings.bootstrap_servers, self._settings.kafka, f"{job}-sidecar")
+        reader = topic_reader.consumer(self._settings.bootstrap_servers, self._settings.kafka, f"{job}-sidecar")
         try:
             places = []
-            for partition in reading.partitions(reader, topic):
-                found = reading.newest(reader, topic, partition, lambda m: decoded(m, job) is not None)
+            for partition in topic_reader.partitions(reader, topic):
+                found = topic_reader.newest(reader, topic, partition, lambda m: decoded(m, job) is not None)
                 if found is not None:
                     self._take(found)
                 after = OFFSET_BEGINNING if found is None else (found.offset() or 0) + 1

@@ -23,7 +23,7 @@ from feature_store.card_view import describe, find_card
 from feature_store.errors import FraudError
 from feature_store.group_state import DEFAULT_LATENESS_MS
 from feature_store.hashing import hash_string
-from streaming_job.checkpoint import Checkpoint, CheckpointError
+from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError
 from streaming_job.masking import masked
 
 log = logging.getLogger(__name__)

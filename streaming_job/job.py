@@ -13,17 +13,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from feature_store.errors import FraudError
-from streaming_job import session
-from streaming_job.bootstrap import wait_for_snapshot
-from streaming_job.checkpoint import Checkpoint, CheckpointError
-from streaming_job.crash_points import Step, reach
-from streaming_job.failures import JVM_GONE, JobFailedError, named
-from streaming_job.keyed_stage import OUTCOME_SCHEMA, KeyedStage
-from streaming_job.outcome import Outcome
-from streaming_job.progress import Batch
-from streaming_job.session import Launch
+from streaming_job.runtime import session
+from streaming_job.runtime.wait_for_snapshot import wait_for_snapshot
+from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError
+from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.failures import JVM_GONE, JobFailedError, named
+from streaming_job.group.processor import OUTCOME_SCHEMA, KeyedStage
+from streaming_job.progress.outcome import Outcome
+from streaming_job.progress.record import Batch
+from streaming_job.runtime.session import Launch
 from streaming_job.settings import JobSettings
-from streaming_job.sink import TransactionalSink
+from streaming_job.transaction.writer import TransactionalSink
 from streaming_job.source import card_log
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import time
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from streaming_job import reading
+from streaming_job.log import topic_reader
 
 TIMEOUT_S = 10.0
 FETCH_S = 0.1
@@ -28,7 +28,7 @@ class AlertReader:
                 "fetch.error.backoff.ms": 5,
             }
         )
-        partitions = reading.partitions(self._consumer, topic, TIMEOUT_S)
+        partitions = topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
         self._consumer.assign([TopicPartition(topic, partition) for partition in partitions])
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alert-reader", daemon=True)

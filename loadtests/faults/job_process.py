@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from loadtests.faults.errors import FaultError
-from streaming_job.crash_points import VARIABLE, Step
+from streaming_job.runtime.failpoints import VARIABLE, Step
 
 DAEMON = "streaming_job.workers.daemon"
 JVM = "org.apache.spark.deploy.SparkSubmit"

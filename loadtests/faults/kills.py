@@ -10,7 +10,7 @@ from deploy.local.state import Service
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import gone
 from loadtests.faults.relay import Relay
-from streaming_job.crash_points import Step
+from streaming_job.runtime.failpoints import Step
 
 IN_WORKER = (Step.DECODED, Step.APPLIED)
 """Steps that a Python worker takes; the others are the driver's."""

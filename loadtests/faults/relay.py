@@ -12,7 +12,7 @@ from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.verify import Verdict
-from streaming_job.crash_points import Step
+from streaming_job.runtime.failpoints import Step
 
 BURST = 600
 """Transactions around each fault: several batches of each job."""

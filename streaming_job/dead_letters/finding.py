@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from streaming_job import reading
+from streaming_job.log import topic_reader
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 
@@ -49,12 +49,12 @@ def find(settings: LetterSettings, wanted: Wanted) -> Iterator[Letter]:
         LetterError: the topic cannot be read, or holds something else.
     """
     topic = settings.topics.dead_letters
-    reader = reading.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
+    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
     try:
-        for partition in reading.partitions(reader, topic):
+        for partition in topic_reader.partitions(reader, topic):
             if wanted.partition not in (None, partition):
                 continue
-            for message in reading.to_end(reader, TopicPartition(topic, partition, wanted.first)):
+            for message in topic_reader.to_end(reader, TopicPartition(topic, partition, wanted.first)):
                 offset = int(message.offset() or 0)
                 if wanted.end is not None and offset >= wanted.end:
                     break

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from models.rollouts import Rollout
-from streaming_job import reading
+from streaming_job.log import topic_reader
 from streaming_job.contracts import ContractError
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.letter import Letter, LetterError
@@ -125,12 +125,12 @@ def _producer(settings: LetterSettings, name: str) -> Producer:
 def _sent_before(settings: LetterSettings) -> set[str]:
     """Names of the letters that have a note."""
     topic = settings.topics.dead_letter_replays
-    reader = reading.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
+    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
     try:
         return {
             (message.key() or b"").decode(errors="replace")
-            for partition in reading.partitions(reader, topic)
-            for message in reading.to_end(reader, TopicPartition(topic, partition, 0))
+            for partition in topic_reader.partitions(reader, topic)
+            for message in topic_reader.to_end(reader, TopicPartition(topic, partition, 0))
         }
     finally:
         reader.close()

@@ -12,7 +12,7 @@ from deploy.local.stack import Endpoints
 from loadtests.faults.proxy import HOST, Api, Fault, Kind, Proxy, drawn
 from streaming_job import sink as sink_module
 from streaming_job.contracts.topics import Topics
-from streaming_job.crash_points import Step
+from streaming_job.runtime.failpoints import Step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2400)]
 

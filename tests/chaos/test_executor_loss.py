@@ -11,7 +11,7 @@ from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
 from loadtests.faults.relay import Relay
 from streaming_job.contracts.topics import Topics
-from streaming_job.crash_points import VARIABLE, Step
+from streaming_job.runtime.failpoints import VARIABLE, Step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600), only_thorough]
 

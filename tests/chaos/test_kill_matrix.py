@@ -26,7 +26,7 @@ from loadtests.faults.job_process import PATIENCE_S
 from loadtests.faults.kills import Scene
 from loadtests.faults.relay import Relay
 from loadtests.simulator.profiles import ProfileLoader
-from streaming_job.crash_points import Step
+from streaming_job.runtime.failpoints import Step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 

@@ -9,11 +9,11 @@ from deploy.local.stack import Endpoints
 from loadtests.topic_log import TopicLog
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
-from streaming_job.outcome import Alert, Outcome
+from streaming_job.progress.outcome import Alert, Outcome
 from streaming_job.packets import DeadLetter
-from streaming_job.progress import Batch, OffsetRange
+from streaming_job.progress.record import Batch, OffsetRange
 from streaming_job.settings import JobSettings
-from streaming_job.sink import TransactionalSink
+from streaming_job.transaction.writer import TransactionalSink
 
 
 class SinkBench:

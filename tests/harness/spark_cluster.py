@@ -10,7 +10,7 @@ import psutil
 
 from deploy.local import java
 from deploy.local.ports import HOST, Ports, choose
-from streaming_job.session import SPARK_HOME
+from streaming_job.runtime.session import SPARK_HOME
 
 MEMORY = "1g"
 """Of each executor, and of each worker to give away."""

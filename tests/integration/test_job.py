@@ -22,7 +22,7 @@ from loadtests.oracle import Kind
 from loadtests.simulator.profiles import ProfileLoader
 from models.registry import ModelRef
 from streaming_job.contracts import Contract, Reason, validate
-from streaming_job.marker import Marker
+from streaming_job.transaction.ownership import Marker
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

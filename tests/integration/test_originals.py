@@ -11,9 +11,9 @@ from harness.sink_bench import SinkBench
 from loadtests.topic_log import Record
 from streaming_job.contracts import Reason
 from streaming_job.dead_letters.letter import Letter
-from streaming_job.outcome import Outcome
+from streaming_job.progress.outcome import Outcome
 from streaming_job.packets import DeadLetter
-from streaming_job.source.errors import LogError
+from streaming_job.log.errors import LogError
 
 pytestmark = pytest.mark.integration
 

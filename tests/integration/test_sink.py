@@ -7,13 +7,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from harness.sink_bench import SinkBench
 
-from streaming_job import producer
+from streaming_job.transaction import producer
 from streaming_job import sink as sink_module
-from streaming_job.crash_points import Step
-from streaming_job.marker import MarkerError
-from streaming_job.outcome import Alert
-from streaming_job.progress import Batch
-from streaming_job.sink import FencedError, SinkError, TransactionalSink
+from streaming_job.runtime.failpoints import Step
+from streaming_job.transaction.ownership import MarkerError
+from streaming_job.progress.outcome import Alert
+from streaming_job.progress.record import Batch
+from streaming_job.transaction.writer import FencedError, SinkError, TransactionalSink
 
 pytestmark = pytest.mark.integration
 

@@ -12,14 +12,14 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from deploy.local.stack import Endpoints
-from streaming_job import reading
+from streaming_job.log import topic_reader
 from streaming_job.contracts.topics import Topics
 from streaming_job.source import ends, ranges
 from streaming_job.source.card_log import CardLogReader, Reading, Slice
-from streaming_job.source.ends import LogEnds
-from streaming_job.source.errors import LogError
-from streaming_job.source.librdkafka import LibraryError
-from streaming_job.source.ranges import RangeReader
+from streaming_job.log.end_offsets import LogEnds
+from streaming_job.log.errors import LogError
+from streaming_job.log.librdkafka import LibraryError
+from streaming_job.log.follower import RangeReader
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -57,11 +57,11 @@ def last(stack: Endpoints, topic: str) -> int:
 
 
 def as_confluent_kafka_reads(stack: Endpoints, topic: str) -> list[Row]:
-    consumer = reading.consumer(stack.bootstrap_servers, {}, "test")
+    consumer = topic_reader.consumer(stack.bootstrap_servers, {}, "test")
     try:
         return [
             (message.offset() or 0, message.timestamp()[1], message.key(), message.value())
-            for message in reading.to_end(consumer, TopicPartition(topic, 0, 0))
+            for message in topic_reader.to_end(consumer, TopicPartition(topic, 0, 0))
         ]
     finally:
         consumer.close()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from streaming_job.contracts import Contract, validate
-from streaming_job.totals import Totals
+from streaming_job.progress.totals import Totals
 
 SINCE = 1_700_000_000_000
 

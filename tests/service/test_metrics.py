@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from service.event_time import of_event_time
 from service.lag import Lag, PartitionLag
 from service.metrics import of_lag, of_last, of_totals
-from streaming_job.totals import Totals
+from streaming_job.progress.totals import Totals
 
 pytestmark = pytest.mark.unit
 NOW = 1_700_000_011.15  # ten seconds after batch 1

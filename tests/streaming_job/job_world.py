@@ -26,10 +26,10 @@ from models.train import train
 from models.trees import compile_trees
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
-from streaming_job.group_stage import process
-from streaming_job.outcome import Outcome
+from streaming_job.group.loop import process
+from streaming_job.progress.outcome import Outcome
 from streaming_job.packets import Packet
-from streaming_job.source.records import Records
+from streaming_job.log.records import Records
 from streaming_job.source.stage import SourceStage
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from models.registry import ModelRef
-from streaming_job.account import Account
-from streaming_job.outcome import Outcome
-from streaming_job.progress import Batch
+from streaming_job.progress.writer import Account
+from streaming_job.progress.outcome import Outcome
+from streaming_job.progress.record import Batch
 from streaming_job.settings import JobSettings
 
 pytestmark = pytest.mark.unit

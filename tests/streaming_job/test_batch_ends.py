@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_job.source.ends import limited, require_no_loss
-from streaming_job.source.errors import LogError
+from streaming_job.log.end_offsets import limited, require_no_loss
+from streaming_job.log.errors import LogError
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming_job.bootstrap import ends_wait
+from streaming_job.runtime.wait_for_snapshot import ends_wait
 
 pytestmark = pytest.mark.unit
 

@@ -21,7 +21,7 @@ from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job import progress
 from streaming_job.contracts import Contract, validate
-from streaming_job.progress import Batch
+from streaming_job.progress.record import Batch
 
 Array = NDArray[np.float64]
 Load = Callable[[ModelRef], Scorer]

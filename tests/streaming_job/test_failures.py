@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming_job.checkpoint import CheckpointError
-from streaming_job.failures import JobFailedError, named
+from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.failures import JobFailedError, named
 
 pytestmark = pytest.mark.unit
 

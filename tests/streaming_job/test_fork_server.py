@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from streaming_job.workers import fork_server, launcher
+from streaming_job.runtime.workers import fork_server, launcher
 
 pytestmark = pytest.mark.unit
 
@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 START = """
 import sys
 from pathlib import Path
-from streaming_job.workers import fork_server
+from streaming_job.runtime.workers import fork_server
 with fork_server.running(Path(sys.argv[1])) as python:
     print(python, flush=True)
     sys.stdin.read()

@@ -27,11 +27,11 @@ from feature_store.catalogue import NAMES
 from models.errors import ModelError
 from streaming_job import progress, sink
 from streaming_job.contracts import Contract, Reason, validate
-from streaming_job.outcome import Outcome
-from streaming_job.partitions import Partitions
-from streaming_job.progress import Batch, OffsetRange
-from streaming_job.rollout_history import NoRolloutError
-from streaming_job.totals import Totals
+from streaming_job.progress.outcome import Outcome
+from streaming_job.progress.watermarks import Partitions
+from streaming_job.progress.record import Batch, OffsetRange
+from streaming_job.decide.rollout_history import NoRolloutError
+from streaming_job.progress.totals import Totals
 
 pytestmark = pytest.mark.unit
 

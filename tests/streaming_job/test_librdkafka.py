@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from streaming_job.source import librdkafka
-from streaming_job.source.librdkafka import END_OF_PARTITION, ERROR, KEY_SIZE, OFFSET, SIZE, WORDS
+from streaming_job.log.librdkafka import END_OF_PARTITION, ERROR, KEY_SIZE, OFFSET, SIZE, WORDS
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ from feature_store.layout import TRANSACTION
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
-from streaming_job.outcome import PIECE, Alert, Outcome
+from streaming_job.progress.outcome import PIECE, Alert, Outcome
 from streaming_job.packets import DeadLetter, Packet, RolloutRecord, _spark_hash, group_of, grouping_values
-from streaming_job.source.records import Records
+from streaming_job.log.records import Records
 from streaming_job.source.stage import MOST_WHOLE, SourceStage
 
 pytestmark = pytest.mark.unit

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from streaming_job import scratch
+from streaming_job.runtime import temp_dir
 
 pytestmark = pytest.mark.unit
 
 RUN = """
 import sys, time
 from pathlib import Path
-from streaming_job import scratch
-mine = scratch.prepare(Path(sys.argv[1]))
+from streaming_job.runtime import temp_dir
+mine = temp_dir.prepare(Path(sys.argv[1]))
 (mine / "block").write_bytes(b"block")
 print(mine, flush=True)
 time.sleep(600)
@@ -37,11 +37,11 @@ def test_only_what_dead_processes_left_is_removed(tmp_path: Path) -> None:
         assert (of_killed / "block").exists()
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        mine = scratch.prepare(tmp_path)
+        mine = temp_dir.prepare(tmp_path)
         assert not of_killed.exists()
         assert (of_running / "block").read_bytes() == b"block"
         assert of_somebody_else.exists()
-        assert sorted(path.name for path in mine.iterdir()) == [scratch.LOCK]
+        assert sorted(path.name for path in mine.iterdir()) == [temp_dir.LOCK]
     finally:
         for process in (killed, running):
             process.kill()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_job.outcome import LATENESS_MS, Outcome, PartitionTimes
-from streaming_job.partitions import Partitions
-from streaming_job.progress import Batch, OffsetRange
-from streaming_job.totals import HISTOGRAMS, Histogram, Totals
+from streaming_job.progress.outcome import LATENESS_MS, Outcome, PartitionTimes
+from streaming_job.progress.watermarks import Partitions
+from streaming_job.progress.record import Batch, OffsetRange
+from streaming_job.progress.totals import HISTOGRAMS, Histogram, Totals
 
 pytestmark = pytest.mark.unit
 

@@ -29,7 +29,7 @@ def rehearsed_and_then_used() -> tuple[dict[str, int], dict[str, int], dict[str,
     """Kernels at first, after a rehearsal, and after a batch of a job."""
     from job_world import SECOND, World
 
-    from streaming_job.workers import rehearsal
+    from streaming_job.runtime.workers import preload
 
     at_first = kernels()
     rehearsal.load_kernels()

@@ -14,8 +14,8 @@ from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import MemoryPieces, Meta, commit, load_meta
 from feature_store.layout import PROFILE, TRANSACTION
-from streaming_job import working_copy
-from streaming_job.working_copy import WorkingCopy
+from streaming_job.group import working_copy
+from streaming_job.group.working_copy import WorkingCopy
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,1 @@
+"""Features, scores and policy: which transactions become alerts."""

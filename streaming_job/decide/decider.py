@@ -1,0 +1,200 @@
+"""Features, score and policy: which transactions of a key group's batch become alerts.
+
+A batch is decided in blocks whose features stay in the processor's cache: at 61 columns of 8 bytes, writing
+out those of a whole batch and reading them again would cost as much as computing them.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from feature_store.catalogue import COLUMN
+from feature_store.group_state import Applied, GroupState
+from feature_store.layout import BLOCKED
+from models import guarded
+from models.policy import BLOCKED_CARD, DECLINE, MISSING_PROFILE, REVIEW, SCORE, VELOCITY_5M
+from models.registry import ModelRef
+from models.rollouts import Rollout
+from models.scoring import Scorer
+from streaming_job.decide import alerts
+from streaming_job.progress.outcome import SCORES, Outcome, histogram
+from streaming_job.decide.rollout_history import RolloutHistory
+
+LoadModel = Callable[[ModelRef], Scorer]
+BLOCK = 1024
+"""Transactions decided together: half a megabyte of features."""
+
+
+class Stopwatch:
+    """Milliseconds by phase, for progress records only."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._last = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """End a phase."""
+        now = time.perf_counter()
+        self._outcome.phases[phase] += 1000 * (now - self._last)  # type: ignore[assignment]
+        self._last = now
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What the models said about n transactions."""
+
+    scores: NDArray[np.float64]
+    """Shape (n,); NaN for duplicates and where the model failed."""
+    failures: dict[int, str]
+    """Row -> how the model failed (`models.guarded`)."""
+    scorers: dict[int, Scorer]
+    """Number of a rollout -> its model."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What n transactions came to."""
+
+    accepted: NDArray[np.bool_]
+    """Which are no repetitions, shape (n,)."""
+    alerted: NDArray[np.bool_]
+    """Which became alerts, shape (n,)."""
+    late: NDArray[np.bool_]
+    """Whether a later event of the card had been accepted before, shape (n,)."""
+    version: NDArray[np.int32]
+    """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
+
+
+class Decider:
+    """Decides the transactions of one batch; alerts and counts go to its outcome."""
+
+    def __init__(
+        self,
+        state: GroupState,
+        rollouts: RolloutHistory,
+        topic: str,
+        load_model: LoadModel,
+        outcome: Outcome,
+        watch: Stopwatch,
+    ) -> None:
+        """For one batch.
+
+        Args:
+            state: of the key group.
+            rollouts: as far as they have arrived.
+            topic: of the transactions.
+            load_model: gives the scorer of a rollout.
+            outcome: where everything goes.
+            watch: tells the phases apart.
+        """
+        self._state, self._rollouts, self._topic = state, rollouts, topic
+        self._load_model, self._outcome, self._watch = load_model, outcome, watch
+
+    def decide(self, batch: NDArray[np.void], quotes: pa.BinaryArray, cards: NDArray[np.int32]) -> Decided:
+        """Accept and decide transactions; state moves on.
+
+        Args:
+            batch: records of TRANSACTION in log order, shape (n,).
+            quotes: what alerts quote of them, n rows.
+            cards: number of each one's card, shape (n,).
+
+        Raises:
+            NoRolloutError: there is no model to decide them.
+            ModelError: the model of a rollout cannot be had.
+        """
+        n = batch.size
+        decided = Decided(
+            accepted=np.empty(n, dtype=np.bool_),
+            alerted=np.empty(n, dtype=np.bool_),
+            late=np.empty(n, dtype=np.bool_),
+            version=np.empty(n, dtype=np.int32),
+        )
+        for start in range(0, n, BLOCK):
+            rows = slice(start, min(start + BLOCK, n))
+            applied = self._state.apply(batch[rows], cards[rows])
+            self._watch.lap("features")
+            decided.accepted[rows] = ~applied.duplicate
+            decided.late[rows] = applied.late
+            decided.version[rows] = applied.version
+            decided.alerted[rows] = self._decide(batch[rows], quotes[rows], cards[rows], applied)
+            self._watch.lap("decide")
+        return decided
+
+    def _decide(
+        self, block: NDArray[np.void], quotes: pa.BinaryArray, cards: NDArray[np.int32], applied: Applied
+    ) -> NDArray[np.bool_]:
+        known, deciding = self._rollouts.in_force(block["arrival"])
+        said = self._score(known, deciding, applied)
+        self._outcome.counts["scoring_failures"] += len(said.failures)
+        self._watch.lap("score")
+        policies = [rollout.policy for rollout in known]
+        blocked = self._state.profiles["status"][applied.version] == BLOCKED  # -1 takes any; masked here
+        fired = {
+            SCORE: said.scores >= np.array([policy.threshold for policy in policies])[deciding],
+            VELOCITY_5M: applied.features[:, COLUMN["count_5m"]]
+            > np.array([float(policy.max_count_5m) for policy in policies])[deciding],
+            BLOCKED_CARD: (applied.version >= 0) & blocked,
+            MISSING_PROFILE: (applied.version < 0)
+            & np.array([policy.missing_profile == REVIEW for policy in policies])[deciding],
+        }
+        alerted: NDArray[np.bool_] = np.logical_or.reduce(list(fired.values())) & ~applied.duplicate
+        rows = np.flatnonzero(alerted)
+        if rows.size or applied.restarted.any():
+            day, total = self._state.count_alerts(cards, block["arrival"], alerted, applied.restarted)
+        contributions = self._explain(rows, deciding, applied, said)
+        for at, row in enumerate(rows.tolist()):
+            rules = tuple(rule for rule, rows_fired in fired.items() if rows_fired[row])
+            version = int(applied.version[row])
+            self._outcome.rules.update(rules)
+            self._outcome.alerts.append(
+                alerts.build(
+                    quotes[row].as_py(),
+                    block[row],
+                    self._topic,
+                    decision=DECLINE if BLOCKED_CARD in rules else REVIEW,
+                    rules=rules,
+                    score=None if np.isnan(said.scores[row]) else float(said.scores[row]),
+                    model_failure=said.failures.get(row),
+                    rollout=known[int(deciding[row])],
+                    features=applied.features[row],
+                    contributions=contributions[at],
+                    profile=self._state.profiles[version] if version >= 0 else None,
+                    suspicious_day=int(day[at]),
+                    suspicious_total=int(total[at]),
+                    late=bool(applied.late[row]),
+                )
+            )
+        self._outcome.scores = self._outcome.scores + histogram(said.scores, SCORES)
+        self._outcome.sums["scores"] += float(np.nansum(said.scores))  # type: ignore[assignment]
+        number = int(deciding.max())
+        newest = known[number]
+        self._outcome.rollout = {"number": number, "rollout_id": newest.rollout_id, "model": newest.model}
+        return alerted
+
+    def _score(self, known: list[Rollout], deciding: NDArray[np.int64], applied: Applied) -> Scored:
+        scores = np.full(deciding.size, np.nan)
+        failures: dict[int, str] = {}
+        scorers: dict[int, Scorer] = {}
+        for number in np.unique(deciding).tolist():
+            scorer = scorers[number] = self._load_model(known[number].model)
+            rows = np.flatnonzero((deciding == number) & ~applied.duplicate)
+            features = applied.features if rows.size == deciding.size else applied.features[rows]
+            scores[rows], failed = guarded.score(scorer, features)
+            failures.update((int(rows[at]), why) for at, why in failed.items())
+        return Scored(scores, failures, scorers)
+
+    def _explain(
+        self, rows: NDArray[np.int64], deciding: NDArray[np.int64], applied: Applied, said: Scored
+    ) -> NDArray[np.float64]:
+        """What each feature added to the score of some rows, shape (rows, features); failures are noted."""
+        contributions = np.zeros((rows.size, applied.features.shape[1]))
+        if rows.size:
+            for number, scorer in said.scorers.items():
+                mine = np.flatnonzero((deciding[rows] == number) & ~np.isnan(said.scores[rows]))
+                contributions[mine], unexplained = guarded.explain(scorer, applied.features[rows[mine]])
+                said.failures.update((int(rows[mine[at]]), guarded.UNEXPLAINED) for at in unexplained)
+        return contributions

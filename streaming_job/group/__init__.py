@@ -1,0 +1,1 @@
+"""A key group: the loop that follows its partitions, and its state."""

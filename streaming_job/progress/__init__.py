@@ -1,0 +1,1 @@
+"""What the job tells of itself, in its own transactions."""

@@ -1,0 +1,1 @@
+"""Spark, its Python processes and the checkpoint."""

@@ -1,0 +1,64 @@
+"""What ended the query, as one of our errors: Spark wraps the cause in pages of stack traces."""
+
+import re
+
+from feature_store.errors import FraudError
+from streaming_job.runtime.checkpoint import RESTORE, CheckpointError
+
+_NAMED_ERROR = re.compile(r"(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception)): (.+)")
+_OURS = ("feature_store.", "models.", "streaming_job.")
+_FULL_DISK = ("No space left on device", "Disk quota exceeded")
+_CRASHED = "Python worker exited unexpectedly (crashed)"
+_PLANNER_GONE = re.compile(r"terminated with exception:\s*(Broken pipe|Connection reset)?\s*SQLSTATE")
+"""All that Spark says then."""
+_DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException", "MISSING_STATE_DIRECTORY")
+
+
+class JobFailedError(FraudError):
+    """The query ended with an error."""
+
+
+JVM_GONE = (
+    "Spark's JVM is gone: it was killed, or there was no memory left (then give FRAUD_DRIVER_MEMORY less, or "
+    "the machine more; an OutOfMemoryError in the log above asks for more of it); start the job again; "
+    "nothing is lost"
+)
+
+
+def named(fault: Exception) -> FraudError:
+    """Our own error from a worker, or what stands for a full disk, a damaged checkpoint, or the root cause.
+
+    Args:
+        fault: what Spark raised.
+    """
+    text = str(fault)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [found.groups() for line in lines if (found := _NAMED_ERROR.fullmatch(line))]
+    for name, words in errors:
+        if name.startswith(_OURS):
+            return JobFailedError(words)
+    if any(words in text for words in _FULL_DISK):
+        return JobFailedError(
+            "a disk is full: make room for the checkpoint, FRAUD_WORK_DIR and Spark's temporary files, then "
+            "start the job again; nothing is lost"
+        )
+    if "java.lang.OutOfMemoryError" in text:
+        return JobFailedError(
+            "Spark's JVM has no memory left: give it more with FRAUD_DRIVER_MEMORY, then start the job "
+            "again; nothing is lost"
+        )
+    if _CRASHED in text:
+        return JobFailedError(
+            "Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR, whose files are "
+            "mapped; look at both, then start the job again; nothing is lost"
+        )
+    if _PLANNER_GONE.search(text) and not errors:
+        return JobFailedError(
+            "the Python process that fixes where batches end is gone (was there no memory left?); see the "
+            "log above, then start the job again; nothing is lost"
+        )
+    pythons = [error for error in errors if "." not in error[0]]
+    name, words = (pythons or errors[-1:] or [(type(fault).__name__, lines[0] if lines else "")])[0]
+    if any(words in text for words in _DAMAGED):
+        return CheckpointError(f"the checkpoint is damaged ({name}: {words}); {RESTORE}")
+    return JobFailedError(f"the query failed: {name}: {words}; see the log above")

@@ -1,0 +1,224 @@
+"""The Spark session of the job; each setting that is not Spark's default has its reason beside it."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from streaming_job.runtime import temp_dir
+from streaming_job.environment import SettingsError
+from streaming_job.settings import JobSettings
+from streaming_job.runtime.workers import fork_server
+
+_STREAMING = "spark.sql.streaming"
+_ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
+SPARK_HOME = Path(pyspark.__file__).parent
+HEAP = (
+    "-XX:+UseParallelGC",  # shorter batches than with G1 on few cores
+    "-XX:NewRatio=1",
+    "-XX:SurvivorRatio=4",
+    "-XX:-UseAdaptiveSizePolicy",
+)
+"""Half of Java's heap for what is young, with room for what survives.
+
+By default Java makes that room as small as it can. What lives for a second or two, as broadcasts do until
+Spark's cleaner has found them, then fills the old generation, and collecting that stops every thread for 250
+to 480 ms, twice a minute at 2,000 transactions a second.
+"""
+END_S = 30.0
+"""For a JVM whose stdin is closed to end before it is killed."""
+GONE_S = 0.5
+"""For a process whose socket is closed to have ended."""
+
+
+def _options(
+    settings: JobSettings, jars: Sequence[Path], temporary: Path, java: Sequence[str]
+) -> dict[str, str]:
+    class_path = ":".join(str(jar) for jar in jars)
+    driver_memory = settings.spark.get("spark.driver.memory", settings.driver_memory)
+    ours = (*HEAP, f"-Xms{driver_memory}", f"-Djava.io.tmpdir={temporary}", *java)
+    quoted = " ".join(f'"{option}"' for option in ours)  # Spark splits them as a shell does
+    options = {
+        "spark.app.name": settings.job_id,
+        "spark.driver.memory": driver_memory,
+        # a batch in which all are alerts is large: its heap is the only limit
+        "spark.driver.maxResultSize": "0",
+        "spark.driver.extraJavaOptions": f"{quoted} {settings.driver_java_options}",
+        "spark.executor.extraJavaOptions": " ".join(HEAP),
+        "spark.local.dir": str(temporary),
+        "spark.ui.enabled": str(settings.ui_port > 0).lower(),
+        "spark.ui.port": str(settings.ui_port or 4040),
+        "spark.ui.showConsoleProgress": "false",
+        # what plans show of the source's options, in the UI and in logs: a Kafka client has many secrets
+        "spark.sql.redaction.options.regex": "(?i)url|^kafka[.]",
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "200",
+        "spark.ui.retainedTasks": "1000",
+        "spark.sql.ui.retainedExecutions": "20",
+        "spark.sql.session.timeZone": "UTC",
+        # one state partition a key group; the checkpoint keeps the number for ever
+        "spark.sql.shuffle.partitions": str(settings.key_groups),
+        # the plan is tiny and the same in every batch: nothing to adapt or to compile whole
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        # each task would write out the source of its projections anew, to find them compiled: a sixth of the
+        # JVM's time, for a handful of rows
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # a slow hash over every byte of the shuffle, to find stages that give other rows when repeated: ours
+        # may be cut into other packets then, which makes no difference
+        **{
+            f"spark.sql.shuffle.orderIndependentChecksum.{name}": "false"
+            for name in ("enabled", "enableFullRetryOnMismatch", "enableQueryLevelRollbackOnMismatch")
+        },
+        # what crosses the shuffle is read at once and once, out of the page cache: packing it costs more
+        "spark.shuffle.compress": "false",
+        # so many bytes are filled with zeros for each broadcast; a batch has several, of some kilobytes
+        "spark.broadcast.blockSize": "256k",
+        "spark.python.unix.domain.socket.enabled": "true",
+        # a socket's path has to be short
+        "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
+        # workers start with the kernels, and keep them and the model
+        "spark.python.daemon.module": "streaming_job.workers.daemon",
+        "spark.python.worker.reuse": "true",
+        # only the source stage would set it, and Spark keeps workers apart whose environments differ
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+        f"{_STREAMING}.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        # a batch uploads its changes, not a snapshot of the database
+        f"{_ROCKSDB}.changelogCheckpointing.enabled": "true",
+        # counting rows costs a look-up per put
+        f"{_ROCKSDB}.trackTotalNumberOfRows": "false",
+        f"{_ROCKSDB}.boundedMemoryUsage": "true",
+        f"{_ROCKSDB}.maxMemoryUsageMB": "256",
+        # a snapshot of RocksDB is made on the way of a batch: seldom
+        f"{_STREAMING}.stateStore.minDeltasForSnapshot": "50",
+        # no second, empty batch after each batch
+        f"{_STREAMING}.noDataMicroBatches.enabled": "false",
+        # the default manager forks ten processes for each checkpoint file
+        f"{_STREAMING}.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        # ... and Hadoop's local file system one; java.nio needs none
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFs",
+    }
+    if class_path:
+        options["spark.driver.extraClassPath"] = class_path
+        options["spark.executor.extraClassPath"] = class_path
+    return options
+
+
+def _words(fault: Py4JJavaError | PySparkRuntimeError) -> str:
+    if isinstance(fault, PySparkRuntimeError):
+        return "Java ended, see its words above"
+    return str(fault.java_exception.getMessage()).splitlines()[0]
+
+
+class Launch:
+    """Spark's JVM while it starts, so that its caller can go on with something else."""
+
+    def __init__(self, conf: SparkConf, launcher: ThreadPoolExecutor) -> None:
+        self._conf = conf
+        self._launcher = launcher
+        self._gateway: Future[Any] | None = None
+
+    def begin(self) -> None:
+        """Start the JVM and return."""
+        self._gateway = self._launcher.submit(launch_gateway, self._conf)
+
+    def session(self) -> SparkSession:
+        """Wait for the JVM, which is started now at the latest, and make the session.
+
+        Raises:
+            SettingsError: Java or Spark does not take the settings.
+        """
+        if self._gateway is None:
+            self.begin()
+        interrupt = signal.getsignal(signal.SIGINT)
+        try:
+            context = SparkContext(conf=self._conf, gateway=self._gateway.result())  # type: ignore[union-attr]
+        except (Py4JJavaError, PySparkRuntimeError) as fault:
+            raise SettingsError(
+                f"Spark does not start: {_words(fault)}; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, "
+                "FRAUD_DRIVER_JAVA_OPTIONS or FRAUD_SPARK"
+            ) from fault
+        signal.signal(signal.SIGINT, interrupt)  # Spark's would cancel what runs
+        context.setLogLevel("WARN")
+        session = SparkSession.builder.getOrCreate()
+        threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True).start()
+        return session
+
+    def end(self, patience_s: float = END_S) -> int | None:
+        """End the JVM, kill it if it takes longer; returns its exit code, None if it did not come up."""
+        if self._gateway is None or self._gateway.exception() is not None:
+            return None
+        jvm: subprocess.Popen[bytes] = self._gateway.result().proc
+        with suppress(OSError):  # of one that is gone
+            jvm.stdin.close()  # type: ignore[union-attr]
+        try:
+            return jvm.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            jvm.kill()
+            return jvm.wait()
+
+
+@contextmanager
+def launching(settings: JobSettings, jars: Sequence[Path], java: Sequence[str] = ()) -> Iterator[Launch]:
+    """A fork server for Spark's Python processes, which starts now, and a JVM, which can be started.
+
+    Args:
+        settings: of the job.
+        jars: on the class path of driver and executors.
+        java: more options of the driver's JVM.
+
+    Yields:
+        What starts the JVM. It is ended with the context.
+    """
+    # one thread a task: the tasks share the cores already
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # else Spark asks its Python, by a shell script that takes no blank in a path
+    os.environ.setdefault("SPARK_HOME", str(SPARK_HOME))
+    temporary = temp_dir.prepare(settings.work_dir.resolve())
+    conf = SparkConf().setMaster(settings.master)
+    conf.setAll({**_options(settings, jars, temporary, java), **settings.spark}.items())  # type: ignore[arg-type]
+    with fork_server.running(temporary) as python, ThreadPoolExecutor(1, "launch-jvm") as launcher:
+        os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
+        # executors elsewhere have no fork server
+        local = settings.master.partition("[")[0] == "local"
+        os.environ["PYSPARK_PYTHON"] = str(python) if local else sys.executable
+        launch = Launch(conf, launcher)
+        try:
+            yield launch
+        finally:
+            launch.end()
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether the JVM of a session still runs; it may take a moment to be seen to have ended."""
+    jvm: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]
+    try:
+        jvm.wait(GONE_S)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def _start_workers(session: SparkSession) -> None:
+    """Have the worker daemon started while the query is being prepared."""
+    with suppress(Exception):  # a session that is stopped meanwhile
+        session.sparkContext.parallelize([0], 1).map(str).count()

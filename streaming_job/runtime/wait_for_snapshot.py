@@ -1,0 +1,92 @@
+"""At a first start: wait until Debezium has copied the profiles, so that nothing is decided on half of them.
+
+A batch reads every table to its end before it decides, so all that can be missing is the rest of a snapshot
+that still runs. Whether one does is told by the last record of each partition of the profile topic: while it
+runs they are all rows of it, and none the last (docs/decisions/011-snapshots-of-the-profiles.md).
+"""
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from streaming_job.log import topic_reader
+from streaming_job.decode import tables
+from streaming_job.decode.strict import Rejected, parse_object
+from streaming_job.settings import JobSettings
+from streaming_job.runtime.preconditions import StartUpError
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+TELL_S = 10.0
+RUNNING = ("first", "first_in_data_collection", "true", "last_in_data_collection", True)
+"""`source.snapshot` of a row that others of the same snapshot follow."""
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """The profile topic at one moment."""
+
+    records: int
+    """Offsets in use."""
+    loaded: bool
+    """Whether a first snapshot is over."""
+
+    def __str__(self) -> str:
+        return f"{self.records} records, the last row not among them" if self.records else "it is empty"
+
+
+def ends_wait(value: bytes | None) -> bool:
+    """Whether the last record of a partition shows that the first snapshot is over."""
+    try:
+        envelope = parse_object(value)
+    except Rejected:
+        return True  # a tombstone, or nothing that Debezium writes
+    return envelope.get("op") != "r" or tables.source(envelope).get("snapshot") not in RUNNING
+
+
+def wait_for_snapshot(settings: JobSettings, stop: threading.Event) -> None:
+    """Return when the profiles are complete, or when a stop is asked for.
+
+    Raises:
+        StartUpError: not complete in time, or the brokers do not answer.
+    """
+    if settings.wait_for_snapshot_s == 0:
+        return
+    topic = settings.topics.profiles
+    end = time.monotonic() + settings.wait_for_snapshot_s
+    told = -TELL_S
+    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-bootstrap")
+    try:
+        while not (found := _look(reader, topic)).loaded:
+            if time.monotonic() > end:
+                raise StartUpError(
+                    f"Debezium's first snapshot on {topic} has not ended in {settings.wait_for_snapshot_s} s "
+                    f"({found}); look at Kafka Connect, raise FRAUD_WAIT_FOR_SNAPSHOT_S, or set it to 0 to "
+                    "decide without waiting for profiles"
+                )
+            if time.monotonic() - told > TELL_S:
+                log.info("waiting for the end of Debezium's first snapshot on %s: %s", topic, found)
+                told = time.monotonic()
+            if stop.wait(LOOK_S):
+                return
+    except KafkaException as fault:
+        raise StartUpError(
+            f"the profiles on {topic} cannot be read ({fault.args[0].str()}); check the brokers"
+        ) from fault
+    finally:
+        reader.close()
+
+
+def _look(reader: Consumer, topic: str) -> Profiles:
+    records, loaded = 0, False
+    for partition in topic_reader.partitions(reader, topic):
+        first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
+        records += end - first
+        if first < end and not loaded:
+            last = topic_reader.newest(reader, topic, partition)
+            loaded = last is not None and ends_wait(last.value())
+    return Profiles(records, loaded)

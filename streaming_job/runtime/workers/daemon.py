@@ -1,0 +1,19 @@
+"""The process that Spark forks the job's Python workers from: Spark's own, with all that they need loaded."""
+
+from contextlib import redirect_stdout
+from sys import stderr
+
+from pyspark import daemon
+
+from streaming_job.runtime.workers.preload import rehearse
+
+
+def main() -> None:
+    """Rehearse, then serve as Spark's daemon."""
+    with redirect_stdout(stderr):  # Spark reads the daemon's address from stdout
+        rehearse()
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

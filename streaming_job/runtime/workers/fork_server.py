@@ -1,0 +1,169 @@
+"""Forks every Python process that Spark asks for on the driver's machine, from one that has all imported.
+
+Spark is given an executable to take for Python: a shell script that runs `launcher` in a bare interpreter.
+The server ends with the process that started it; its socket lies where only this user gets.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import runpy
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+from setproctitle import setproctitle
+
+from streaming_job.runtime.workers import launcher
+
+log = logging.getLogger(__name__)
+
+SOCKET, PYTHON = "fork-server", "python"
+BACKLOG = 64
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Path]:
+    """A server in a process of its own.
+
+    Args:
+        directory: for its socket and the executable; this user's alone.
+
+    Yields:
+        What to start in place of `sys.executable`, at once; what comes before the server is ready waits.
+        Where there can be no server, it is `sys.executable`.
+    """
+    path = directory / SOCKET
+    script = directory / PYTHON
+    try:
+        listener = _listener(path)
+    except OSError as fault:
+        log.info("no fork server, so a start takes longer: %s: %s", path, fault)
+        yield Path(sys.executable)
+        return
+    command = [sys.executable, "-I", "-S", launcher.__file__, str(path)]
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    script.chmod(0o700)
+    with listener:
+        server = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=2,
+            pass_fds=[listener.fileno()],
+            # as Spark does for its Python processes
+            env={"PYTHONHASHSEED": "0", **os.environ, "PYTHONUNBUFFERED": "YES"},
+        )
+    with server:  # its stdin is closed in any case, which ends it
+        try:
+            yield script
+        finally:
+            server.terminate()  # whatever it is doing
+
+
+def _listener(path: Path) -> socket.socket:
+    if sys.platform != "linux":
+        raise OSError("only Linux ends a process with its launcher")
+    listener = socket.socket(socket.AF_UNIX)
+    with chdir(path.parent):  # a socket's path has to be short
+        listener.bind(path.name)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork a process for each connection, until stdin is closed."""
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:
+            return
+        try:
+            connection, _ = listener.accept()
+            with connection:
+                if os.fork() == 0:
+                    listener.close()
+                    _become(connection)
+        except OSError as fault:  # no process or descriptor to be had: the launcher does without
+            print(f"no process was forked: {fault}", file=sys.stderr)
+
+
+def _become(connection: socket.socket) -> NoReturn:
+    """Run, in a process just forked, the module that a launcher asks for."""
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _, (*streams, life), _, _ = socket.recv_fds(connection, 1, 4)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        request = json.loads(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+        connection.send(launcher.STARTED)
+        os.chdir(request["directory"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[:0] = [path for path in paths if path and path not in sys.path]
+        _end_with(life)
+        # processes that this one forks have nothing to do with the launcher
+        os.register_at_fork(after_in_child=connection.close)
+        os.register_at_fork(after_in_child=lambda: os.close(life))
+        _name("-m", *request["arguments"])
+        module, *arguments = request["arguments"]
+        sys.argv = [module, *arguments]
+        sys.modules.pop(module, None)  # runs a second time, as `__main__`
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for output in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                output.flush()
+        with suppress(OSError):
+            connection.send(str(code % 256).encode())
+        os._exit(code % 256)
+
+
+def _name(*arguments: str) -> None:
+    """Have `ps` show this process as an interpreter with such arguments."""
+    setproctitle(shlex.join([sys.executable, *arguments]))
+
+
+def _end_with(life: int) -> None:
+    """Have the kernel send SIGTERM, as Spark would, when the other end of a pipe is closed."""
+    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+    hang_up = select.poll()
+    hang_up.register(life, 0)  # tells of nothing but the other end's closing
+    if hang_up.poll(0):
+        os._exit(1)
+
+
+def main() -> None:
+    """Argument: number of the listening socket."""
+    # not the keyboard's: Spark ends its processes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _name("-m", __spec__.name, *sys.argv[1:])  # the first call has to come before the environment changes
+    from streaming_job.runtime.workers.preload import rehearse
+
+    rehearse()
+    # children are not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    serve(socket.socket(fileno=int(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

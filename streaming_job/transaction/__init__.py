@@ -1,0 +1,1 @@
+"""The transactional output of a key group: exactly once."""
