@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight jars prepare demo test test-unit lint bench docs stack-up stack-down lock clean
+.PHONY: help setup preflight jars demo test test-unit lint bench docs stack-up stack-down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -25,13 +25,10 @@ setup: preflight ## make or update the virtual environment (every other target d
 jars: setup
 	@$(BIN)/fraud stack fetch
 
-prepare: jars ## compile and archive what makes the job start fast (a minute, once)
-	@$(BIN)/fraud job prepare || echo "the job will start more slowly"
-
 demo: setup ## the whole system, live: transactions in, alerts out, verified at the end
 	@$(BIN)/fraud demo $(ARGS)
 
-test: lint prepare ## lint, types, and all tests with real servers
+test: lint jars ## lint, types, and all tests with real servers
 	$(BIN)/python -m pytest $(ARGS)
 
 test-unit: setup ## the tests that need no servers (seconds)

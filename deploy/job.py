@@ -44,46 +44,30 @@ def topics(
 
 
 @app.command()
-def prepare() -> None:
-    """Make later starts faster: compile the kernels, archive the JVM's classes. Once for each host."""
-    from deploy.local import console, jars
-    from streaming_job import class_archive
-    from streaming_job.runtime.workers import preload
-
-    class_path = jars.ensure("spark", progress=console.to_stderr())
-    rehearsal.load_kernels()
-    typer.echo("the kernels are compiled")
-    typer.echo(f"the JVM's classes are in {class_archive.make(jars.classes_directory(), class_path)}")
-
-
-@app.command()
 def run(
-    verbose: Annotated[bool, typer.Option(help="Log every batch.")] = True,
+    verbose: Annotated[bool, typer.Option(help="Log every epoch.")] = True,
 ) -> None:
     """Run the job until SIGTERM or Ctrl-C; settings come from FRAUD_... variables.
 
-    The batch that runs when the signal comes is finished, and the next start goes on after it.
+    The epoch that runs when the signal comes ends at once, and the next start has nothing to decide again.
     """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
-    # it prints the traceback of whatever ends a batch; the job says what that was, in a line
+    # it prints the traceback of whatever ends an epoch; the job says what that was, in a line
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # ... and, by the root logger, what it cannot tell a JVM any more that is ending
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     settings = environment.settings(JobSettings)
     # heavy imports only once the settings are known to be good
     from deploy.local import jars
-    from streaming_job import class_archive, session
+    from streaming_job.runtime import session
 
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     class_path = jars.ensure("spark")
-    java = class_archive.options(jars.classes_directory(), class_path)
-    if not java:
-        log.info("no archive of classes: starts are faster after `fraud job prepare`")
-    with session.launching(settings, class_path, java) as launch:
+    with session.launching(settings, class_path) as launch:
         from streaming_job.runtime.preconditions import require_inputs
 
         require_inputs(settings)

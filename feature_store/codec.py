@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ from feature_store.errors import FraudError
 from feature_store.layout import FORMAT_VERSION
 
 _MAGIC = b"CFKG"
-# magic, format version, checksum of all the other bytes, directory bytes, raw bytes of the directory (in
-# format 1: of the body)
+# magic, format version, checksum of all the other bytes, directory bytes, raw bytes of the directory
 _HEADER = struct.Struct("<4sBxxxIII")
 _CHECKSUM = slice(8, 12)
 _CODEC = pa.Codec("zstd", compression_level=1)
@@ -67,11 +66,11 @@ def decode(blob: bytes, what: str) -> dict[str, NDArray[Any]]:
     """Inverse of `encode`, but that structured arrays come back as their columns (see `records`).
 
     Args:
-        blob: what `encode` made, in this or an earlier format.
+        blob: what `encode` made.
         what: name of the piece, for the error.
 
     Raises:
-        StateDamagedError: the blob is cut short, altered, or of a format that is newer than this program.
+        StateDamagedError: the blob is cut short, altered, or of a format that this program does not know.
     """
     if len(blob) < _HEADER.size:
         raise StateDamagedError(
@@ -87,6 +86,10 @@ def decode(blob: bytes, what: str) -> dict[str, NDArray[Any]]:
             f"state piece {what} has format {version}, this program knows up to {FORMAT_VERSION}; "
             "run the newer program"
         )
+    if version < FORMAT_VERSION:
+        raise StateDamagedError(
+            f"state piece {what} has format {version}, which no release has written; restore the checkpoint"
+        )
     rest = memoryview(blob)[_HEADER.size :]
     header = bytearray(blob[: _HEADER.size])
     header[_CHECKSUM] = bytes(4)
@@ -94,8 +97,7 @@ def decode(blob: bytes, what: str) -> dict[str, NDArray[Any]]:
         raise StateDamagedError(
             f"state piece {what} fails its checksum; restore the checkpoint or replay the log"
         )
-    read = _READERS[version]
-    return read(rest[:directory_bytes], rest[directory_bytes:], raw_bytes)
+    return _read_columns(rest[:directory_bytes], rest[directory_bytes:], raw_bytes)
 
 
 def _read_columns(short: memoryview, body: memoryview, told_bytes: int) -> dict[str, NDArray[Any]]:
@@ -107,24 +109,3 @@ def _read_columns(short: memoryview, body: memoryview, told_bytes: int) -> dict[
         arrays[name] = unpack(description, body[at:end])
         at = end
     return arrays
-
-
-def _read_format_1(directory: memoryview, packed: memoryview, raw_bytes: int) -> dict[str, NDArray[Any]]:
-    """Whole arrays one after another, structured ones as void records; see `format_1` for what they held."""
-    body = _CODEC.decompress(packed, decompressed_size=raw_bytes, asbytes=True) if raw_bytes else b""
-    arrays: dict[str, NDArray[Any]] = {}
-    at = 0
-    for name, (dtype, size) in orjson.loads(directory).items():
-        count = size // np.dtype(dtype).itemsize
-        arrays[name] = np.frombuffer(body, dtype=np.dtype(dtype), count=count, offset=at)
-        at += size
-    return arrays
-
-
-_Reader = Callable[[memoryview, memoryview, int], dict[str, NDArray[Any]]]
-_READERS: dict[int, _Reader] = {1: _read_format_1, FORMAT_VERSION: _read_columns}
-
-
-def format_of(blob: bytes) -> int:
-    """Format version of a blob that `decode` has accepted."""
-    return blob[len(_MAGIC)]

@@ -1,4 +1,4 @@
-"""Deltas: what one batch did to a key group, as the calls that did it.
+"""Deltas: what some time did to a key group, as the calls that did it.
 
 State is a deterministic function of its inputs, so a delta is the accepted input, which of it became alerts,
 and which cards came and went; replaying it through the same kernels gives the same state. Card numbers stand
@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store import format_1
-from feature_store.codec import decode, encode, format_of, records
+from feature_store.codec import decode, encode, records
 from feature_store.group_state import IDENTITY, GroupState
 from feature_store.layout import MERCHANT_MASK, PROFILE, TRANSACTION, TRANSACTION_MASK
 from feature_store.pieces import CARDS_PER_PIECE
@@ -19,7 +18,7 @@ from feature_store.pieces import CARDS_PER_PIECE
 
 @dataclass(frozen=True)
 class Delta:
-    """One batch of a key group."""
+    """What happened to a key group since the delta before."""
 
     changes: NDArray[np.void]
     """Profile changes in offset order (PROFILE), shape (c,)."""
@@ -32,9 +31,9 @@ class Delta:
     alerted: NDArray[np.bool_]
     """Whether each transaction became an alert, shape (n,)."""
     added: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=IDENTITY))
-    """Cards met for the first time, before anything else (IDENTITY); `commit` fills it in."""
+    """Cards met for the first time, before anything else (IDENTITY); `append` fills it in."""
     evicted: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    """Numbers of the cards that were evicted after everything else; `commit` fills it in."""
+    """Numbers of the cards that were evicted after everything else; `append` fills it in."""
 
     def encode(self) -> bytes:
         """The delta as a blob, without what a replay does not look at."""
@@ -68,10 +67,6 @@ class Delta:
         raw = decode(blob, what)
         cards, change_cards = raw["cards"].astype(np.int32), raw["change_cards"].astype(np.int32)
         alerted = np.unpackbits(raw["alerted"].view(np.uint8), count=cards.size).astype(np.bool_)
-        if format_of(blob) == 1:
-            changes, transactions = format_1.delta(raw)
-            added = np.concatenate([_met(change_cards, changes), _met(cards, transactions)])
-            return Delta(changes, change_cards, transactions, cards, alerted, added)
         transactions = np.zeros(cards.size, dtype=TRANSACTION)
         transactions["arrival"] = np.cumsum(raw["arrivals"])
         transactions["time"] = transactions["arrival"] - raw["ages"]
@@ -91,7 +86,7 @@ class Delta:
         )
 
     def replay(self, state: GroupState, piece_versions: NDArray[np.int64], sequence: int) -> None:
-        """Do to `state` what the batch did, for the cards whose snapshot is older than this delta."""
+        """Do to `state` what happened, for the cards whose snapshot is older than this delta."""
 
         def wanted(numbers: NDArray[np.int32]) -> NDArray[np.bool_]:
             missing: NDArray[np.bool_] = piece_versions[numbers // CARDS_PER_PIECE] < sequence
@@ -107,13 +102,6 @@ class Delta:
         applied = state.apply(transactions, cards)
         state.count_alerts(cards, transactions["arrival"], self.alerted[mine], applied.restarted)
         state.evict(self.evicted[wanted(self.evicted)])
-
-
-def _met(numbers: NDArray[np.int32], found: NDArray[np.void]) -> NDArray[np.void]:
-    """Identities of the cards of records; format 1 did not tell which were new."""
-    met = np.zeros(numbers.size, dtype=IDENTITY)
-    met["number"], met["lo"], met["hi"] = numbers, found["lo"], found["hi"]
-    return met
 
 
 _OF_CHANGE = tuple(name for name in PROFILE.names or () if name not in ("lo", "hi", "older"))

@@ -1,14 +1,14 @@
-"""How a key group's state survives: a delta per batch, and snapshot pieces written now and then.
+"""How a key group's state survives: deltas of its input, and snapshot pieces written now and then.
 
 Everything persisted goes through a `PieceStore`, a map of names to blobs that the caller commits atomically:
 
-    meta     where the others stand, and the token of the state after the last batch
-    d<seq>   delta of batch number seq
+    meta     where the others stand, and the token of the state that they add up to
+    d<seq>   delta number seq
     s<piece> snapshot of a range of cards, as of the seq that meta names
 
-No batch rewrites the whole state: each writes its delta, and snapshots of as many pieces as it has earned by
-the bytes of its delta. A delta goes when every piece is newer. To rebuild: load the pieces, then replay the
-deltas in order, each only for the cards whose piece is older.
+Nothing rewrites the whole state: `append` writes a delta, and snapshots of as many pieces as the delta has
+earned by its bytes; `seal` ends an epoch. A delta goes when every piece is newer. To rebuild: load the
+pieces, then replay the deltas in order, each only for the cards whose piece is older.
 """
 
 import secrets
@@ -25,11 +25,11 @@ from feature_store.pieces import CARDS_PER_PIECE, read_piece, write_piece
 
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
 """Write amplification of snapshots; the deltas kept then are a sixth of the snapshots."""
-SNAPSHOT_BYTES_PER_BATCH = 1 << 20
-"""Where that is more, as in the large batches of a backlog, a batch writes as many bytes of snapshots as
-of delta: time is dear then, and the deltas that pile up are folded in once the batches are small again."""
+SNAPSHOT_BYTES_PER_APPEND = 1 << 20
+"""Where that is more, as with the large deltas of a backlog, as many bytes of snapshots are written as of
+delta: time is dear then, and the deltas that pile up are folded in once they are small again."""
 MOST_DELTAS = 1_000
-"""Each piece has its turn within so many batches, whatever it costs: quiet groups recover fast too."""
+"""Each piece has its turn within so many deltas, whatever it costs: quiet groups recover fast too."""
 
 
 class PieceStore(Protocol):
@@ -62,7 +62,7 @@ class Meta:
     """Where a group's pieces stand."""
 
     token: str = ""
-    """Names the state after the last batch; a working copy with another token is not that state."""
+    """Names the state after the last epoch; a working copy with another token is not that state."""
     sequence: int = 0
     """Number of the last delta."""
     oldest: int = 1
@@ -98,16 +98,27 @@ def load_meta(store: PieceStore) -> Meta:
     return Meta.decode(blob) if blob else Meta()
 
 
-def commit(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> None:
-    """Evict some of the idle cards and persist one batch; `meta` moves on to the state after it."""
+def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> int:
+    """Evict some of the idle cards and write what happened since the last delta.
+
+    Args:
+        store: where the pieces are kept.
+        meta: altered; `seal` writes it.
+        state: after everything in the delta.
+        delta: the input since the last one, without `added` and `evicted`.
+
+    Returns:
+        Bytes written.
+    """
     meta.sequence += 1
     delta = replace(delta, added=state.take_added(), evicted=state.sweep())
     blob = delta.encode()
     store.put(f"d{meta.sequence}", blob)
+    written = len(blob)
     meta.cards = state.numbers_given
     meta.pieces += [0] * (-(-meta.cards // CARDS_PER_PIECE) - len(meta.pieces))
     earned = SNAPSHOT_BYTES_PER_DELTA_BYTE * len(blob)
-    meta.credit += min(earned, max(SNAPSHOT_BYTES_PER_BATCH, len(blob)))
+    meta.credit += min(earned, max(SNAPSHOT_BYTES_PER_APPEND, len(blob)))
     # evenly: as many turns as bring every piece round in time
     due = (
         meta.sequence * len(meta.pieces) // MOST_DELTAS
@@ -123,10 +134,16 @@ def commit(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> No
         meta.pieces[piece] = meta.sequence
         meta.next_piece = piece + 1
         meta.credit -= len(snapshot)
+        written += len(snapshot)
         due -= 1
     while meta.oldest <= min(meta.pieces, default=0):
         store.remove(f"d{meta.oldest}")
         meta.oldest += 1
+    return written
+
+
+def seal(store: PieceStore, meta: Meta) -> None:
+    """End an epoch: write `meta` with a new token, which names the state as it is now."""
     meta.token = secrets.token_hex(8)
     store.put("meta", meta.encode())
 

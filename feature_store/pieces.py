@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store import event_columns, format_1
+from feature_store import event_columns
 from feature_store.cards import Array, Counters, move_segment
-from feature_store.codec import decode, encode, format_of, records
+from feature_store.codec import decode, encode, records
 from feature_store.group_state import GroupState
 from feature_store.hot import BUCKETS_PER_CARD
 from feature_store.jit import njit
@@ -172,14 +172,12 @@ _TOLD_OF_PROFILE = tuple(name for name in PROFILE.names or () if name not in ("l
 
 
 def decode_piece(blob: bytes, what: str) -> PieceRecords:
-    """Inverse of `write_piece`, in today's records whatever the format.
+    """Inverse of `write_piece`.
 
     Raises:
         StateDamagedError: the blob cannot be trusted.
     """
     raw = decode(blob, what)
-    if format_of(blob) == 1:
-        return PieceRecords(**format_1.snapshot(raw))
     cards = records(raw, "cards", CARD)
     cards["last_arrival"] = raw["ahead"] + cards["max_time"]
     profiles = records(raw, "profiles", PROFILE)

@@ -63,9 +63,8 @@ def run(settings: JobSettings, *, console: Console | None = None) -> audit.Verdi
     )
     console = console or Console(stderr=True)
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
-    topics = settings.topics
-    ends = log.committed(settings.job_id, (topics.transactions, *topics.tables))
-    many = sum(partition_ends(ends, topics.transactions).values()) > MANY
+    committed = audit.committed_by(log, settings)
+    many = sum(partition_ends(committed, settings.topics.transactions).values()) > MANY
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("reading", total=None)
         return audit.verify(
@@ -73,7 +72,7 @@ def run(settings: JobSettings, *, console: Console | None = None) -> audit.Verdi
             settings,
             from_registry(settings),
             judge=in_processes(settings) if many else None,
-            ends=ends,
+            committed=committed,
             progress=lambda what, done, total: bar.update(
                 task, description=what, completed=done, total=total or None
             ),

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from loadtests.oracle import Outcome, Record, digest
+from loadtests.oracle import Outcome, Part, Record, digest, part
 
 SCORE_TOLERANCE = 1e-12
 FEATURE_TOLERANCE = 1e-9
@@ -66,7 +66,7 @@ class Found:
         try:
             letter = json.loads(record.value or b"")
             place = letter["topic"], letter["partition"], letter["offset"]
-            content = digest(_bytes(letter["key_base64"]), _bytes(letter["value_base64"]))
+            content = digest(_content(letter, "key"), _content(letter, "value"))
             reason = letter["reason"]
         except (ValueError, KeyError, TypeError):
             self._findings.unexpected += 1
@@ -163,8 +163,13 @@ def _agree(expected: Any, found: Any, tolerance: float) -> bool:
     )
 
 
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
+def _content(letter: dict[str, Any], name: str) -> Part | None:
+    """What a dead letter tells of the key or the value: the bytes themselves, or their size and SHA-256."""
+    carried = letter[f"{name}_base64"]
+    if carried is not None:
+        return part(base64.b64decode(carried))
+    sha256 = letter.get(f"{name}_sha256")
+    return None if sha256 is None else Part(int(letter[f"{name}_bytes"]), bytes.fromhex(sha256))
 
 
 def _words(place: Any) -> str:

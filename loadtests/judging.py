@@ -1,7 +1,7 @@
 """Runs the oracle over the transactions of a log: here, or in one process for each partition.
 
-A card lives in one partition, so partitions are judged apart from each other; every judge reads the tables
-for itself.
+A card lives in one partition (a transaction anywhere else is a dead letter), so partitions are judged apart
+from each other; every judge reads the tables for itself.
 """
 
 import gc
@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
 from feature_store.errors import FraudError
-from loadtests.oracle import Kind, Model, Oracle, Outcome, ProfileLog, RolloutLog
+from loadtests.oracle import Kind, Model, Oracle, Outcome, ProfileLog, RolloutLog, Rules
 from loadtests.topic_log import Log, TopicLog
 from models import registry
 from models.rollouts import Rollout
@@ -67,15 +67,19 @@ def here(log: Log, settings: JobSettings, load: Load) -> Judge:
     """Judges in this process."""
 
     def judge(ends: Ends) -> Iterator[Judged]:
+        topic = settings.topics.transactions
         profiles, rollouts, _ = tables(log, settings, ends)
         oracle = Oracle(
             profiles,
             rollouts,
             load,
-            allowed_lateness_ms=settings.allowed_lateness_ms,
-            allowed_skew_ms=settings.allowed_skew_ms,
+            Rules(
+                settings.allowed_lateness_ms,
+                settings.allowed_skew_ms,
+                len(log.ends(topic)),
+                settings.partitioner.value,
+            ),
         )
-        topic = settings.topics.transactions
         judged = Judged(Counter(), [])
         for outcome in oracle.judge(log.read(topic, partition_ends(ends, topic))):
             judged.kinds[outcome.kind] += 1

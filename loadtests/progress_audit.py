@@ -1,72 +1,128 @@
-"""Audits the job's own account: each batch's counts and digest against what its transaction left behind."""
+"""Audits the job's own account: each commit's counts and digest against what its transaction left behind."""
 
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from loadtests.oracle import Kind, Record
 
-Batch = tuple[str, int]
-"""(query id, batch id)."""
+Place = tuple[str, int]
+"""(topic, partition)."""
+Ends = dict[Place, int]
+
+
+class Commit(NamedTuple):
+    """Names one Kafka transaction of the job."""
+
+    query_id: str
+    """Of the checkpoint; a restored one keeps it."""
+    key_group: int
+    commit_id: int
+    """1, 2, ... in each key group, through all restarts."""
+
+    def __str__(self) -> str:
+        """For reports."""
+        return f"commit {self.commit_id} of key group {self.key_group}"
+
+
+class _Progress(NamedTuple):
+    """What is kept of a progress record: there are many."""
+
+    key_groups: int
+    counts: Counter[str]
+    alerts_digest: str
+    spans: list[tuple[Place, int, int]]
+    """Partition, first offset, offset after the last one."""
+    since: int
+    """Where the running totals begin, ms."""
+    commits: int
+    total: Counter[str]
+    """Running totals of the counts."""
 
 
 class ProgressAudit:
-    """Collects the three output topics by batch, then compares.
+    """Collects the three output topics by commit, then compares.
 
     Args:
-        ends: (topic, partition) -> first offset that is not audited; batches beyond it are left alone.
+        transactions: name of the topic.
+        ends: (topic, partition) of the transactions -> first offset that is not audited; commits beyond it
+            are left alone.
     """
 
-    def __init__(self, ends: Mapping[tuple[str, int], int]) -> None:
-        self._ends = ends
-        self._progress: dict[Batch, dict[str, Any]] = {}
-        self._alerts: dict[Batch, list[Record]] = defaultdict(list)
-        self._dead_letters: Counter[Batch] = Counter()
+    def __init__(self, transactions: str, ends: Mapping[Place, int]) -> None:
+        self._transactions, self._ends = transactions, ends
+        self._progress: dict[Commit, _Progress] = {}
+        self._alerts: dict[Commit, list[Record]] = defaultdict(list)
+        self._dead_letters: dict[Commit, list[tuple[Place, int]]] = defaultdict(list)
         self.problems: list[str] = []
         """What does not agree, in words."""
 
     def add_progress(self, record: Record) -> None:
         """Take in a record of job-progress."""
         try:
-            progress = json.loads(record.value or b"")
-            batch = str(progress["query_id"]), int(progress["batch_id"])
-            beyond = any(
-                part["end_offset"] > self._ends.get((part["topic"], part["partition"]), part["end_offset"])
-                for part in progress["partitions"]
-            )
+            told = json.loads(record.value or b"")
+            commit = Commit(str(told["query_id"]), int(told["key_group"]), int(told["commit_id"]))
+            progress = _progress(told)
         except (ValueError, KeyError, TypeError):
             self.problems.append(f"job-progress offset {record.offset}: not a progress record")
             return
-        if beyond:
+        if any(
+            place[0] == self._transactions and end > self._ends.get(place, 0)
+            for place, _, end in progress.spans
+        ):
             return
-        if batch in self._progress:
-            self.problems.append(f"batch {batch[1]} of query {batch[0]} was written twice")
-        self._progress[batch] = progress
+        if commit in self._progress:
+            self.problems.append(f"{commit} was written twice")
+        self._progress[commit] = progress
 
     def add_alert(self, record: Record) -> None:
         """Take in a record of fraud-alerts."""
-        self._alerts[_batch(record)].append(record)
+        self._alerts[_commit(record)].append(record)
 
     def add_dead_letter(self, record: Record) -> None:
         """Take in a record of dead-letters."""
-        self._dead_letters[_batch(record)] += 1
+        self._dead_letters[_commit(record)].append(_source_of_letter(record))
+
+    def table_ends(self) -> tuple[Ends, Ends]:
+        """How far the tables have been read: by the group that is furthest, and by every group."""
+        furthest: dict[Place, dict[int, int]] = defaultdict(dict)
+        for commit, progress in self._progress.items():
+            for place, _, end in progress.spans:
+                if place[0] != self._transactions:
+                    groups = furthest[place]
+                    groups[commit.key_group] = max(end, groups.get(commit.key_group, 0))
+        key_groups = max((progress.key_groups for progress in self._progress.values()), default=1)
+        return (
+            {place: max(groups.values()) for place, groups in furthest.items()},
+            {place: min(groups.get(g, 0) for g in range(key_groups)) for place, groups in furthest.items()},
+        )
 
     def check(self) -> None:
-        """Compare batch by batch, then see that the batches follow each other without a gap."""
-        for batch, progress in sorted(self._progress.items()):
-            self._check_batch(batch, progress)
-        for query in {query for query, _ in self._progress}:
-            self._check_sequence(query)
-        if len({query for query, _ in self._progress}) > 1:
+        """Compare commit by commit, then see that those of each group follow each other without a gap."""
+        for commit, progress in sorted(self._progress.items()):
+            self._check_commit(commit, progress)
+        for group in sorted({commit.key_group for commit in self._progress}):
+            self._check_sequence(group)
+        if len({progress.key_groups for progress in self._progress.values()}) > 1:
+            self.problems.append("the number of key groups has changed: it is fixed by a job's first start")
+        if len({commit.query_id for commit in self._progress}) > 1:
             self.problems.append("several queries wrote progress: the checkpoint was replaced in between")
 
-    def check_totals(self, kinds: Counter[Kind]) -> None:
-        """Compare the sums of all batches with the oracle's counts of transactions."""
+    def check_totals(self, kinds: Counter[Kind], settled: Mapping[Place, int]) -> None:
+        """Compare the sums of all commits with the oracle's counts.
+
+        Args:
+            kinds: records that had to become this or that.
+            settled: (topic, partition) -> first offset whose dead letters are not among them.
+        """
         told: Counter[str] = Counter()
-        for progress in self._progress.values():
-            told.update(progress["counts"])
+        for commit, progress in self._progress.items():
+            told.update(progress.counts)
+            told["dead_letters"] -= sum(
+                offset >= settled.get(place, 0) for place, offset in self._dead_letters.get(commit, ())
+            )
         for name, expected in (
             ("transactions", kinds[Kind.PASSED] + kinds[Kind.ALERT]),
             ("duplicates", kinds[Kind.DUPLICATE]),
@@ -79,58 +135,85 @@ class ProgressAudit:
     @property
     def late_table_changes(self) -> int:
         """Changes that turned up behind transactions already decided, as the job counted them."""
-        return sum(progress["counts"]["late_table_changes"] for progress in self._progress.values())
+        return sum(progress.counts["late_table_changes"] for progress in self._progress.values())
 
-    def _check_batch(self, batch: Batch, progress: dict[str, Any]) -> None:
-        alerts = self._alerts.pop(batch, [])
-        counts = progress["counts"]
-        for name, found in (("alerts", len(alerts)), ("dead_letters", self._dead_letters.pop(batch, 0))):
-            if counts[name] != found:
+    def _check_commit(self, commit: Commit, progress: _Progress) -> None:
+        alerts = self._alerts.pop(commit, [])
+        letters = self._dead_letters.get(commit, ())
+        for name, found in (("alerts", len(alerts)), ("dead_letters", len(letters))):
+            if progress.counts[name] != found:
                 self.problems.append(
-                    f"batch {batch[1]}: progress tells of {counts[name]} {name}, {found} found"
+                    f"{commit}: progress tells of {progress.counts[name]} {name}, {found} found"
                 )
         digest = hashlib.sha256()
         for alert in sorted(alerts, key=_source):
             digest.update(alert.value or b"")
-        if digest.hexdigest() != progress["alerts_digest"]:
-            self.problems.append(f"batch {batch[1]}: the alerts have another digest than progress tells")
+        if digest.hexdigest() != progress.alerts_digest:
+            self.problems.append(f"{commit}: the alerts have another digest than progress tells")
+        for (topic, partition), _, _ in progress.spans:
+            if topic == self._transactions and partition % progress.key_groups != commit.key_group:
+                self.problems.append(f"{commit}: {topic}[{partition}] is another group's")
 
-    def _check_sequence(self, query: str) -> None:
-        batches = sorted(batch for name, batch in self._progress if name == query)
-        if batches != list(range(batches[0], batches[0] + len(batches))):
-            self.problems.append(f"query {query}: batches are missing between {batches[0]} and {batches[-1]}")
-        reached: dict[tuple[str, int], int] = {}
-        self._check_running_totals(query, batches)
-        for batch in batches:
-            for part in self._progress[query, batch]["partitions"]:
-                place = part["topic"], part["partition"]
-                if reached.get(place, part["start_offset"]) != part["start_offset"]:
+    def _check_sequence(self, group: int) -> None:
+        commits = sorted(
+            (commit for commit in self._progress if commit.key_group == group),
+            key=lambda commit: commit.commit_id,
+        )
+        first, last = commits[0].commit_id, commits[-1].commit_id
+        if [commit.commit_id for commit in commits] != list(range(first, last + 1)):
+            self.problems.append(f"key group {group}: commits between {first} and {last} are not one of each")
+        self._check_running_totals(commits)
+        reached: Ends = {}
+        for commit in commits:
+            for place, start, end in self._progress[commit].spans:
+                before = reached.get(place, start)
+                if before != start or end < start:
                     self.problems.append(
-                        f"batch {batch}: {place[0]}[{place[1]}] starts at {part['start_offset']}, "
-                        f"the batch before ended at {reached[place]}"
+                        f"{commit}: {place[0]}[{place[1]}] goes from {start} to {end}, "
+                        f"the commit before ended at {before}"
                     )
-                reached[place] = part["end_offset"]
+                reached[place] = end
 
-    def _check_running_totals(self, query: str, batches: list[int]) -> None:
+    def _check_running_totals(self, commits: Iterable[Commit]) -> None:
         """Each record's totals are those of the record before it and its own counts."""
-        since: int | None = None
-        before: Counter[str] = Counter()
-        for batch in batches:
-            progress = self._progress[query, batch]
-            if "totals" not in progress:  # written by an older release
-                continue
-            total = +Counter(progress["totals"]["counts"])
-            if progress["totals"]["since"] == since and total != before + Counter(progress["counts"]):
-                self.problems.append(f"batch {batch}: the totals are not those before it and its own counts")
-            since, before = progress["totals"]["since"], total
+        before: _Progress | None = None
+        for commit in commits:
+            now = self._progress[commit]
+            if (
+                before is not None
+                and before.since == now.since
+                and (now.commits != before.commits + 1 or +now.total != before.total + now.counts)
+            ):
+                self.problems.append(f"{commit}: the totals are not those before it and its own counts")
+            before = now
 
 
-def _batch(record: Record) -> Batch:
+def _progress(told: Mapping[str, Any]) -> _Progress:
+    totals = told["totals"]
+    return _Progress(
+        int(told["key_groups"]),
+        Counter(told["counts"]),
+        str(told["alerts_digest"]),
+        [
+            ((str(part["topic"]), int(part["partition"])), int(part["start_offset"]), int(part["end_offset"]))
+            for part in told["partitions"]
+        ],
+        int(totals["since"]),
+        int(totals["commits"]),
+        Counter(totals["counts"]),
+    )
+
+
+def _commit(record: Record) -> Commit:
     headers = dict(record.headers)
     try:
-        return (headers["query_id"] or b"").decode(), int(headers["batch_id"] or b"")
+        return Commit(
+            (headers["query_id"] or b"").decode(),
+            int(headers["key_group"] or b""),
+            int(headers["commit_id"] or b""),
+        )
     except (KeyError, ValueError):
-        return "", -1
+        return Commit("", -1, -1)
 
 
 def _source(record: Record) -> tuple[int, int]:
@@ -139,3 +222,11 @@ def _source(record: Record) -> tuple[int, int]:
         return source["partition"], source["offset"]
     except (ValueError, KeyError, TypeError):
         return -1, -1
+
+
+def _source_of_letter(record: Record) -> tuple[Place, int]:
+    try:
+        letter = json.loads(record.value or b"")
+        return (str(letter["topic"]), int(letter["partition"])), int(letter["offset"])
+    except (ValueError, KeyError, TypeError):
+        return ("", -1), -1

@@ -64,6 +64,10 @@ class Log(Protocol):
         """(topic, partition) -> offset that a consumer group reads next; only where it has committed one."""
         ...
 
+    def ends(self, topic: str) -> dict[int, int]:
+        """First offset after each partition's last committed record."""
+        ...
+
     def read(self, topic: str, ends: Mapping[int, int] | None = None) -> Iterator[Record]:
         """All committed records, each partition in the order of offsets; `ends`: first offsets not read."""
         ...

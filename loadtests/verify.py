@@ -1,7 +1,9 @@
 """The audit behind `fraud verify`: which alerts and dead letters had to come of the log, and which did.
 
-Order matters on a job that runs: first the offsets that the job has committed, then the outputs (which hold
-everything of those offsets, because both come in one transaction), then the inputs up to those offsets.
+Order matters on a job that runs: first the offsets that its key groups have committed, then the outputs
+(which hold everything of those offsets, because both come in one transaction), then the inputs up to those
+offsets. How far each group has read the tables stands in its progress: dead letters of their records are
+expected up to where every group has come; decisions may rest on what the furthest one has read.
 """
 
 from collections import Counter
@@ -40,7 +42,7 @@ class Verdict:
     late_table_changes: int = 0
     """Table changes behind transactions already decided, as the job counted them."""
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    """First offset of each input partition that was not audited."""
+    """First offset of each input partition whose alerts and dead letters were not audited."""
 
     @property
     def events(self) -> int:
@@ -79,7 +81,7 @@ def verify(
     load: Load,
     *,
     judge: Judge | None = None,
-    ends: Ends | None = None,
+    committed: Ends | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Verdict:
     """Audit everything that the job has committed.
@@ -92,7 +94,7 @@ def verify(
         settings: of the job.
         load: gives the model of a rollout.
         judge: runs the oracle, see `judging`; default: here.
-        ends: (topic, partition) -> first offset not to audit; default: what the job has committed.
+        committed: what the job has committed, see `committed_by`; default: asked for.
         progress: told how far it is.
 
     Raises:
@@ -101,28 +103,40 @@ def verify(
         TopicReadError: a topic cannot be read.
     """
     topics = settings.topics
-    reach = dict(
-        log.committed(settings.job_id, (topics.transactions, *topics.tables)) if ends is None else ends
-    )
+    reach = dict(committed_by(log, settings) if committed is None else committed)
     transactions = partition_ends(reach, topics.transactions)
     if not transactions:
         raise VerifyError(
             f"job {settings.job_id} has committed no offsets; start it, or give its FRAUD_JOB_ID"
         )
     findings = Findings()
-    found, audit = Found(findings), ProgressAudit(reach)
-    verdict = Verdict(findings, ends=reach)
+    found, audit = Found(findings), ProgressAudit(topics.transactions, reach)
     _read_outputs(log, settings, found, audit, progress)
+    furthest, settled = audit.table_ends()
+    reach |= {place: max(end, reach.get(place, 0)) for place, end in furthest.items()}
+    settled = reach | settled
+    verdict = Verdict(findings, ends=settled)
     _, _, refused = tables(log, settings, reach)
+    refused = [letter for letter in refused if letter.offset < settled[letter.topic, letter.partition]]
     _compare(refused, found, verdict)
     for judged in (judge or here(log, settings, load))(reach):
         verdict.kinds += judged.kinds
         _compare(judged.outcomes, found, verdict)
         progress("recomputing", verdict.events, sum(transactions.values()))
-    found.finish(reach)
-    audit.check_totals(verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}))
+    found.finish(settled)
+    audit.check_totals(verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}), settled)
     verdict.problems, verdict.late_table_changes = audit.problems, audit.late_table_changes
     return verdict
+
+
+def committed_by(log: Log, settings: JobSettings) -> dict[tuple[str, int], int]:
+    """The offsets that the job's key groups have committed, by input partition.
+
+    Raises:
+        TopicReadError: no answer.
+    """
+    topics = settings.topics
+    return log.committed(settings.job_id, (topics.transactions, *topics.tables))
 
 
 def _compare(outcomes: list[Outcome], found: Found, verdict: Verdict) -> None:

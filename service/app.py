@@ -10,6 +10,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from service.groups import end_offsets, key_groups
 from service.lag import LagWatch
 from service.metrics import FraudCollector
 from service.progress_reader import ProgressReader
@@ -33,7 +34,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         clock: seconds since 1970-01-01 UTC.
     """
     progress = ProgressReader(settings)
-    watch = LagWatch(settings, lambda: progress.end_offsets, clock)
+    watch = LagWatch(settings, lambda: end_offsets(progress.groups), clock)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FraudCollector(progress, watch, clock))
 
@@ -59,14 +60,16 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
 
     @app.get("/readyz")
     def ready() -> JSONResponse:
-        """The metrics can be believed and the job keeps up; 503 with the reasons if not."""
+        """The metrics can be believed and every key group keeps up; 503 with the reasons if not."""
         reasons = reasons_against(
             now_s=clock(),
             broker_fault=watch.fault,
             waiting_for=progress.waiting_for,
             lag=watch.lag,
-            last=progress.last,
+            groups=progress.groups,
+            transactions_topic=settings.topics.transactions,
             max_age_s=settings.max_progress_age_s,
+            max_silence_s=settings.max_silence_s,
         )
         body = {"ready": not reasons, "reasons": reasons}
         return JSONResponse(body, status_code=503 if reasons else 200)
@@ -78,11 +81,12 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
 
     @app.get("/v1/progress")
     def newest() -> JSONResponse:
-        """The newest progress record (job-progress.v1); 404 before the first batch."""
-        last = progress.last
-        if last is None:
-            return JSONResponse({"detail": "the job has not committed a batch yet"}, status_code=404)
-        return JSONResponse(last)
+        """The newest progress record (job-progress.v2) of each key group; 404 before the first."""
+        groups = progress.groups
+        if not groups:
+            return JSONResponse({"detail": "the job has not written progress yet"}, status_code=404)
+        by_group = {str(group): groups[group] for group in sorted(groups)}
+        return JSONResponse({"key_groups": key_groups(groups), "groups": by_group})
 
     return app
 

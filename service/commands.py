@@ -25,7 +25,7 @@ def serve(
         float,
         typer.Option(
             envvar="FRAUD_MAX_PROGRESS_AGE_S",
-            help="Seconds without a batch, records waiting, until not ready",
+            help="Seconds that transactions may wait while their key group takes none, until not ready",
         ),
     ] = 60.0,
     kafka: Annotated[

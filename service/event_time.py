@@ -1,16 +1,14 @@
 """Event time of the inputs as Prometheus metrics."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from service.groups import Groups, partitions
 from service.lag import Lag
 
 IDLE_AFTER_S = 60.0
 
 
-def of_event_time(last: Mapping[str, Any], lag: Lag | None, now_s: float) -> list[Metric]:
+def of_event_time(groups: Groups, lag: Lag | None, now_s: float) -> list[Metric]:
     """Where event time stands; a partition that is idle does not hold back the job's watermark."""
     labels = ["topic", "partition"]
     newest = GaugeMetricFamily(
@@ -28,7 +26,7 @@ def of_event_time(last: Mapping[str, Any], lag: Lag | None, now_s: float) -> lis
     )
     waiting = {(p.topic, p.partition) for p in lag.partitions if p.records} if lag else set()
     holding: list[float] = []
-    for part in last["partitions"]:
+    for part in partitions(groups):
         place = [part["topic"], str(part["partition"])]
         quiet_s = now_s - (part["active_at"] or 0) / 1e3
         is_idle = quiet_s > IDLE_AFTER_S and (part["topic"], part["partition"]) not in waiting

@@ -79,8 +79,15 @@ class LagWatch:
         read_by_job: Callable[[], Mapping[Place, int]],
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """Ask for nothing yet.
+
+        Args:
+            settings: what to watch.
+            read_by_job: tells the offsets up to which every key group has taken its inputs in.
+            clock: seconds since 1970-01-01 UTC.
+        """
         self._settings = settings
-        self._read_by_job = read_by_job  # end offsets from progress, where the group has no commit
+        self._read_by_job = read_by_job
         self._clock = clock
         self._lag: Lag | None = None
         self._fault: str | None = "the broker has not answered yet"
@@ -161,11 +168,15 @@ class LagWatch:
         asked = admin.list_consumer_group_offsets([group], request_timeout=TIMEOUT_S)[self._settings.job_id]
         starts = admin.list_offsets(dict.fromkeys(places, EARLIEST), request_timeout=TIMEOUT_S)
         ends = admin.list_offsets(dict.fromkeys(places, LATEST), request_timeout=TIMEOUT_S)
-        committed = dict(self._read_by_job()) | {
+        committed = {
             (p.topic, p.partition): p.offset
             for p in asked.result(2 * TIMEOUT_S).topic_partitions
             if p.offset >= 0
         }
+        # the group's offsets may have expired; and those of tables tell of key group 0 alone
+        for place, end in self._read_by_job().items():
+            is_table = place[0] != self._settings.topics.transactions
+            committed[place] = min(end, committed.get(place, end)) if is_table else committed.get(place, end)
         partitions = tuple(
             PartitionLag(
                 place.topic,

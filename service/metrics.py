@@ -14,6 +14,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from service.event_time import of_event_time
+from service.groups import Groups, key_groups
 from service.lag import Lag, LagWatch
 from service.progress_reader import ProgressReader
 from streaming_job.progress.totals import Histogram, Totals
@@ -28,10 +29,26 @@ COUNTS = {
     "rollouts": "Rollouts taken over",
     "late_table_changes": "Profile changes that turned up behind a decided transaction",
     "missing_profile": "Transactions decided without a profile of their card",
-    "split_cards": "Transactions of cards that came in two partitions in one batch",
     "scoring_failures": "Transactions that the model gave no score: the other rules decided alone",
 }
 """Of the contract's `counts`: name -> meaning; dead letters are told by reason instead."""
+
+OF_A_GROUP: tuple[tuple[str, str, Callable[[Mapping[str, Any]], float]], ...] = (
+    ("commit_id", "Number of the newest Kafka transaction", lambda record: record["commit_id"]),
+    ("epoch", "Number of the epoch in which it was committed", lambda record: record["epoch"]),
+    ("progress_timestamp_seconds", "When it was committed", lambda record: record["written_at"] / 1e3),
+    (
+        "commit_interval_seconds",
+        "Its commit after the one before",
+        lambda record: (record["written_at"] - record["started_at"]) / 1e3,
+    ),
+    (
+        "table_lag_records",
+        "Records of the tables to be read before the group decides",
+        lambda record: sum(record["table_lag"].values()),
+    ),
+)
+"""Gauges of each key group's newest progress record: name -> meaning, value."""
 
 
 class FraudCollector(Collector):
@@ -45,11 +62,11 @@ class FraudCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """All metric families."""
         now = self._clock()
-        yield from self._progress.read(of_totals)
-        last, lag = self._progress.last, self._watch.lag
-        if last is not None:
-            yield from of_last(last, now)
-            yield from of_event_time(last, lag, now)
+        yield from of_totals(self._progress.totals)
+        groups, lag = self._progress.groups, self._watch.lag
+        if groups:
+            yield from of_groups(groups, now)
+            yield from of_event_time(groups, lag, now)
         if lag is not None:
             yield from of_lag(lag, now)
         yield _gauge(
@@ -70,8 +87,8 @@ class FraudCollector(Collector):
 
 
 def of_totals(totals: Totals) -> list[Metric]:
-    """What has added up since the job's first batch."""
-    families: list[Metric] = [_counter("fraud_batches", "Micro-batches committed", totals.batches)]
+    """What has added up since the job's first Kafka transaction."""
+    families: list[Metric] = [_counter("fraud_commits", "Kafka transactions committed", totals.commits)]
     for name, meaning in COUNTS.items():
         families.append(_counter(f"fraud_{name}", meaning, totals.counts[name]))
     families += [
@@ -79,7 +96,7 @@ def of_totals(totals: Totals) -> list[Metric]:
         _counters("fraud_alert_rules", "Alerts in which the rule fired", "rule", totals.rules),
         _counters(
             "fraud_phase_seconds",
-            "Time spent in a phase of the batches",
+            "Time spent in a phase of the work",
             "phase",
             {phase: ms / 1e3 for phase, ms in totals.phases_ms.items()},
         ),
@@ -87,14 +104,14 @@ def of_totals(totals: Totals) -> list[Metric]:
             "fraud_state_rebuilds", "Local copies of state rebuilt from the checkpoint", totals.rebuilds
         ),
         SummaryMetricFamily(
-            "fraud_batch_duration_seconds",
-            "Start to commit of the micro-batches",
-            count_value=totals.batches,
-            sum_value=totals.batch_ms / 1e3,
+            "fraud_commit_interval_seconds",
+            "Commit of a key group after the one before",
+            count_value=totals.commits,
+            sum_value=totals.elapsed_ms / 1e3,
         ),
         _histogram(
             "fraud_event_to_commit_seconds",
-            "Kafka timestamp of the transactions to the commit of their batch",
+            "Kafka timestamp of the transactions to the commit of their alerts",
             totals.histograms["latency_ms"],
             1e-3,
         ),
@@ -115,45 +132,50 @@ def of_totals(totals: Totals) -> list[Metric]:
     return families
 
 
-def of_last(last: Mapping[str, Any], now_s: float) -> list[Metric]:
-    """What the newest progress record says of the job as it is."""
-    written = last["written_at"] / 1e3
-    state = last["state"]
+def of_groups(groups: Groups, now_s: float) -> list[Metric]:
+    """What the newest progress record of each key group says of the job as it is."""
+    state = {
+        name: sum(record["state"][name] for record in groups.values())
+        for name in ("cards", "events", "local_bytes")
+    }
     families: list[Metric] = [
-        _gauge("fraud_last_batch_id", "Id of the newest batch", last["batch_id"]),
-        _gauge("fraud_last_progress_timestamp_seconds", "When the newest batch was committed", written),
-        _gauge(
-            "fraud_progress_age_seconds",
-            "Time since the newest batch was committed",
-            max(0.0, now_s - written),
-        ),
-        _gauge(
-            "fraud_last_batch_duration_seconds",
-            "Start to commit of the newest batch",
-            (last["written_at"] - last["started_at"]) / 1e3,
-        ),
+        _gauge("fraud_key_groups", "Key groups of the job", key_groups(groups)),
         _gauge("fraud_state_cards", "Cards in the state", state["cards"]),
         _gauge("fraud_state_events", "Transactions kept in the state", state["events"]),
         _gauge("fraud_state_bytes", "Bytes of the local copies of the state", state["local_bytes"]),
-        InfoMetricFamily(
-            "fraud_job",
-            "The job and its query",
-            {"job_id": str(last["job_id"]), "query_id": str(last["query_id"])},
+    ]
+    for name, meaning, value in OF_A_GROUP:
+        values = [([str(group)], value(record)) for group, record in groups.items()]
+        families.append(_gauges(f"fraud_group_{name}", meaning, ["key_group"], values))
+    ages = [([str(group)], max(0.0, now_s - record["written_at"] / 1e3)) for group, record in groups.items()]
+    phases = [
+        ([str(group), phase], milliseconds / 1e3)
+        for group, record in groups.items()
+        for phase, milliseconds in record["phases_ms"].items()
+    ]
+    families += [
+        _gauges(
+            "fraud_group_progress_age_seconds", "Time since the newest Kafka transaction", ["key_group"], ages
+        ),
+        _gauges(
+            "fraud_group_phase_seconds",
+            "Time spent in a phase for the newest Kafka transaction",
+            ["key_group", "phase"],
+            phases,
         ),
     ]
-    phases = GaugeMetricFamily(
-        "fraud_last_batch_phase_seconds", "Phases of the newest batch", labels=["phase"]
-    )
-    for phase, milliseconds in last["phases_ms"].items():
-        phases.add_metric([phase], milliseconds / 1e3)
-    families.append(phases)
-    if last["model"]:
-        families.append(InfoMetricFamily("fraud_model", "The model in force", _words(last["model"])))
-    if last["rollout_id"]:
-        families.append(
-            InfoMetricFamily("fraud_rollout", "The rollout in force", {"rollout_id": last["rollout_id"]})
-        )
-    return families
+    jobs = {(str(record["job_id"]), str(record["query_id"])) for record in groups.values()}
+    for job_id, query_id in sorted(jobs):
+        info = {"job_id": job_id, "query_id": query_id}
+        families.append(InfoMetricFamily("fraud_job", "The job and its query", info))
+    model = InfoMetricFamily("fraud_model", "The model that scored last", labels=["key_group"])
+    rollout = InfoMetricFamily("fraud_rollout", "The rollout that decided last", labels=["key_group"])
+    for group, record in groups.items():
+        if record["model"]:
+            model.add_metric([str(group)], _words(record["model"]))
+        if record["rollout_id"]:
+            rollout.add_metric([str(group)], {"rollout_id": record["rollout_id"]})
+    return [*families, model, rollout]
 
 
 def of_lag(lag: Lag, now_s: float) -> list[Metric]:
@@ -186,6 +208,13 @@ def of_lag(lag: Lag, now_s: float) -> list[Metric]:
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:
     return GaugeMetricFamily(name, meaning, value=value)
+
+
+def _gauges(name: str, meaning: str, labels: list[str], values: list[tuple[list[str], float]]) -> Metric:
+    family = GaugeMetricFamily(name, meaning, labels=labels)
+    for key, value in values:
+        family.add_metric(key, value)
+    return family
 
 
 def _counter(name: str, meaning: str, value: float) -> Metric:

@@ -1,39 +1,38 @@
-"""The newest progress record of a job, which tells its totals: found at the end of its topic and followed."""
+"""Follows the newest progress record of each key group, which tells the group's totals.
+
+The topic is read from its end: a start looks for one record of each group.
+"""
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from service.settings import ServiceSettings, say
 from streaming_job.log import topic_reader
-from streaming_job.progress.writer import decoded
+from streaming_job.progress.reader import newest_among, newest_by_group
 from streaming_job.progress.totals import Totals
 
 POLL_S = 0.2
 RETRY_S = 1.0
-BATCH = 500
-"""Records taken per turn of the lock."""
-
-T = TypeVar("T")
+AT_ONCE = 500
+"""Records taken together; of each key group only the last is looked at."""
 
 
 class ProgressReader:
-    """Totals of one job, from its newest record, kept up to date.
+    """Progress of one job, by key group, kept up to date.
 
-    Transactions that were aborted are never seen (read_committed). While the broker is away the totals stay;
+    Transactions that were aborted are never seen (read_committed). While the broker is away the records stay;
     the client reconnects by itself and continues where it was.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._settings = settings
-        self._totals = Totals()
-        self._last: Mapping[str, Any] | None = None
+        self._groups: dict[int, Mapping[str, Any]] = {}  # replaced, never altered: read without a lock
         self._unreadable = 0
         self._behind: set[int] | None = None
         self._fault: str | None = None
-        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress-reader", daemon=True)
 
@@ -46,21 +45,15 @@ class ProgressReader:
         self._stop.set()
         self._thread.join()
 
-    def read(self, view: Callable[[Totals], T]) -> T:
-        """Call `view` with the totals while nothing changes them."""
-        with self._lock:
-            return view(self._totals)
+    @property
+    def groups(self) -> Mapping[int, Mapping[str, Any]]:
+        """Key group -> its newest progress record; those that have written none are not there."""
+        return self._groups
 
     @property
-    def last(self) -> Mapping[str, Any] | None:
-        """The newest progress record of the job; None before the first."""
-        return self._last
-
-    @property
-    def end_offsets(self) -> dict[tuple[str, int], int]:
-        """(topic, partition) -> end offset of the newest batch."""
-        parts = self._last["partitions"] if self._last else ()
-        return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
+    def totals(self) -> Totals:
+        """Sums over all key groups, from the first transaction of each on."""
+        return Totals.of_groups(Totals.from_json(record["totals"]) for record in self._groups.values())
 
     @property
     def unreadable(self) -> int:
@@ -92,16 +85,16 @@ class ProgressReader:
 
     def _follow(self) -> None:
         """Read until told to stop, or until the client gives up."""
-        topic, job = self._settings.topics.job_progress, self._settings.job_id
-        reader = topic_reader.consumer(self._settings.bootstrap_servers, self._settings.kafka, f"{job}-sidecar")
+        settings = self._settings
+        topic, job = settings.topics.job_progress, settings.job_id
+        reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{job}-sidecar")
         try:
             places = []
             for partition in topic_reader.partitions(reader, topic):
-                found = topic_reader.newest(reader, topic, partition, lambda m: decoded(m, job) is not None)
-                if found is not None:
-                    self._take(found)
-                after = OFFSET_BEGINNING if found is None else (found.offset() or 0) + 1
-                places.append(TopicPartition(topic, partition, after))
+                _, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
+                places.append(TopicPartition(topic, partition, end))
+            # what comes between the two is read twice and counts once
+            self._take(newest_by_group(reader, topic, job))
             reader.assign(places)
             self._behind = {place.partition for place in places}
             while not self._stop.is_set():
@@ -110,23 +103,30 @@ class ProgressReader:
             reader.close()
 
     def _take_all(self, reader: Consumer) -> None:
-        for message in reader.consume(BATCH, POLL_S):
+        records = []
+        for message in reader.consume(AT_ONCE, POLL_S):
             error = message.error()
             if error is None:
-                self._take(message)
+                records.append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 assert self._behind is not None
                 self._behind.discard(message.partition())
             elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(error)
+        found, unreadable = newest_among(records, self._settings.job_id)
+        self._unreadable += unreadable
+        self._take(found)
 
-    def _take(self, message: Any) -> None:
-        record = decoded(message, self._settings.job_id)
-        if record is None:
-            self._unreadable += message.key() == self._settings.job_id.encode()
-            return
-        totals = Totals.from_json(record["totals"])
-        with self._lock:
-            # totals only grow, unless they had to begin anew: what is older was read again
-            if totals.since != self._totals.since or totals.batches > self._totals.batches:
-                self._totals, self._last = totals, record
+    def _take(self, found: Mapping[int, Mapping[str, Any]]) -> None:
+        newer = {group: record for group, record in found.items() if self._is_newer(group, record)}
+        if newer:
+            self._groups = {**self._groups, **newer}
+
+    def _is_newer(self, group: int, record: Mapping[str, Any]) -> bool:
+        """Commit ids only grow, unless totals had to begin anew: what is older was read again."""
+        known = self._groups.get(group)
+        return (
+            known is None
+            or record["commit_id"] > known["commit_id"]
+            or record["totals"]["since"] != known["totals"]["since"]
+        )

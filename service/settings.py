@@ -24,7 +24,9 @@ class ServiceSettings(BaseSettings):
     offsets_interval_s: Annotated[float, Field(gt=0)] = 2.0
     """How often the broker is asked for offsets."""
     max_progress_age_s: Annotated[float, Field(gt=0)] = 60.0
-    """A job that has lag and has not committed a batch for longer is not ready."""
+    """A key group that has left transactions waiting for longer, and taken none, is not ready."""
+    max_silence_s: Annotated[float, Field(gt=0)] = 30.0
+    """A key group whose newest progress is older is not ready; an idle one writes it every 10 s."""
 
     @property
     def inputs(self) -> tuple[str, ...]:

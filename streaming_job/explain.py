@@ -1,6 +1,6 @@
 """`fraud explain-card`: what the job's state knows about a card right now.
 
-Read from the checkpoint as of the last batch that Spark has committed, so it works beside a running job and
+Read from the checkpoint as of the last epoch that Spark has committed, so it works beside a running job and
 after it has ended, and disturbs neither.
 """
 
@@ -23,8 +23,9 @@ from feature_store.card_view import describe, find_card
 from feature_store.errors import FraudError
 from feature_store.group_state import DEFAULT_LATENESS_MS
 from feature_store.hashing import hash_string
-from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError
+from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.masking import masked
+from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError
 
 log = logging.getLogger(__name__)
 app = typer.Typer(add_completion=False)
@@ -54,21 +55,21 @@ def explain_card(
 
 
 def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) -> dict[str, Any]:
-    """What the state knows about a card (`card_view.describe`), with its card_id and the batch it is as of.
+    """What the state knows about a card (`card_view.describe`), with its card_id.
 
     Raises:
-        CheckpointError: no batch has been committed there.
+        CheckpointError: no epoch has been committed there.
         UnknownCardError: the card has neither transactions nor a profile.
         StateDamagedError: the state cannot be trusted.
     """
     lo, hi = hash_string(card)
     with _session() as spark:
         _ = spark.streams.active  # starts the coordinator that the state reader asks for its stores
-        checkpoint = Checkpoint(spark, location)
-        batch = checkpoint.last_batch()
-        if batch is None:
-            raise CheckpointError(f"{location} holds no batch yet; give the checkpoint of a job that has run")
-        group = hi % checkpoint.key_groups(batch)
+        fixed = Checkpoint(spark, location).fixed()
+        if fixed is None:
+            raise CheckpointError(f"{location} holds no epoch yet; give the checkpoint of a job that has run")
+        partitioner = Partitioner(fixed.partitioner)
+        group = KeyGroups(partitioner, fixed.partitions, fixed.key_groups).group_of(card)
         log.info("looking up card %s in key group %d", masked(card), group)
         found = find_card(_pieces(spark, location, group), lo, hi, lateness_ms)
     if found is None:
@@ -79,7 +80,7 @@ def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) ->
 
 
 def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[str, bytes]]:
-    """The pieces of a key group, whose number is its state partition's (see `packets.grouping_values`)."""
+    """The pieces of a key group, whose number is its state partition's (see `group.placement`)."""
     try:
         rows = (
             spark.read.format("statestore")
@@ -94,7 +95,7 @@ def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[st
     except PySparkException as fault:
         told = str(fault).splitlines()[0]
         raise CheckpointError(
-            f"the state in {location} cannot be read ({told}); has a batch been committed?"
+            f"the state in {location} cannot be read ({told}); has an epoch been committed?"
         ) from fault
 
 

@@ -1,38 +1,52 @@
-"""The query, put together: sources -> source stage -> keyed stage -> sink."""
+"""The query: one control row a key group and epoch, each key group's task follows the log, summaries come back."""
 
 import logging
+import secrets
 import threading
 import time
 from contextlib import suppress
-from itertools import groupby
-from operator import attrgetter
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from feature_store.errors import FraudError
+from streaming_job.group.placement import grouping_values
+from streaming_job.group.processor import SUMMARY_SCHEMA, GroupProcessor
+from streaming_job.log.partitioner import KeyGroups
 from streaming_job.runtime import session
-from streaming_job.runtime.wait_for_snapshot import wait_for_snapshot
-from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError
+from streaming_job.runtime.checkpoint import Checkpoint, Fixed
+from streaming_job.runtime.epochs import EpochServer
 from streaming_job.runtime.failpoints import Step, reach
-from streaming_job.runtime.failures import JVM_GONE, JobFailedError, named
-from streaming_job.group.processor import OUTCOME_SCHEMA, KeyedStage
-from streaming_job.progress.outcome import Outcome
-from streaming_job.progress.record import Batch
+from streaming_job.runtime.failures import JVM_GONE, DamagedCheckpointError, JobFailedError, classify
+from streaming_job.runtime.partitioning import (
+    count_partitions,
+    require_fixed,
+    require_partitioner,
+    require_same_partitions,
+)
 from streaming_job.runtime.session import Launch
+from streaming_job.runtime.wait_for_snapshot import wait_for_snapshot
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.writer import TransactionalSink
-from streaming_job.source import card_log
 
 log = logging.getLogger(__name__)
 
 STOP_POLL_S = 0.02
+SHORT_S = 0.15
+"""Length of an epoch while Java compiles, and while there are fewer task slots than groups."""
+SHORT_EPOCHS = 100
+"""Java has compiled what lies between two epochs only after it has run so often: the pause shrinks from half a second
+to a tenth."""
+SLOTS_S = 0.5
+"""How often the task slots of a cluster are counted."""
+PARTITIONS_S = 10.0
+"""How often the partitions of the transactions are counted."""
 
 
 class StopRequested(Exception):  # noqa: N818  a signal, not an error
-    """Raised in place of running a batch once a graceful stop has been asked for."""
+    """Raised in place of running an epoch once a graceful stop has been asked for."""
 
 
 class Job:
@@ -44,129 +58,199 @@ class Job:
         Args:
             settings: of the job; what they name is there, see `require_inputs`.
             launch: of Spark.
-            stop: set it for a graceful stop: the batch that runs is finished, no further one begins.
+            stop: set it for a graceful stop: the epoch that runs ends at once, no further one begins.
 
         Raises:
             FraudError: something that the job needs is not there, or does not belong together.
         """
-        self._settings = settings
-        self._stop = stop
+        self._settings, self._stop = settings, stop
         self._failure: FraudError | None = None
-        self._sink = TransactionalSink(settings)
         self._spark = launch.session()
         self._checkpoint = Checkpoint(self._spark, settings.checkpoint)
-        last = self._last_batch()
-        self._sink.require_owner(last)
-        if last is None:
-            wait_for_snapshot(settings, stop)
-        self._sink.take_over()
-        # an instance that ran until now may have written on meanwhile
-        if (last := self._last_batch()) is not None:
-            self._sink.is_written(last)
-        self._query = self._start()
+        self._key_groups = self._fixed()
+        self._slots = Slots(self._spark, settings.key_groups)
+        self._epochs = EpochServer(session.driver_host(self._spark), self._must_end)
+        self._instance = secrets.token_hex(8)
+        self._ended = 0
+        """Epochs that have ended in this run."""
+        self._partitions_counted = self._idle_since = time.monotonic()
 
-    def _last_batch(self) -> Batch | None:
-        """The last batch that the checkpoint says was begun; None if it is empty.
-
-        Raises:
-            CheckpointError: it is damaged, or for another number of key groups.
-        """
-        last = self._checkpoint.last_batch()
-        if last is not None and (groups := self._checkpoint.key_groups(last)) != self._settings.key_groups:
-            raise CheckpointError(
-                f"the checkpoint has {groups} key groups, the settings ask for {self._settings.key_groups}; "
-                f"set FRAUD_KEY_GROUPS={groups}: the number is fixed by a job's first start"
-            )
-        return None if last is None else self._batch(last, 0)
-
-    def _batch(self, batch_id: int, started_ms: int) -> Batch:
-        query_id = str(self._checkpoint.query_id())
-        return Batch(self._settings.job_id, query_id, batch_id, started_ms, self._checkpoint.ranges(batch_id))
+    def _fixed(self) -> KeyGroups:
+        """What the first start has fixed, or fixes now."""
+        settings, checkpoint = self._settings, self._checkpoint
+        partitions = count_partitions(settings)
+        fixed = checkpoint.fixed()
+        if fixed is None:
+            require_partitioner(settings, partitions)
+            wait_for_snapshot(settings, self._stop)
+            partitioner = settings.partitioner.value
+            checkpoint.fix(Fixed(settings.job_id, partitioner, partitions, settings.key_groups))
+        else:
+            require_fixed(fixed, settings, partitions)
+        return KeyGroups(settings.partitioner, partitions, settings.key_groups)
 
     def _start(self) -> StreamingQuery:
-        settings = self._settings
-        stage = KeyedStage(
-            settings.topics,
-            settings.key_groups,
-            settings.allowed_lateness_ms,
-            settings.mlflow_tracking_uri,
-            settings.work_dir,
-            settings.job_id,
+        settings, groups = self._settings, self._settings.key_groups
+        values = ", ".join(map(str, grouping_values(groups)))
+        control = (
+            self._spark.readStream.format("rate-micro-batch")
+            .option("rowsPerBatch", groups)
+            .option("numPartitions", 1)
+            .load()
+            .selectExpr(f"element_at(array({values}), cast(value % {groups} as int) + 1) as key_group")
         )
-        outcomes = (
-            card_log.packets(self._spark, settings)
-            .groupBy("key_group")
-            .transformWithState(stage, OUTCOME_SCHEMA, outputMode="Update", timeMode="None")
-        )
+        processor = GroupProcessor(settings, self._key_groups, self._epochs.address, self._instance)
+        totals = [
+            functions.sum(name).alias(name) for name in ("transactions", "alerts", "dead_letters", "commits")
+        ]
         return (
-            outcomes.writeStream.queryName(settings.job_id)
-            .foreachBatch(self._write)
+            control.groupBy("key_group")
+            .transformWithState(processor, SUMMARY_SCHEMA, outputMode="Update", timeMode="None")
+            .observe("epoch", *totals)
+            .writeStream.queryName(settings.job_id)
+            .foreachBatch(self._run_epoch)
             .outputMode("update")
             .option("checkpointLocation", settings.checkpoint)
             .trigger(processingTime="0 seconds")
             .start()
         )
 
-    def _write(self, outcomes: DataFrame, batch_id: int) -> None:
-        """One batch: run it, then write what came of it in one transaction."""
+    def _run_epoch(self, summaries: DataFrame, epoch: int) -> None:
+        """Let the groups follow the log for a while."""
         if self._stop.is_set():
             # Spark would log a stack trace for what is no failure
             self._spark.sparkContext.setLogLevel("OFF")
             raise StopRequested
-        started = time.time()
         try:
-            total = Outcome()
-            # exactly one action: a second one would run the batch twice
-            for _, rows in groupby(outcomes.collect(), key=attrgetter("key_group")):
-                total.add(Outcome.unpack(bytes(row.outcome) for row in rows))
-            ran = time.time()
-            reach(Step.COLLECTED)
-            batch = self._batch(batch_id, int(started * 1000))
-            total.phases["run"] = 1000 * (ran - started)  # type: ignore[assignment]
-            written = self._sink.write(batch, total)
+            self._checkpoint.require_whole()
+            self._look_at_partitions()
+            begun = time.monotonic()
+            self._epochs.begin(epoch, self._length())
+            # exactly one action: a second one would run the epoch twice
+            rows = summaries.collect()
+            ended = time.monotonic()
+            reach(Step.EPOCH_ENDED)
         except FraudError as fault:
             self._failure = fault
             raise
         except Exception as fault:
             # the query's own exception would only quote the traceback
-            self._failure = named(fault)
+            self._failure = classify(fault)
             raise
+        self._ended += 1
+        told = {name: sum(row[name] for row in rows) for name in ("transactions", "alerts", "dead_letters")}
         log.info(
-            "batch %d: %d transactions, %d alerts, %d dead letters, run %.0f ms, write %.0f ms%s",
-            batch_id,
-            total.counts["transactions"],
-            len(total.alerts),
-            len(total.dead_letters),
-            1000 * (ran - started),
-            1000 * (time.time() - ran),
-            "" if written else " (had been written before)",
-        )
+            "epoch %d: %d transactions, %d alerts, %d dead letters in %.1f s, %.0f ms after the one before",
+            epoch, *told.values(), ended - begun, 1000 * (begun - self._idle_since),
+        )  # fmt: skip
+        self._idle_since = ended
+
+    def _length(self) -> float:
+        is_short = self._ended < SHORT_EPOCHS or self._slots.are_short()
+        return min(SHORT_S, self._settings.epoch_s) if is_short else self._settings.epoch_s
+
+    def _must_end(self) -> bool:
+        """Whether the running epoch has to end before its time."""
+        return self._stop.is_set() or self._slots.are_short()
+
+    def _look_at_partitions(self) -> None:
+        now = time.monotonic()
+        if now - self._partitions_counted > PARTITIONS_S:
+            self._partitions_counted = now
+            known = self._key_groups.partitions
+            try:
+                found = count_partitions(self._settings)
+            except FraudError:
+                return  # brokers that do not answer are the groups' affair
+            require_same_partitions(self._settings, known, found)
 
     def run(self) -> None:
         """Run until a stop is asked for.
 
+        A checkpoint whose last files are damaged, as a power cut leaves them, is no end: the job goes back to an
+        epoch that is whole and decides the log from there, in silence up to where it had been.
+
         Raises:
             FraudError: what ended the query.
         """
+        back = 0
         try:
-            while self._query.isActive:
+            while True:
+                query = self._start()
+                try:
+                    self._follow(query)
+                    return
+                except DamagedCheckpointError as fault:
+                    if self._ended or not self._go_back(back, fault):
+                        raise
+                    self._failure = None
+                    back = 2 * back or 1
+        finally:
+            self._epochs.close()
+            with suppress(Py4JError, OSError):
+                self._spark.stop()
+
+    def _go_back(self, epochs: int, fault: FraudError) -> bool:
+        """Forget the last epochs; no if there are none left."""
+        ended = self._checkpoint.epochs("commits")
+        if epochs >= len(ended):
+            return False
+        target = ended[-1 - epochs]
+        log.warning("%s; going back to epoch %d and deciding the log again from there", fault, target)
+        self._checkpoint.drop_after(target)
+        return True
+
+    def _follow(self, query: StreamingQuery) -> None:
+        try:
+            while query.isActive:
                 if self._stop.wait(0.2):
-                    self._finish()
-            self._query.awaitTermination()
+                    self._finish(query)
+            query.awaitTermination()
         except StreamingQueryException as fault:
             if not self._stop.is_set() or StopRequested.__name__ not in str(fault):
-                raise self._failure or named(fault) from fault
+                raise self._failure or classify(fault) from fault
         except (Py4JError, OSError) as fault:
             if session.is_alive(self._spark):
                 raise
             raise JobFailedError(JVM_GONE) from fault
-        finally:
-            with suppress(Py4JError, OSError):
-                self._spark.stop()
 
-    def _finish(self) -> None:
-        while self._query.isActive:
-            status = self._query.status
+    def _finish(self, query: StreamingQuery) -> None:
+        while query.isActive:
+            status = query.status
             if not status["isTriggerActive"] and not status["isDataAvailable"]:
-                self._query.stop()
+                query.stop()
             time.sleep(STOP_POLL_S)
+
+
+class Slots:
+    """Whether there is a task slot for every key group.
+
+    A group without one waits until another's epoch is over. So epochs are short until an executor that is gone
+    has been replaced.
+    """
+
+    def __init__(self, spark: Any, groups: int) -> None:
+        context = spark.sparkContext._jsc.sc()
+        self._count = lambda: int(
+            context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
+        )
+        self._groups = groups
+        self._looked, self._short, self._is_local = 0.0, False, context.isLocal()
+        self.are_short()
+
+    def are_short(self) -> bool:
+        """Whether there are fewer slots than groups; asks Spark now and then."""
+        now = time.monotonic()
+        if now - self._looked > SLOTS_S and not (self._is_local and self._looked):
+            self._looked, before = now, self._short
+            try:
+                slots = self._count()
+            except (Py4JError, OSError):
+                return self._short
+            self._short = slots < self._groups
+            if self._short != before:
+                log.warning(
+                    "%d task slots for %d key groups: %s", slots, self._groups,
+                    "the groups take turns in short epochs, alerts come late" if self._short else "enough again",
+                )  # fmt: skip
+        return self._short

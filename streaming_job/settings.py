@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.partitioner import Partitioner
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -38,10 +39,26 @@ class JobSettings(BaseSettings):
     master: str = "local[2,4]"
     """Spark master; a local one says how often a task may fail, too: once would end the job with every worker
     that is killed."""
+    partitioner: Partitioner = Partitioner.MURMUR2
+    """How the producers of the transactions choose the partition of a card: murmur2 (Java's clients, librdkafka's
+    murmur2_random) or crc32 (librdkafka's default); fixed by the first start."""
     key_groups: Annotated[int, Field(ge=1, le=4096)] = 2
-    """Number of state partitions; fixed by the first start (the checkpoint remembers it)."""
-    max_records_per_batch: Annotated[int, Field(ge=1)] = 400_000
-    """Upper bound of transactions in one micro-batch."""
+    """Groups in which cards are decided side by side, at most one a partition of the transactions and one a task
+    slot; fixed by the first start."""
+    epoch_s: Annotated[float, Field(gt=0, le=600)] = 20.0
+    """Seconds between two checkpoints of the state. Each costs a pause of about a tenth of a second; after a
+    crash the log is decided again, in silence, from the last one."""
+    epoch_bytes: Annotated[int, Field(ge=1 << 20)] = 64 << 20
+    """An epoch ends earlier when a key group has written so much to its state."""
+    max_records: Annotated[int, Field(ge=1)] = 50_000
+    """Upper bound of the records decided together: enough to make a Kafka transaction cheap in a backlog."""
+    max_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
+    """Upper bound of their keys and values, to which one record at most is added: what a flood may take of
+    memory, and of a transaction's time."""
+    linger_ms: Annotated[float, Field(ge=0, le=1000)] = 3.0
+    """How long the first record waits for others: each set of records costs a millisecond of processor time."""
+    commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200
+    """How often positions are committed when there is nothing to say; an alert is committed at once."""
     allowed_lateness_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
     """Older transactions (event time against arrival) become dead letters: too_late."""
     allowed_skew_ms: Annotated[int, Field(ge=0)] = 5 * MINUTE_MS
@@ -49,7 +66,7 @@ class JobSettings(BaseSettings):
     wait_for_snapshot_s: Annotated[int, Field(ge=0)] = 600
     """At a first start: how long Debezium's first snapshot of the profiles may take; 0 does not wait."""
     transaction_timeout_ms: Annotated[int, Field(ge=10_000, le=900_000)] = 120_000
-    """The brokers abort a transaction that is open for longer: far above what writing a batch takes."""
+    """The brokers abort a transaction that is open for longer: far above what writing one takes."""
     spark: dict[str, str] = {}
     """More Spark settings, for example spark.executor.instances; they win over the job's own."""
     driver_memory: str = "1g"

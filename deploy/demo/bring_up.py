@@ -20,6 +20,7 @@ from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.world import World
 from loadtests.topic_log import TopicLog
+from service.groups import end_offsets
 from service.lag import LagWatch
 from service.progress_reader import ProgressReader
 from service.settings import ServiceSettings
@@ -88,7 +89,7 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
         job_id=settings.job_id, bootstrap_servers=settings.bootstrap_servers, offsets_interval_s=0.5
     )
     progress = ProgressReader(watched)
-    lag = LagWatch(watched, lambda: progress.end_offsets)
+    lag = LagWatch(watched, lambda: end_offsets(progress.groups))
     # an admin client that asks for a group's offsets before the broker has a coordinator for it crashes
     # (librdkafka #5040); a consumer waits for it
     TopicLog(settings.bootstrap_servers).committed(settings.job_id, watched.inputs)

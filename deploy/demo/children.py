@@ -13,7 +13,7 @@ from deploy.local.processes import Server
 
 JOB, SIDECAR, TRAINING = "job", "sidecar", "training"
 PATIENCE_S = {JOB: 90.0, SIDECAR: 10.0, TRAINING: 2.0}
-"""How long a graceful stop may take: the job finishes its batch."""
+"""How long a graceful stop may take: the job ends its epoch."""
 ROOT = Path(deploy.__file__).resolve().parents[1]
 
 

@@ -21,6 +21,7 @@ from deploy.demo.view import Moment
 from deploy.demo.waiting import wait
 from deploy.demo.watch import AlertWatch, Percentiles
 from deploy.local import stack
+from service.groups import partitions
 
 TICK_S = 0.25
 CHECK_S = 2.0
@@ -50,7 +51,8 @@ class Session:
         self._alerts = AlertWatch(system.settings.bootstrap_servers, system.settings.topics.fraud_alerts)
         self._load = self._make_load()
         self._decided_before = self._decided()
-        self._history: deque[tuple[float, int, int]] = deque()
+        self._history: deque[tuple[float, int, int, int]] = deque()
+        """Time, sent, decided, commits."""
         self._checked = self._printed = self._shown = 0.0
 
     def _make_load(self) -> Load:
@@ -117,7 +119,7 @@ class Session:
             self._console.print(view.line(self._moment(now, title)), soft_wrap=True)
 
     def _note(self, now: float) -> None:
-        self._history.append((now, self._load.sent, self._decided()))
+        self._history.append((now, self._load.sent, self._decided(), self._system.progress.totals.commits))
         while now - self._history[0][0] > RATE_OVER_S:
             self._history.popleft()
 
@@ -127,13 +129,12 @@ class Session:
         return "Ctrl-C ends and verifies, twice ends at once"
 
     def _moment(self, now: float, title: str) -> Moment:
-        _, sent, decided = self._history[-1]
-        then, sent_then, decided_then = self._history[0]
+        _, sent, decided, commits = self._history[-1]
+        then, sent_then, decided_then, commits_then = self._history[0]
         seconds = max(now - then, TICK_S)
         lag = self._system.lag.lag
-        counts, letters = self._system.progress.read(
-            lambda totals: (dict(totals.counts), dict(totals.dead_letters))
-        )
+        progress = self._system.progress
+        totals = progress.totals
         return Moment(
             title=title,
             elapsed_s=time.time() - self._load.begun_at,
@@ -145,20 +146,32 @@ class Session:
             alerts=self._alerts.count,
             rules=dict(self._alerts.rules),
             declined_after_change=self._alerts.declined_after_change,
-            dead_letters=letters,
-            duplicates=counts.get("duplicates", 0),
-            late=counts.get("late", 0),
+            dead_letters=totals.dead_letters,
+            duplicates=totals.counts["duplicates"],
+            late=totals.counts["late"],
             recent=Percentiles.of(self._alerts.recent),
             profile_changes=self._load.profile_changes,
             memory=self._memory.now,
-            progress=self._system.progress.last,
+            commits=commits,
+            commits_per_s=(commits - commits_then) / seconds,
+            cards=sum(newest["state"]["cards"] for newest in progress.groups.values()),
             latest=list(self._alerts.latest),
         )
 
     def _decided(self) -> int:
         """Transaction records that have an outcome."""
-        counts = self._system.progress.read(lambda totals: dict(totals.counts))
-        return sum(counts.get(name, 0) for name in ("transactions", "duplicates", "dead_letters"))
+        counts = self._system.progress.totals.counts
+        return sum(counts[name] for name in ("transactions", "duplicates", "dead_letters"))
+
+    def _last_decided_at(self) -> float:
+        """When the newest transactions were decided, seconds since 1970-01-01 UTC; 0 before any."""
+        topic = self._system.settings.topics.transactions
+        active = [
+            part["active_at"] or 0
+            for part in partitions(self._system.progress.groups)
+            if part["topic"] == topic
+        ]
+        return max(active, default=0) / 1_000
 
     def _take_picture(self) -> None:
         if self._options.picture is None:
@@ -171,8 +184,7 @@ class Session:
         self._options.picture.write_text(re.sub(r"@font-face\s*{[^}]*}", "", svg))
 
     def _measured(self) -> Measured:
-        last = self._system.progress.last
-        seconds = last["written_at"] / 1_000 - self._load.begun_at if last else 0.0
+        seconds = self._last_decided_at() - self._load.begun_at
         decided = self._decided() - self._decided_before
         return Measured(
             latency=self._alerts.latency(),

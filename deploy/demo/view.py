@@ -40,8 +40,11 @@ class Moment:
     profile_changes: int
     memory: int
     """Bytes of all processes."""
-    progress: Mapping[str, Any] | None
-    """The newest progress record."""
+    commits: int
+    """Kafka transactions of all key groups since the directory was begun."""
+    commits_per_s: float
+    cards: int
+    """In the state of all key groups."""
     latest: list[dict[str, Any]] = field(default_factory=list)
     """Newest last."""
 
@@ -91,10 +94,8 @@ def _outcome(now: Moment) -> Panel:
 
 def _job(now: Moment) -> Panel:
     table = _pairs()
-    if now.progress is not None:
-        took = now.progress["written_at"] - now.progress["started_at"]
-        table.add_row("batch", f"{now.progress['batch_id']:,} in {took:,} ms")
-        table.add_row("cards in state", f"{now.progress['state']['cards']:,}")
+    table.add_row("commits", f"{now.commits:,} ({now.commits_per_s:,.0f}/s)")
+    table.add_row("cards in state", f"{now.cards:,}")
     table.add_row("profile changes", f"{now.profile_changes:,}")
     table.add_row("memory, everything", f"{now.memory / 2**30:.1f} GiB")
     letters = sorted(now.dead_letters.items(), key=lambda item: -item[1])

@@ -1,7 +1,8 @@
 """Waiting for something that must come, and noticing when it does not."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from deploy.demo import children
 from deploy.demo.options import DemoError, Options
@@ -23,7 +24,7 @@ def wait_until_caught_up(
     since: float,
     doing: Progress,
 ) -> None:
-    """Wait until the job has committed everything that was on its inputs at some moment after `since`.
+    """Wait until all key groups have committed what was on the inputs at some moment after `since`.
 
     Raises:
         FraudError: a process ended, or the job does nothing for minutes.
@@ -33,12 +34,30 @@ def wait_until_caught_up(
         now = lag.lag
         if now is not None and now.records:
             doing(f"{now.records:,} records to go")
-        return now is not None and now.taken_at > since and now.records == 0
+        return (
+            now is not None
+            and now.taken_at > since
+            and now.records == 0
+            and have_loaded_the_tables(progress.groups)
+        )
 
-    def batches() -> int:
-        return progress.read(lambda totals: totals.batches)
+    def records() -> tuple[int, int]:
+        # not the number of commits: an idle job goes on telling that it lives
+        return progress.totals.counts["records"], lag.lag.records if lag.lag is not None else 0
 
-    wait(is_level, "the job does not get on", batches, lambda: children.check(options.data_dir, run))
+    wait(is_level, "the job does not get on", records, lambda: children.check(options.data_dir, run))
+
+
+def have_loaded_the_tables(groups: Mapping[int, Mapping[str, Any]]) -> bool:
+    """Whether every key group has read the tables: only one commits their offsets, which lag is made of.
+
+    Args:
+        groups: newest progress record of each key group that has told of any.
+    """
+    return bool(groups) and all(
+        len(groups) == newest["key_groups"] and not any(newest["table_lag"].values())
+        for newest in groups.values()
+    )
 
 
 def wait(

@@ -72,11 +72,6 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "card-fraud" / "jars"
 
 
-def classes_directory() -> Path:
-    """Where archives of the classes in the jars are kept: beside `cache_directory()`."""
-    return cache_directory().with_name("classes")
-
-
 def ensure(group: Group, *, cache: Path | None = None, progress: Progress = silent) -> list[Path]:
     """The verified archives of a group, fetched first where they are missing.
 

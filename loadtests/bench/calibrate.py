@@ -1,9 +1,9 @@
 """What this machine makes of parsing and scoring alone, in one process: the yardstick of throughput."""
 
-import numpy as np
 import pyarrow as pa
 
 from feature_store import training_set
+from loadtests.bench.log_records import ONE_PARTITION, log_records
 from loadtests.bench.measure import Figure, per_item
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
@@ -26,22 +26,20 @@ def calibrate(rounds: int) -> Figure:
     world = World.create(seed=1, cards=CARDS, merchants=1_000)
     stream = Stream(world, RATE, START_MS, disturbances=Disturbances.none())
     batches = list(stream.blocks(events=EVENTS))
-    values = pa.array([value for batch in batches for value in batch.encode()[1]], type=pa.binary())
-    arrivals = np.concatenate([batch.arrival for batch in batches])
-    offsets = np.arange(len(values))
+    records = log_records(batches)
     history = pa.concat_tables([batch.table for batch in batches])
     features = training_set.build(history)
     trees = compile_trees(train(features, outcomes(history, None), iterations=100))
 
     def call() -> None:
-        decoded = transactions.decode(values, 0, offsets, arrivals, LIMITS)
-        assert decoded.records.size == len(values)
+        decoded = transactions.decode(records, LIMITS, ONE_PARTITION)
+        assert decoded.records.size == len(records)
         trees.score(features)
 
     call()  # compiles
-    seconds = per_item("", "", rounds, len(values), lambda: call, scale=1.0)
+    seconds = per_item("", "", rounds, len(records), lambda: call, scale=1.0)
     each = tuple(1 / took for took in seconds.rounds)
     return Figure(
         "calibration", 1 / seconds.value, "events/s", each,
-        f"{len(values):,} records decoded and scored with 100 trees, one thread",
+        f"{len(records):,} records decoded and scored with 100 trees, one thread",
     )  # fmt: skip

@@ -143,7 +143,7 @@ def _audit(relay: Relay, dsn: str) -> Iterator[Figure]:
         yield Figure(name, told[name], "records", (), WRONG)
     unread = relay.installed.sent - verdict.events
     yield Figure("not audited", unread, "records", (), WRONG)
-    yield Figure("accounts that do not agree", len(verdict.problems), "batches", (), WRONG)
+    yield Figure("accounts that do not agree", len(verdict.problems), "commits", (), WRONG)
     yield Figure("profiles that did not arrive", _stale(relay.installed, dsn), "cards", (), WRONG)
 
 

@@ -162,7 +162,7 @@ def restart(
 def chaos(
     to: Report = None,
     kills: Annotated[
-        int, typer.Option(min=0, help="SIGKILLs: driver, worker, broker, Postgres, Connect")
+        int, typer.Option(min=0, help="SIGKILLs: workers, job, driver, JVM, broker, Postgres, Connect")
     ] = 200,
     faults: Annotated[int, typer.Option(min=0, help="Requests and answers lost or late on their way")] = 100,
     seed: Annotated[int, typer.Option(help="Decides about kinds, order and moments")] = 1,

@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from feature_store.arena import FileArena, MemoryArena
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, commit, rebuild
+from feature_store.journal import MemoryPieces, Meta, append, rebuild, seal
 from feature_store.layout import CARD, EVENT
 from feature_store.pieces import CARDS_PER_PIECE, write_piece
 from feature_store.training_run import Task, compute
 from feature_store.transaction_files import TransactionFiles
 from loadtests.bench.feature_load import FeatureLoad
+from loadtests.bench.log_records import ONE_PARTITION, log_records
 from loadtests.bench.measure import Figure, per_item
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
@@ -29,7 +30,7 @@ from streaming_job.decode.transactions import TimeLimits
 
 BATCH = 20_000
 SMALL_BATCH = 2_000
-"""Of one group in one micro-batch."""
+"""Of one group between two deltas."""
 KEPT_DAYS = 40
 """From then on a card at two transactions a day neither gains nor loses."""
 FEW_DAYS = 3
@@ -112,7 +113,8 @@ def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
         for _ in range(int(2 * KEPT_DAYS * cards / batch)):
             delta = _batch(load, state, batch)
             start = time.thread_time()
-            commit(store, meta, state, delta)
+            append(store, meta, state, delta)
+            seal(store, meta)
             times.append(1000 * (time.thread_time() - start))
         stamps = "times in ms" if resolution_ms == 1 else "times in whole seconds"
         detail = f"{cards:,} cards, two transactions a day for {KEPT_DAYS} days"
@@ -130,7 +132,7 @@ def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
         records = CARD.itemsize + kept * EVENT.itemsize
         yield _bytes("records alone", records, "a card and its events, uncompressed")
         yield _bytes("working copy", state.arena.nbytes / cards, "what the mapped files take, holes left out")
-        yield _commits("commit", times[len(times) // 2 :])
+        yield _persisting("delta and snapshots, write", times[len(times) // 2 :])
         yield per_item(
             "delta, encode", "us/event", rounds, batch, lambda: _batch(load, state, batch).encode,
             scale=1e6, detail=f"{batch:,} events",
@@ -161,9 +163,10 @@ def restart(cards: int) -> Iterator[Figure]:
     while not meta.pieces or min(meta.pieces) < 2:
         delta = _batch(load, state, SMALL_BATCH)
         start = time.thread_time()
-        commit(store, meta, state, delta)
+        append(store, meta, state, delta)
+        seal(store, meta)
         times.append(1000 * (time.thread_time() - start))
-    yield _commits(f"commit, {cards:,} cards", times[len(times) // 2 :])
+    yield _persisting(f"delta and snapshots, write, {cards:,} cards", times[len(times) // 2 :])
     events = state.event_count
     del state
 
@@ -180,9 +183,9 @@ def restart(cards: int) -> Iterator[Figure]:
         )  # fmt: skip
 
 
-def _commits(name: str, times: list[float]) -> Figure:
+def _persisting(name: str, times: list[float]) -> Figure:
     detail = f"{SMALL_BATCH:,} events; the mean; at most {max(times):.1f}"
-    return Figure(name, statistics.mean(times), "ms/batch", tuple(times), detail)
+    return Figure(name, statistics.mean(times), "ms/delta", tuple(times), detail)
 
 
 def _batch(load: FeatureLoad, state: GroupState, events: int) -> Delta:
@@ -197,21 +200,17 @@ def decoding(rounds: int) -> Figure:
     """A record of the transactions topic into a kernel record, checked."""
     world = World.create(seed=1, cards=100_000, merchants=10_000)
     stream = Stream(world, 5_000.0, 1_780_000_000_000, disturbances=Disturbances.none())
-    batches = list(stream.blocks(events=50_000))
-    values = [value or b"" for batch in batches for value in batch.encode()[1]]
-    column = pa.array(values, type=pa.binary())
-    arrivals = np.concatenate([batch.arrival for batch in batches])
-    offsets = np.arange(len(values))
+    records = log_records(stream.blocks(events=50_000))
     limits = TimeLimits(7 * 86_400_000, 300_000)
 
     def call() -> None:
-        decoded = transactions.decode(column, 0, offsets, arrivals, limits)
+        decoded = transactions.decode(records, limits, ONE_PARTITION)
         assert not decoded.rejections
 
     call()
-    size = sum(map(len, values)) / len(values)
-    detail = f"{len(values):,} records of {size:.0f} bytes; one thread"
-    return per_item("decode", "us/record", rounds, len(values), lambda: call, scale=1e6, detail=detail)
+    size = pc.mean(pc.binary_length(records.values)).as_py()
+    detail = f"{len(records):,} records of {size:.0f} bytes; one thread"
+    return per_item("decode", "us/record", rounds, len(records), lambda: call, scale=1e6, detail=detail)
 
 
 def training_set(path: Path, rounds: int) -> Figure:

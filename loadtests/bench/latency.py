@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +11,15 @@ import numpy as np
 
 from deploy.local import processes
 from loadtests.bench.alert_reader import AlertReader
+from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
 
 PERCENTILES = (50, 90, 99, 99.9)
-BATCH_PHASES = ("run", "tables", "features", "score", "decide", "persist", "measure")
+PHASES = ("take", "tables", "decode", "features", "score", "decide", "transaction", "persist")
 TIMEOUT_S = 10.0
+SAMPLE_S = 5.0
+"""Between two looks at the job's processes."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,20 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Figure]:
     rig.catch_up(say)
     reader = AlertReader(rig.installed.stack.bootstrap_servers, rig.installed.topics.fraud_alerts)
     reader.start()
-    begin, end = _feed(rig, live, say)
+    usage = JobUsage(rig.job.process.pid)
+    begin, end = _feed(rig, live, usage, say)
     rig.catch_up(say)
     reader.stop()
     rig.stop_job()
     yield from _figures(rig, reader, live, begin, end)
+    yield Figure("job cpu", usage.cores(), "cores", (), "driver, JVM and workers, in the measured time")
+    yield Figure(
+        "memory", usage.peak_memory / 2**20, "MiB", (),
+        "of the same, shared pages counted once; before or after the measured time, whichever is more",
+    )  # fmt: skip
 
 
-def _feed(rig: Rig, live: Live, say: Say) -> tuple[float, float]:
+def _feed(rig: Rig, live: Live, usage: JobUsage, say: Say) -> tuple[float, float]:
     """Run the simulator as a process; returns the measured time, ms since 1970-01-01 UTC."""
     directory = rig.plan.data_dir
     log = directory / "logs" / "simulator.log"
@@ -71,17 +80,38 @@ def _feed(rig: Rig, live: Live, say: Say) -> tuple[float, float]:
             deadline_s=TIMEOUT_S * 6,
         )
         begin = time.time() + live.warm_up_s
-        while (left := begin + live.for_s - time.time()) > 0:
-            rig.check()
-            what = "warming up" if left > live.for_s else "measuring"
-            say(f"{what} at {live.rate:,.0f} transactions a second, {left:.0f} s left")
-            time.sleep(min(1.0, left))
+        end = begin + live.for_s
+        load = f"at {live.rate:,.0f} transactions a second"
+        _wait(rig, begin - 1.0, lambda left: say(f"warming up {load}, {left + live.for_s:.0f} s left"))
+        usage.measure_memory()
+        _wait(rig, begin, lambda left: None)
+        usage.sample()
+        sampled = begin
+
+        def measuring(left: float) -> None:
+            nonlocal sampled
+            say(f"measuring {load}, {left:.0f} s left")
+            if time.time() > sampled + SAMPLE_S:
+                sampled = time.time()
+                usage.sample()
+
+        _wait(rig, end, measuring)
+        usage.sample()
+        usage.measure_memory()
         # it stops by itself: its own time began before ours
         if processes.running(feed) is not None:
             processes.stop(feed, patience_s=TIMEOUT_S)
     finally:
         processes.stop(feed)
-    return begin * 1000, (begin + live.for_s) * 1000
+    return begin * 1000, end * 1000
+
+
+def _wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
+    """Wait until a time, seconds since 1970-01-01 UTC; tell how many are left, and see that the job runs."""
+    while (left := end - time.time()) > 0:
+        rig.check()
+        doing(left)
+        time.sleep(min(1.0, left))
 
 
 def _figures(rig: Rig, reader: AlertReader, live: Live, begin: float, end: float) -> Iterator[Figure]:
@@ -97,15 +127,11 @@ def _figures(rig: Rig, reader: AlertReader, live: Live, begin: float, end: float
             raw if percentile == PERCENTILES[0] else (),
             f"arrival of the transaction to receipt of its alert; {chosen.sum():,} alerts",
         )  # fmt: skip
-    batches = [
-        batch
-        for batch in rig.progress()
-        if begin <= batch["written_at"] < end and batch["counts"]["transactions"]
-    ]
-    events = sum(batch["counts"]["transactions"] for batch in batches)
+    commits = [commit for commit in rig.commits() if begin <= commit.written_at < end and commit.decided]
+    events = sum(commit.decided for commit in commits)
     yield Figure("rate", events / live.for_s, "events/s", (), f"{live.rate:,.0f} asked for")
-    yield Figure("batches", len(batches) / live.for_s, "1/s", ())
-    for name in BATCH_PHASES:
-        found = [batch["phases_ms"][name] for batch in batches if name in batch["phases_ms"]]
+    yield Figure("commits", len(commits) / live.for_s, "1/s", (), "of all key groups")
+    for name in PHASES:
+        found = [commit.phases_ms[name] for commit in commits if name in commit.phases_ms]
         if found:
-            yield Figure(f"phase {name}", float(np.median(found)), "ms", (), "median of the batches")
+            yield Figure(f"phase {name}", float(np.median(found)), "ms", (), "median of the commits")

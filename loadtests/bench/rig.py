@@ -3,11 +3,11 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from deploy.demo import training
 from deploy.local import stack, state
@@ -44,6 +44,30 @@ class Plan:
     """Transactions per second of event time; the model learns from cards of the same habits."""
     profiles: bool = True
     """Whether there are profiles, by way of Postgres and Debezium."""
+
+
+class Commit(NamedTuple):
+    """What is measured of a progress record: there are many."""
+
+    key_group: int
+    written_at: int
+    """ms since 1970-01-01 UTC."""
+    decided: int
+    """Transactions, those that are repeated left out."""
+    repeated: int
+    phases_ms: dict[str, float]
+
+    @staticmethod
+    def of(record: Mapping[str, Any]) -> "Commit":
+        """The same of a whole record."""
+        counts = record["counts"]
+        return Commit(
+            record["key_group"],
+            record["written_at"],
+            counts["transactions"],
+            counts["duplicates"],
+            record["phases_ms"],
+        )
 
 
 class Rig:
@@ -89,10 +113,9 @@ class Rig:
         """
         self.installed.caught_up(self.job, say)
 
-    def progress(self) -> list[dict[str, Any]]:
-        """The job's progress records so far, in order."""
-        records = self.installed.read(self.installed.topics.job_progress)
-        return [json.loads(record.value or b"") for record in records]
+    def commits(self) -> list[Commit]:
+        """What the job's progress records tell so far, in the order in which they were written."""
+        return [Commit.of(json.loads(record.value or b"")) for record in self.installed.progress()]
 
 
 def empty(directory: Path) -> None:

@@ -1,16 +1,16 @@
 """How fast the job works off a backlog, exactly once, and whether all of it is right."""
 
-import statistics
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import Any
+from itertools import accumulate
 
 from loadtests import commands as audit
 from loadtests.bench import history
+from loadtests.bench.latency import PHASES
 from loadtests.bench.measure import Figure
-from loadtests.bench.rig import BenchError, Rig, Say
+from loadtests.bench.rig import BenchError, Commit, Rig, Say
 from loadtests.simulator.kafka_feed import KafkaFeed
 
 THROUGHPUT = "throughput"
@@ -36,8 +36,8 @@ class Backlog:
 def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Iterator[Figure]:
     """Let the job run at a low rate, then give it a backlog, all at once.
 
-    Spark's JVM compiles what has run often, and in large batches its code runs seldom: from a cold start its
-    compilers take up to half of a core for all of a backlog of this size.
+    Spark's JVM compiles what has run often, and most of its code runs once an epoch: right after a start its
+    compilers would take a share of a backlog's time.
 
     Raises:
         FraudError: the job ended, or its results are wrong.
@@ -60,38 +60,39 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     yield Figure("simulator into Kafka", backlog.events / (time.monotonic() - began), "events/s", ())
     rig.catch_up(say)
     rig.stop_job()
-    yield from _figures(rig.progress(), backlog)
+    yield from _figures(rig.commits(), backlog)
     if verify:
         say("verifying against the oracle")
         yield _verified(rig)
 
 
-def _figures(batches: list[dict[str, Any]], backlog: Backlog) -> Iterator[Figure]:
-    counts = [batch["counts"]["transactions"] + batch["counts"]["duplicates"] for batch in batches]
-    done_before = accumulate(counts, initial=0)
-    drained = [
-        (count, batch)
-        for count, done, batch in zip(counts, done_before, batches, strict=False)
-        if count and done >= backlog.warm_up
+def _figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
+    done_before = accumulate((commit.decided + commit.repeated for commit in commits), initial=0)
+    drain = [
+        commit
+        for commit, done in zip(commits, done_before, strict=False)
+        if commit.decided + commit.repeated and done >= backlog.warm_up
     ]
-    # when the first of them began is not known
-    measured = [
-        (count, (batch["written_at"] - before["written_at"]) / 1000)
-        for (_, before), (count, batch) in pairwise(drained)
-    ]
+    # when the first one of a group was begun is not known
+    firsts = {commit.key_group: commit for commit in reversed(drain)}
+    measured = [commit for commit in drain if commit is not firsts[commit.key_group]]
     if not measured:
-        raise BenchError("the backlog fits into one batch; give more --events")
-    events, seconds = (sum(column) for column in zip(*measured, strict=True))
-    rates = tuple(round(count / took) for count, took in measured)
-    size = statistics.median(count for count, _ in measured)
+        raise BenchError("the backlog fits into one commit; give more --events")
+    events = sum(commit.decided + commit.repeated for commit in measured)
+    begin = min(commit.written_at for commit in drain)
+    seconds = (max(commit.written_at for commit in drain) - begin) / 1000
+    by_second: Counter[int] = Counter()
+    for commit in measured:
+        by_second[(commit.written_at - begin) // 1000] += commit.decided + commit.repeated
     yield Figure(
-        THROUGHPUT, events / seconds, "events/s", rates,
-        f"{events:,} events in {len(measured)} batches, the median one of {size:,.0f}",
+        THROUGHPUT, events / seconds, "events/s", tuple(by_second[at] for at in range(int(seconds))),
+        f"{events:,} events in {len(measured):,} commits; each whole second",
     )  # fmt: skip
-    yield Figure("a batch", 1000 * statistics.median(took for _, took in measured), "ms", ())
-    for name in drained[0][1]["phases_ms"]:
-        found = tuple(batch["phases_ms"][name] for _, batch in drained[1:])
-        yield Figure(f"phase {name}", statistics.median(found), "ms", found)
+    yield Figure("events of a commit", events / len(measured), "", (), "the mean")
+    for name in PHASES:
+        spent = sum(commit.phases_ms.get(name, 0.0) for commit in measured)
+        if spent:
+            yield Figure(f"phase {name}", 1000 * spent / events, "us/event", (), "one key group's time")
 
 
 def _verified(rig: Rig) -> Figure:

@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
+from loadtests.faults.progress_follower import ProgressFollower
 from loadtests.oracle import Record
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
@@ -29,11 +30,16 @@ from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts import Rollout, publish
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.partitioner import Partitioner
 from streaming_job.settings import JobSettings
 
 RATE = 500.0
 POLL_S = 0.1
 """Rarely enough that asking costs the job nothing."""
+PARTITIONERS = {Partitioner.MURMUR2: "murmur2_random", Partitioner.CRC32: "consistent_random"}
+"""What librdkafka calls them."""
+NOBODY = b"card"
+"""Key of records that name no card."""
 _numbers = itertools.count()
 
 
@@ -89,11 +95,12 @@ class Installation:
             "log_level": 0,
         }
         self._log = TopicLog(stack.bootstrap_servers)
+        self._progress = ProgressFollower(stack.bootstrap_servers, self.settings)
         self._producer = Producer(
             {
                 **client,
                 "message.max.bytes": 2_000_000,
-                "partitioner": "murmur2_random",
+                "partitioner": PARTITIONERS[self.settings.partitioner],
                 # what is sent again because the broker died is no second record
                 "enable.idempotence": True,
             }
@@ -127,19 +134,29 @@ class Installation:
                 self._produce(key, value)
         self.flush()
 
-    def send_raw(self, values: list[bytes | None], key: bytes | None = b"card") -> None:
-        """Send records as they are."""
+    def send_raw(
+        self, values: Sequence[bytes | None], key: bytes | None = None, *, partition: int | None = None
+    ) -> None:
+        """Send records as they are.
+
+        Args:
+            values: of the records.
+            key: of all of them; default: the card that each names, as a sound producer does it.
+            partition: where they all go, whatever their cards say; default: where their keys belong.
+        """
         for value in values:
-            self._produce(key, value)
+            self._produce(card_of(value) if key is None else key, value, partition)
         self.flush()
 
-    def produce(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+    def produce(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None = None
+    ) -> None:
         """Hand a record to the producer."""
-        self._producer.produce(topic, value, key)
+        self._producer.produce(topic, value, key, -1 if partition is None else partition)
         self._producer.poll(0)
 
-    def _produce(self, key: bytes | None, value: bytes | None) -> None:
-        self.produce(self.topics.transactions, key, value)
+    def _produce(self, key: bytes | None, value: bytes | None, partition: int | None = None) -> None:
+        self.produce(self.topics.transactions, key, value, partition)
         self.sent += 1
 
     def flush(self) -> None:
@@ -152,12 +169,24 @@ class Installation:
             raise FaultError(f"{left} records were not taken in {PATIENCE_S:.0f} s; look at the broker")
 
     def lag(self) -> dict[tuple[str, int], int]:
-        """Records behind, by input partition; only where there are some."""
-        names = (self.topics.transactions, *self.topics.tables)
+        """Records behind, by input partition; only where there are some.
+
+        Tables are told by the group that is behind the most, once nothing else is to be done: only one group
+        commits their offsets.
+        """
+        tables = self.topics.tables
+        names = (self.topics.transactions, *tables)
         committed = self._log.committed(self.settings.job_id, names)
         ends = {(name, part): end for name in names for part, end in self._log.ends(name).items()}
         lags = {place: end - committed.get(place, 0) for place, end in ends.items()}
-        return {place: lag for place, lag in lags.items() if lag}
+        if not any(lag > 0 for lag in lags.values()):
+            read = self._progress.tables_read()
+            lags = {place: end - read.get(place, 0) for place, end in ends.items() if place[0] in tables}
+        return {place: lag for place, lag in lags.items() if lag > 0}
+
+    def commits(self) -> int:
+        """How many commits of the job have told of their progress so far."""
+        return self._progress.commits()
 
     def caught_up(self, job: JobProcess, say: Callable[[str], None] = lambda _: None) -> None:
         """Wait until the job has committed everything that was sent.
@@ -187,6 +216,10 @@ class Installation:
     def read(self, topic: str) -> list[Record]:
         """All committed records of a topic."""
         return list(self._log.read(topic))
+
+    def progress(self) -> Iterator[Record]:
+        """The job's progress records so far, in the order in which they were written."""
+        return self._log.read(self.topics.job_progress)
 
     def verdict(self) -> Verdict:
         """Compare outputs with the oracle's."""
@@ -218,3 +251,12 @@ class Installation:
         return Counter(
             json.loads(letter.value or b"")["reason"] for letter in self.read(self.topics.dead_letters)
         )
+
+
+def card_of(value: bytes | None) -> bytes:
+    """The key of a transaction as a sound producer sets it: its card, where it names one."""
+    try:
+        card = json.loads(value or b"")["card_id"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return NOBODY
+    return card.encode(errors="surrogatepass") if isinstance(card, str) and card else NOBODY

@@ -14,11 +14,10 @@ import psutil
 from loadtests.faults.errors import FaultError
 from streaming_job.runtime.failpoints import VARIABLE, Step
 
-DAEMON = "streaming_job.workers.daemon"
+DAEMON = "streaming_job.runtime.workers.daemon"
 JVM = "org.apache.spark.deploy.SparkSubmit"
-PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 PATIENCE_S = 300.0
-"""For starts, stops and batches on a machine that is busy with other things."""
+"""For starts, stops and commits on a machine that is busy with other things."""
 
 
 class JobProcess:
@@ -77,10 +76,6 @@ class JobProcess:
         """Spark's driver; None before it is there."""
         return next(iter(self._running(JVM)), None)
 
-    def planner(self) -> psutil.Process | None:
-        """Spark's Python process on the driver that fixes where batches end; None before it is there."""
-        return next(iter(self._running(PLANNER)), None)
-
     def _running(self, name: str) -> list[psutil.Process]:
         """Descendants that run a Python module or a class; the children that such a one forks run it, too."""
         found = []
@@ -130,9 +125,9 @@ class JobProcess:
             return psutil.Process(int(path.suffix[1:]))
         return None
 
-    def batches(self) -> int:
-        """How many batches it has logged."""
-        return len(re.findall(r" batch \d+: \d+ transactions", self.log))
+    def epochs(self) -> int:
+        """How many epochs it has logged the end of."""
+        return len(re.findall(r" epoch \d+: \d+ transactions", self.log))
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

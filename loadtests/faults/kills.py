@@ -12,49 +12,48 @@ from loadtests.faults.job_process import gone
 from loadtests.faults.relay import Relay
 from streaming_job.runtime.failpoints import Step
 
-IN_WORKER = (Step.DECODED, Step.APPLIED)
-"""Steps that a Python worker takes; the others are the driver's."""
+IN_WORKER = tuple(step for step in Step if step is not Step.EPOCH_ENDED)
+"""Steps that a Python worker takes; the other one is the driver's."""
 
 
-def driver_at(step: Step) -> Callable[["Scene"], None]:
-    """SIGKILL to the driver at a step, and a restart.
-
-    At a worker's step the driver's Python process alone is killed, and the next job starts while the rest
-    still runs: it may have to wait for the lock of a working copy, for nothing that does not end by itself.
-    """
+def worker_at(step: Step) -> Callable[["Scene"], None]:
+    """SIGKILL to the Python worker that reaches a step; Spark repeats its task, the job goes on."""
 
     def kill(scene: "Scene") -> None:
-        relay = scene.relay
-        standing = relay.stand_still(step)
-        if step in IN_WORKER:
-            family = relay.job.kill_driver_only()
-        else:
-            assert standing.pid == relay.job.process.pid
-            family = relay.job.descendants()
-            relay.job.kill()
-        relay.restart()
-        gone(family)
+        scene.relay.stand_still(step).kill()
+        scene.caught_up()
 
     return kill
 
 
-def worker(scene: "Scene") -> None:
-    """SIGKILL to a Python worker while it changes state; Spark repeats the task."""
-    scene.relay.stand_still(Step.APPLIED).kill()
-    scene.caught_up()
+def job_at(step: Step) -> Callable[["Scene"], None]:
+    """SIGKILL to driver, JVM and workers while one of them stands at a step, and a restart."""
+
+    def kill(scene: "Scene") -> None:
+        relay = scene.relay
+        standing = relay.stand_still(step)
+        assert step in IN_WORKER or standing.pid == relay.job.process.pid
+        relay.job.kill()
+        relay.restart()
+
+    return kill
 
 
-def planner(scene: "Scene") -> None:
-    """SIGKILL to the Python process that fixes where batches end: the job says so and ends; a restart."""
+def driver_only(scene: "Scene") -> None:
+    """SIGKILL to the driver's Python process while a worker stands at a step, and a restart.
+
+    The next job starts while the rest still runs: it may have to wait for the lock of a working copy, for
+    nothing that does not end by itself.
+    """
     relay = scene.relay
-    relay.burst()
-    relay.until(relay.job.batches, "a batch")
-    relay.until(relay.job.planner, "the process that plans batches").kill()
-    _ends_and_says(relay, "that fixes where batches end")
+    relay.stand_still(scene.chance.choice(IN_WORKER))
+    family = relay.job.kill_driver_only()
+    relay.restart()
+    gone(family)
 
 
 def jvm(scene: "Scene") -> None:
-    """SIGKILL to Spark's JVM alone, anywhere in a batch: the job says so and ends; a restart."""
+    """SIGKILL to Spark's JVM alone, anywhere in an epoch: the job says so and ends; a restart."""
     relay = scene.relay
     scene.busy()
     relay.until(relay.job.jvm, "the JVM").kill()
@@ -69,7 +68,7 @@ def _ends_and_says(relay: Relay, words: str) -> None:
 
 
 def job_any_time(scene: "Scene") -> None:
-    """SIGKILL to driver, JVM and workers anywhere in a batch, and a restart."""
+    """SIGKILL to driver, JVM and workers anywhere in an epoch, and a restart."""
     scene.busy()
     scene.relay.job.kill()
     scene.relay.restart()
@@ -90,9 +89,9 @@ def server(service: Service) -> Callable[["Scene"], None]:
 
 
 KILLS: dict[str, Callable[["Scene"], None]] = {
-    **{f"driver at step {step}": driver_at(step) for step in Step},
-    "Python worker": worker,
-    "planning process": planner,
+    **{f"Python worker at step {step}": worker_at(step) for step in IN_WORKER},
+    **{f"job at step {step}": job_at(step) for step in Step},
+    "driver only": driver_only,
     "JVM": jvm,
     "job at any time": job_any_time,
     "broker": server("kafka"),
@@ -117,10 +116,10 @@ class Scene:
     def busy(self) -> None:
         """Return at some moment at which the job has transactions and profile changes to work on."""
         self.relay.change_profiles(self.chance)
-        # the job may have just been started: half of the moments are those of its first batches
-        batches = self.chance.choice((0, 1, 2, 4))
+        # the job may have just been started: half of the moments are those of its first commits
+        commits, before = self.chance.choice((0, 1, 2, 4)), self.relay.installed.commits()
         self.relay.burst()
-        self.relay.until(lambda: self.relay.job.batches() >= batches, f"{batches} batches")
+        self.relay.until(lambda: self.relay.installed.commits() >= before + commits, f"{commits} commits")
         time.sleep(self.chance.uniform(0, 1.0))
 
     def caught_up(self) -> None:

@@ -15,7 +15,7 @@ from loadtests.verify import Verdict
 from streaming_job.runtime.failpoints import Step
 
 BURST = 600
-"""Transactions around each fault: several batches of each job."""
+"""Transactions around each fault: several commits of each key group."""
 DISTURBED = {"late": 0.02, "out_of_order": 0.05, "future": 0.005, "malformed": 0.02, "duplicated": 0.03}
 POLL_S = 0.02
 
@@ -33,7 +33,8 @@ class Relay:
             settings: of every job, where they are not the installation's.
         """
         self.installed = installed
-        self._settings: dict[str, object] = {"max_records_per_batch": 200, **settings}
+        # many transactions, and checkpoints of the state between them
+        self._settings: dict[str, object] = {"max_records": 200, "epoch_s": 2.0, **settings}
         self.job = installed.start(**self._settings)
         self.started = 1
         """Jobs so far."""

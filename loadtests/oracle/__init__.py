@@ -1,8 +1,20 @@
 """The oracle: what had to become of every record, computed naively from the logs alone."""
 
 from loadtests.oracle.judge import Oracle
-from loadtests.oracle.records import Kind, Outcome, Record, digest
+from loadtests.oracle.records import Kind, Outcome, Part, Record, Rules, digest, part
 from loadtests.oracle.scoring import Model
 from loadtests.oracle.tables import ProfileLog, RolloutLog
 
-__all__ = ["Kind", "Model", "Oracle", "Outcome", "ProfileLog", "Record", "RolloutLog", "digest"]
+__all__ = [
+    "Kind",
+    "Model",
+    "Oracle",
+    "Outcome",
+    "Part",
+    "ProfileLog",
+    "Record",
+    "RolloutLog",
+    "Rules",
+    "digest",
+    "part",
+]

@@ -8,7 +8,8 @@ import math
 import re
 from typing import Any
 
-from loadtests.oracle.records import UNITS, Record, Transaction
+from loadtests.oracle.partitions import partition_of
+from loadtests.oracle.records import UNITS, Record, Rules, Transaction
 from streaming_job.contracts import Reason
 
 MAX_RECORD_BYTES = 65_536
@@ -136,7 +137,7 @@ def integer(row: Any, name: str, least: int, most: int) -> int:
     return value
 
 
-def read_transaction(record: Record, *, allowed_lateness_ms: int, allowed_skew_ms: int) -> Transaction:
+def read_transaction(record: Record, rules: Rules) -> Transaction:
     """The transaction in a record.
 
     Raises:
@@ -152,10 +153,12 @@ def read_transaction(record: Record, *, allowed_lateness_ms: int, allowed_skew_m
     currency = text(found, "currency", CURRENCY)
     country = text(found, "country", COUNTRY)
     event_time = integer(found, "event_time", 0, MAX_EVENT_TIME)
-    if event_time < record.timestamp - allowed_lateness_ms:
+    if event_time < record.timestamp - rules.allowed_lateness_ms:
         raise RefusedError(Reason.TOO_LATE)
-    if event_time > record.timestamp + allowed_skew_ms:
+    if event_time > record.timestamp + rules.allowed_skew_ms:
         raise RefusedError(Reason.FUTURE_EVENT_TIME)
+    if record.partition != partition_of(card_id, rules.partitions, rules.partitioner):
+        raise RefusedError(Reason.WRONG_PARTITION)
     return Transaction(
         transaction_id,
         card_id,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from loadtests.oracle.card import FORGET_AFTER_MS, Card, Profile, View
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
-from loadtests.oracle.records import UNITS, Kind, Outcome, Record, Transaction
+from loadtests.oracle.records import UNITS, Kind, Outcome, Record, Rules, Transaction
 from loadtests.oracle.scoring import Model, Score, known, reasons, scores
 from loadtests.oracle.tables import BEGINNING, ProfileLog, RolloutLog, dead_letter
 from models.policy import alert_id, decide
@@ -41,8 +41,7 @@ class Oracle:
         profiles: the profile topic, folded.
         rollouts: the rollout topic, folded; must hold at least one rollout.
         load: gives the model of a rollout.
-        allowed_lateness_ms: older transactions are dead letters.
-        allowed_skew_ms: transactions further ahead of their arrival are dead letters.
+        rules: which transactions are accepted.
     """
 
     def __init__(
@@ -50,16 +49,13 @@ class Oracle:
         profiles: ProfileLog,
         rollouts: RolloutLog,
         load: Callable[[Rollout], Model],
-        *,
-        allowed_lateness_ms: int,
-        allowed_skew_ms: int,
+        rules: Rules,
     ) -> None:
         self._profiles = profiles
         self._rollouts = rollouts
         self._load = load
         self._models: dict[str, Model] = {}
-        self._lateness = allowed_lateness_ms
-        self._skew = allowed_skew_ms
+        self._rules = rules
         self._cards: dict[str, Card] = {}
 
     def judge(self, records: Iterable[Record]) -> Iterator[Outcome]:
@@ -78,7 +74,7 @@ class Oracle:
 
     def _features(self, record: Record) -> "_Pending | Outcome":
         try:
-            tx = read_transaction(record, allowed_lateness_ms=self._lateness, allowed_skew_ms=self._skew)
+            tx = read_transaction(record, self._rules)
         except RefusedError as refused:
             return dead_letter(record, refused.reason)
         card = self._cards.get(tx.card_id)

@@ -1,7 +1,7 @@
 """What goes into the oracle and what comes out: Kafka records in, one outcome per transaction out."""
 
 from enum import StrEnum
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
 
 from streaming_job.contracts import Reason
@@ -26,7 +26,7 @@ class Record(NamedTuple):
     value: bytes | None
     """Value as received."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    """Of records that the job wrote: batch_id and query_id."""
+    """Of records that the job wrote: query_id, key_group and commit_id."""
 
 
 class Transaction(NamedTuple):
@@ -45,6 +45,19 @@ class Transaction(NamedTuple):
     """Kafka timestamp, ms since 1970-01-01 UTC."""
     partition: int
     offset: int
+
+
+class Rules(NamedTuple):
+    """What the job's settings say of which transactions are accepted."""
+
+    allowed_lateness_ms: int
+    """Older transactions, by their event time against their arrival, are dead letters."""
+    allowed_skew_ms: int
+    """Transactions further ahead of their arrival are dead letters."""
+    partitions: int
+    """Of the transactions topic."""
+    partitioner: str
+    """Of the producers: murmur2 or crc32."""
 
 
 class Kind(StrEnum):
@@ -71,9 +84,22 @@ class Outcome(NamedTuple):
     """Of a dead letter: `digest` of the refused record's key and value."""
 
 
-def digest(key: bytes | None, value: bytes | None) -> bytes:
+class Part(NamedTuple):
+    """A key or a value, as far as a dead letter that does not carry it tells of it."""
+
+    size: int
+    """Bytes."""
+    sha256: bytes
+
+
+def part(content: bytes | None) -> Part | None:
+    """What identifies a key or a value; None for none."""
+    return None if content is None else Part(len(content), sha256(content).digest())
+
+
+def digest(key: Part | None, value: Part | None) -> bytes:
     """A hash of a record's content; 16 bytes."""
     found = blake2b(digest_size=16)
-    for part in (key, value):
-        found.update(b"-" if part is None else b"+%d:" % len(part) + part)
+    for one in (key, value):
+        found.update(b"-" if one is None else b"+%d:" % one.size + one.sha256)
     return found.digest()

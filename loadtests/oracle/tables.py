@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from loadtests.oracle import decode
 from loadtests.oracle.card import Profile
 from loadtests.oracle.decode import RefusedError
-from loadtests.oracle.records import Kind, Outcome, Record, digest
+from loadtests.oracle.records import Kind, Outcome, Record, digest, part
 from models.rollouts import Rollout
 from streaming_job.contracts import ContractError, Reason
 
@@ -19,6 +19,9 @@ SNAPSHOT, DELETE = "r", "d"
 CHANGES = ("c", "u", SNAPSHOT)
 """Debezium's operations that carry a row."""
 STATUS = re.compile("active|blocked|closed")
+_PLAIN_KEY = re.compile(
+    rb'[ \t\r\n]*\{[ \t\r\n]*"card_id"[ \t\r\n]*:[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*\}[ \t\r\n]*'
+)
 MOST_CREDIT = 1e15
 MOST_DAYS = 3_000_000
 
@@ -31,7 +34,7 @@ def dead_letter(record: Record, reason: Reason) -> Outcome:
         record.offset,
         Kind.DEAD_LETTER,
         reason,
-        digest=digest(record.key, record.value),
+        digest=digest(part(record.key), part(record.value)),
     )
 
 
@@ -78,20 +81,23 @@ class ProfileLog:
         lsn = _lsn(envelope)
         if operation == DELETE:
             card_id = decode.identifier(envelope.get("before"), "card_id")
+            _require_key(record, card_id)
             self._versions.setdefault(card_id, []).append(_Version(record.timestamp, None, lsn))
             return
         if operation not in CHANGES:
             raise RefusedError(Reason.INVALID_VALUE)
         row = envelope.get("after")
-        versions = self._versions.setdefault(decode.identifier(row, "card_id"), [])
-        first = record.timestamp <= first_snapshot_until and _snapshot(record) != "incremental"
-        known_from = BEGINNING if operation == SNAPSHOT and first and not versions else record.timestamp
+        card_id = decode.identifier(row, "card_id")
         status = decode.text(row, "status", STATUS)
         home_country = decode.text(row, "home_country", decode.COUNTRY)
         decode.text(row, "currency", decode.CURRENCY)
         credit_limit = decode.amount(row, "credit_limit", MOST_CREDIT)
         risk_tier = decode.integer(row, "risk_tier", 0, 3)
         opened_on = decode.integer(row, "opened_on", -MOST_DAYS, MOST_DAYS)
+        _require_key(record, card_id)
+        versions = self._versions.setdefault(card_id, [])
+        first = record.timestamp <= first_snapshot_until and _snapshot(record) != "incremental"
+        known_from = BEGINNING if operation == SNAPSHOT and first and not versions else record.timestamp
         profile = Profile(
             status,
             home_country,
@@ -112,6 +118,13 @@ class ProfileLog:
             if version.known_from <= arrival:
                 return version.profile
         return None
+
+
+def _require_key(record: Record, card_id: str) -> None:
+    """Refuse a row whose key, where it is a plain one, names another card."""
+    plain = _PLAIN_KEY.fullmatch(record.key or b"")
+    if plain is not None and plain[1] != card_id.encode():
+        raise RefusedError(Reason.INVALID_VALUE)
 
 
 def _source(envelope: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Contract(StrEnum):
     CHARGEBACK = "chargeback.v1"
     ALERT = "alert.v1"
     DEAD_LETTER = "dead-letter.v1"
-    JOB_PROGRESS = "job-progress.v1"
+    JOB_PROGRESS = "job-progress.v2"
     MODEL_ROLLOUT = "model-rollout.v1"
 
 
@@ -47,6 +47,7 @@ class Reason(StrEnum):
     NEGATIVE_AMOUNT = "negative_amount"
     TOO_LATE = "too_late"
     FUTURE_EVENT_TIME = "future_event_time"
+    WRONG_PARTITION = "wrong_partition"
 
 
 @cache

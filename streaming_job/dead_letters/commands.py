@@ -15,6 +15,7 @@ from rich.table import Table
 
 from streaming_job import environment
 from streaming_job.contracts import Reason
+from streaming_job.dead_letters import originals
 from streaming_job.dead_letters import replay as replaying
 from streaming_job.dead_letters.finding import Wanted, find
 from streaming_job.dead_letters.letter import Letter, LetterError
@@ -47,10 +48,18 @@ def list_letters(
         Path | None, typer.Option(help="Write all of them whole to this new file, to be mended and replayed")
     ] = None,
 ) -> None:
-    """Tell what could not be decided and why; card ids and numbers are masked, but not in a --raw file."""
-    found = find(environment.settings(LetterSettings), _wanted(reason, topic, since, until, offsets))
+    """Tell what could not be decided and why; card ids and numbers are masked, but not in a --raw file.
+
+    A --raw file has the records whole: what is too large for a dead letter is fetched from the log.
+    """
+    settings = environment.settings(LetterSettings)
+    found = find(settings, _wanted(reason, topic, since, until, offsets))
     if raw is not None:
-        typer.echo(f"{_write(raw, found)} dead letters are in {raw}, card numbers and all: keep it safe")
+        count, gone = _write(raw, originals.completed(settings, found))
+        typer.echo(f"{count} dead letters are in {raw}, card numbers and all: keep it safe")
+        if gone:
+            told = "their lines have size and SHA-256 only and cannot be sent again"
+            typer.echo(f"{originals.told_gone(gone)}; {told}", err=True)
         return
     shown: dict[int, list[Letter]] = {}
     counts: Counter[str] = Counter()
@@ -80,13 +89,16 @@ def replay(
 ) -> None:
     """Send dead letters' records again: those of a mended file, or as they are those that the options choose.
 
-    All of them, or none. A letter that has been sent again before is left out.
+    All of them, or none. A letter that has been sent again before is left out. What is too large for a dead
+    letter is fetched from the log.
     """
     settings = environment.settings(LetterSettings)
     chosen = (reason, topic, since, until, offsets)
     if (file is None) == (not any(chosen)):
         raise LetterError("what is to be sent? Give a FILE of `list --raw`, or options that choose, not both")
-    letters = list(_read(file) if file else find(settings, _wanted(*chosen)))
+    found = _read(file) if file else find(settings, _wanted(*chosen))
+    letters = list(originals.completed(settings, found))
+    originals.require_whole(letters)
     replaying.check(letters, settings.topics)
     done = replaying.send(settings, letters, by=getpass.getuser(), again=again, dry=dry_run)
     typer.echo(json.dumps({"would_send" if dry_run else "sent": done.sent, "sent_before": done.repeated}))
@@ -136,17 +148,21 @@ def _range(text: str) -> tuple[int, int, int]:
     return found
 
 
-def _write(path: Path, letters: Iterator[Letter]) -> int:
+def _write(path: Path, letters: Iterator[Letter]) -> tuple[int, list[Letter]]:
+    """How many were written, and those of them that are not whole."""
     try:
         # not for everybody's eyes, and never over a file that somebody has mended
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as fault:
         raise LetterError(f"{path} cannot be made ({fault.strerror}); name another file") from fault
-    count = 0
+    count, gone = 0, []
     with os.fdopen(descriptor, "w") as output:
-        for count, letter in enumerate(letters, 1):  # noqa: B007
+        for letter in letters:
             output.write(letter.raw() + "\n")
-    return count
+            count += 1
+            if not letter.is_whole:
+                gone.append(letter)
+    return count, gone
 
 
 def _read(path: Path) -> Iterator[Letter]:
@@ -166,9 +182,12 @@ def _print(letters: list[Letter], counts: Counter[str]) -> None:
     table = Table("dead letter", "reason", "record", "arrived", "what is wrong", "value", box=None)
     for letter in letters:
         shown = letter.shown()
-        value = (
-            "" if letter.value is None else f"{len(letter.value)} bytes: {(shown['value'] or '')[:EXCERPT]}"
-        )
+        if letter.value_left_out is not None:
+            value = f"{letter.value_left_out.size} bytes, too large: see --raw"
+        elif letter.value is not None:
+            value = f"{len(letter.value)} bytes: {shown['value'][:EXCERPT]}"
+        else:
+            value = ""
         arrived = datetime.fromtimestamp(letter.arrival / 1000, UTC)
         table.add_row(
             letter.name, letter.reason, f"{letter.topic}/{letter.partition}/{letter.offset}",

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from streaming_job.log import topic_reader
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.log import topic_reader
 
 
 @dataclass(frozen=True)

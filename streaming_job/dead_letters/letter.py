@@ -11,9 +11,26 @@ from feature_store.errors import FraudError
 from streaming_job.contracts import Contract, ContractError, validate
 from streaming_job.masking import masked, safe
 
+DIGEST = 16
+"""Characters of a key's SHA-256 that tell whether a person has changed it."""
+
 
 class LetterError(FraudError):
     """Dead letters cannot be read or sent again."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A key or value that is too large for a dead letter: what the letter has of it."""
+
+    size: int
+    """Bytes."""
+    sha256: str
+    """Hexadecimal."""
+
+    def is_of(self, content: bytes | None) -> bool:
+        """Whether these are the bytes that were left out."""
+        return content is not None and hashlib.sha256(content).hexdigest() == self.sha256
 
 
 @dataclass(frozen=True)
@@ -37,6 +54,15 @@ class Letter:
     value: bytes | None
     key_changed: bool = False
     """Whether a person gave the record another key: then its partition is another's, too."""
+    key_left_out: LeftOut | None = None
+    """Then `key` is None, whatever the record's key is."""
+    value_left_out: LeftOut | None = None
+    """Then `value` is None, whatever the record's value is."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether key and value are the record's, or a person's; otherwise some of it is still in the log."""
+        return self.key_left_out is None and self.value_left_out is None
 
     @property
     def name(self) -> str:
@@ -63,6 +89,8 @@ class Letter:
                 fields["arrival_time"],
                 _decoded(fields["key_base64"]),
                 _decoded(fields["value_base64"]),
+                key_left_out=_left_out(fields.get("key_bytes"), fields.get("key_sha256")),
+                value_left_out=_left_out(fields.get("value_bytes"), fields.get("value_sha256")),
             )
         except (ValueError, ContractError) as fault:
             raise LetterError(
@@ -76,16 +104,24 @@ class Letter:
             "detail": safe(self.detail.encode(errors="replace"), card=self.key),
             "key": None if self.key is None else masked(safe(self.key)),
             "value": None if self.value is None else safe(self.value, card=self.key),
+            **{
+                f"{name}_bytes": left_out.size
+                for name, left_out in (("key", self.key_left_out), ("value", self.value_left_out))
+                if left_out is not None
+            },
         }
 
     def raw(self) -> str:
-        """As a line of a file: key and value whole, as text where they are UTF-8, else in base64."""
+        """As a line of a file: key and value whole, as text where they are UTF-8, else in base64.
+
+        What the letter does not have is left out (null would be a tombstone): size and SHA-256 stand there.
+        """
         return json.dumps(
             {
                 **self._head(),
-                "key_digest": _digest(self.key),
-                **_content("key", self.key),
-                **_content("value", self.value),
+                "key_digest": _digest(self.key, self.key_left_out),
+                **_content("key", self.key, self.key_left_out),
+                **_content("value", self.value, self.value_left_out),
             }
         )
 
@@ -110,7 +146,8 @@ class Letter:
         try:
             fields = json.loads(line)
             topic, partition, offset = str(fields["dead_letter"]).rsplit("/", 2)
-            key = _mended(fields, "key")
+            key, key_left_out = _mended(fields, "key")
+            value, value_left_out = _mended(fields, "value")
             return Letter(
                 (topic, int(partition), int(offset)),
                 str(fields["reason"]),
@@ -120,8 +157,10 @@ class Letter:
                 int(fields["offset"]),
                 int(fields["arrival_time"]),
                 key,
-                _mended(fields, "value"),
-                key_changed=_digest(key) != fields["key_digest"],
+                value,
+                key_changed=_digest(key, key_left_out) != fields["key_digest"],
+                key_left_out=key_left_out,
+                value_left_out=value_left_out,
             )
         except KeyError as fault:
             raise LetterError(f"field {fault} is missing; change key and value only") from fault
@@ -133,24 +172,34 @@ def _decoded(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text, validate=True)
 
 
-def _digest(key: bytes | None) -> str | None:
-    return None if key is None else hashlib.sha256(key).hexdigest()[:16]
+def _left_out(size: Any, sha256: Any) -> LeftOut | None:
+    return None if sha256 is None else LeftOut(int(size), str(sha256))
 
 
-def _content(name: str, raw: bytes | None) -> dict[str, str | None]:
+def _digest(key: bytes | None, left_out: LeftOut | None) -> str | None:
+    if left_out is not None:
+        return left_out.sha256[:DIGEST]
+    return None if key is None else hashlib.sha256(key).hexdigest()[:DIGEST]
+
+
+def _content(name: str, raw: bytes | None, left_out: LeftOut | None) -> dict[str, Any]:
+    if left_out is not None:
+        return {f"{name}_bytes": left_out.size, f"{name}_sha256": left_out.sha256}
     try:
         return {name: None if raw is None else raw.decode()}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(raw or b"").decode()}
 
 
-def _mended(fields: dict[str, Any], name: str) -> bytes | None:
+def _mended(fields: dict[str, Any], name: str) -> tuple[bytes | None, LeftOut | None]:
     given = [field for field in (name, f"{name}_base64") if field in fields]
+    if not given and f"{name}_sha256" in fields:
+        return None, _left_out(fields[f"{name}_bytes"], fields[f"{name}_sha256"])
     if len(given) != 1:
         raise KeyError(f"{name} (or {name}_base64, and not both)")
     content = fields[given[0]]
     if content is None:
-        return None
+        return None, None
     if not isinstance(content, str):
         raise TypeError(f"{given[0]} must be a string; put a JSON value into quotes")
-    return content.encode() if given[0] == name else _decoded(content)
+    return content.encode() if given[0] == name else _decoded(content), None

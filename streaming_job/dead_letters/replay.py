@@ -3,6 +3,10 @@
 All of them and a note of each are one Kafka transaction: a replay that is cut off has happened whole or not
 at all, and one that is repeated finds the notes. A note is a record of `dead-letter-replays` (compacted),
 keyed by the letter's own place.
+
+A transaction goes to the partition that the producers' partitioner gives its card, which is the only one in
+which the job takes it (`wrong_partition`). A record of a table goes to the partition that it came from; with
+a mended key, to the key's.
 """
 
 import json
@@ -10,20 +14,24 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from models.rollouts import Rollout
-from streaming_job.log import topic_reader
 from streaming_job.contracts import ContractError
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.decode import strict, tables
+from streaming_job.decode import profiles, strict
 from streaming_job.decode.strict import Rejected
+from streaming_job.log import topic_reader
+from streaming_job.log.partitioner import KeyGroups, Partitioner
 
 HEADER = "dead_letter"
 """Of a record that was sent again: the place of its letter."""
 TIMEOUT_S = 60.0
+MAX_MESSAGE_BYTES = 1_000_000_000
+"""The most that librdkafka takes: how large a record may be is for the topic's brokers to say."""
 MOST = 50_000
 """Letters that one replay takes: they are one transaction."""
 FAULTS_TOLD = 10
@@ -63,7 +71,7 @@ def _decode(letter: Letter, topics: Topics) -> None:
     if letter.topic == topics.transactions:
         strict.transaction(letter.value)
     elif letter.topic == topics.profiles:
-        tables.profile_change(letter.key, letter.value, letter.partition, letter.offset, letter.arrival)
+        profiles.profile_change(letter.key, letter.value, letter.partition, letter.offset, letter.arrival)
     elif letter.topic == topics.model_rollouts:
         Rollout.from_json(letter.value or b"")
     else:
@@ -75,11 +83,11 @@ def _decode(letter: Letter, topics: Topics) -> None:
 def send(
     settings: LetterSettings, letters: Sequence[Letter], *, by: str, again: bool = False, dry: bool = False
 ) -> Replayed:
-    """Send letters' records again, to the topic and, with the key as it was, to the partition they came from.
+    """Send letters' records again, to the topic they came from.
 
     Args:
         settings: where.
-        letters: with key and value as they should be; `check` has passed them.
+        letters: whole, with key and value as they should be; `check` has passed them.
         by: who asks, for the note.
         again: also those that have been sent before.
         dry: only say what would be done.
@@ -111,11 +119,10 @@ def _producer(settings: LetterSettings, name: str) -> Producer:
     producer = Producer(
         {
             "log_level": 0,
-            "partitioner": "murmur2_random",
             **settings.kafka,
             "bootstrap.servers": settings.bootstrap_servers,
             "transactional.id": name,
-            "message.max.bytes": 4 * 1024 * 1024,
+            "message.max.bytes": MAX_MESSAGE_BYTES,
         }
     )
     producer.init_transactions(TIMEOUT_S)
@@ -136,12 +143,38 @@ def _sent_before(settings: LetterSettings) -> set[str]:
         reader.close()
 
 
+def destination(letter: Letter, settings: LetterSettings, partitions: int) -> int:
+    """The partition that a letter's record is sent to.
+
+    Args:
+        letter: `check` has passed it.
+        settings: names the topics and the partitioner.
+        partitions: how many the letter's topic has.
+    """
+    if letter.topic == settings.topics.transactions:
+        card_id: str = strict.transaction(letter.value)["card_id"]
+        return KeyGroups(settings.partitioner, partitions, groups=1).partition_of(card_id)
+    if not letter.key_changed or letter.key is None:
+        return letter.partition
+    # Debezium and the tools that write rollouts are not the bank's producers: they have Java's partitioner
+    by_key = KeyGroups(Partitioner.MURMUR2, partitions, groups=1)
+    return int(by_key.partitions_of(pa.array([letter.key], pa.binary()))[0])
+
+
+def _partitions(producer: Producer, topic: str) -> int:
+    found = producer.list_topics(topic, TIMEOUT_S).topics[topic]
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return len(found.partitions)
+
+
 def _send(producer: Producer, settings: LetterSettings, letters: Sequence[Letter], by: str) -> None:
+    counts = {topic: _partitions(producer, topic) for topic in {letter.topic for letter in letters}}
     producer.begin_transaction()
     for letter in letters:
         _produce(
             producer, letter.topic, letter.key, letter.value,
-            partition=-1 if letter.key_changed else letter.partition,
+            partition=destination(letter, settings, counts[letter.topic]),
             timestamp=letter.arrival,  # kept by a topic with CreateTime; others stamp the time of the replay
             headers=[(HEADER, letter.name.encode())],
         )  # fmt: skip

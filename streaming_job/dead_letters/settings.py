@@ -3,6 +3,7 @@
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.partitioner import Partitioner
 
 
 class LetterSettings(BaseSettings):
@@ -15,3 +16,5 @@ class LetterSettings(BaseSettings):
     kafka: dict[str, str] = {}
     """More Kafka client settings (librdkafka names)."""
     topics: Topics = Topics()
+    partitioner: Partitioner = Partitioner.MURMUR2
+    """Of the producers of `transactions`: a replay sends each one to the partition of its card."""

@@ -1,7 +1,7 @@
-"""Features, score and policy: which transactions of a key group's batch become alerts.
+"""Features, score and policy: which transactions of a key group become alerts.
 
-A batch is decided in blocks whose features stay in the processor's cache: at 61 columns of 8 bytes, writing
-out those of a whole batch and reading them again would cost as much as computing them.
+What has been taken together is decided in blocks whose features stay in the processor's cache: at 61 columns of 8 bytes, writing
+out all of them and reading them again would cost as much as computing them.
 """
 
 import time
@@ -70,7 +70,7 @@ class Decided:
 
 
 class Decider:
-    """Decides the transactions of one batch; alerts and counts go to its outcome."""
+    """Decides transactions; alerts and counts go to an outcome."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Decider:
         outcome: Outcome,
         watch: Stopwatch,
     ) -> None:
-        """For one batch.
+        """For the transactions that were taken together.
 
         Args:
             state: of the key group.

@@ -10,16 +10,27 @@ from feature_store.errors import FraudError
 from models.rollouts import Rollout
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
-from streaming_job.packets import DeadLetter, RolloutRecord
+from streaming_job.dead_letters.record import DeadLetter
 
 
 class NoRolloutError(FraudError):
     """There is no champion to decide."""
 
 
+@dataclass(frozen=True)
+class RolloutRecord:
+    """A record of the rollout topic."""
+
+    arrival: int
+    """Kafka timestamp, ms."""
+    offset: int
+    value: bytes | None
+    key: bytes | None = None
+
+
 @lru_cache(maxsize=1024)
 def _accepted(text: str) -> Rollout:
-    """A rollout of the history, which every batch of a worker restores; checked once."""
+    """A rollout of the history, which every opening of a key group restores; checked once."""
     return Rollout.from_json(text.encode())
 
 

@@ -222,3 +222,26 @@ def read(
         if plain[row]:
             at = _quote(data, spans, quotes, at)
         quote_offsets[row + 1] = at
+
+
+@njit(cache=True, nogil=True)
+def copy_card_ids(
+    quotes: Bytes, offsets: NDArray[np.int32], card_ids: Bytes, card_offsets: NDArray[np.int32]
+) -> None:
+    """Copy the card_id, which is the first field, out of each quote.
+
+    Args:
+        quotes: bytes of all quotes.
+        offsets: quote i is quotes[offsets[i]:offsets[i + 1]], shape (n + 1,).
+        card_ids: out, at least as large as the quotes together.
+        card_offsets: out, card_id i is card_ids[card_offsets[i]:card_offsets[i + 1]], shape (n + 1,).
+    """
+    to = 0
+    card_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        at = offsets[row]
+        while at < offsets[row + 1] and quotes[at] != SEPARATOR:
+            card_ids[to] = quotes[at]
+            at += 1
+            to += 1
+        card_offsets[row + 1] = to

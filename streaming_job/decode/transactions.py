@@ -1,7 +1,7 @@
 """A whole Arrow batch of transactions at once.
 
-One kernel reads all plain records (`plain`); what it will not vouch for goes, record by record, to `strict`,
-whose word is final. So a bad record costs what it costs, and does not slow down the others.
+One kernel reads all plain records (`plain`); those that it cannot decide go, record by record, to `strict`,
+which is authoritative. So a bad record costs what it costs, and does not slow down the others.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from feature_store.hashing import hash_string
 from feature_store.layout import TRANSACTION, UNITS_PER_CURRENCY, country_code
 from streaming_job.contracts import Reason
-from streaming_job.decode import plain, strict
+from streaming_job.decode import columns, plain, strict
+from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.records import Records
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,6 @@ class Decoded:
     """The other rows."""
 
 
-def _buffers(values: pa.BinaryArray) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """The bytes of all records, and where each begins and ends."""
-    _, offset_buffer, data_buffer = values.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
-    return np.frombuffer(data_buffer or b"", dtype=np.uint8), offsets
-
-
 def _enter(record: np.void, fields: dict[str, Any]) -> None:
     """Set what `plain.read` sets of a plain record."""
     record["lo"], record["hi"] = hash_string(fields["card_id"])
@@ -79,14 +74,13 @@ def unquote(text: bytes) -> list[str]:
 
 def _decode_fields(values: pa.BinaryArray) -> Decoded:
     n = len(values)
-    data, offsets = _buffers(values) if n else (np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int32))
+    data, offsets = columns.buffers(values)
     records = np.zeros(n, dtype=TRANSACTION)
     good = np.empty(n, dtype=np.bool_)
-    present = values.is_valid().to_numpy(zero_copy_only=False)
     text = np.empty(offsets[-1] - offsets[0], dtype=np.uint8)
     text_offsets = np.empty(n + 1, dtype=np.int32)
-    plain.read(data, offsets, present, records, good, text, text_offsets)
-    quotes = pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(text_offsets), pa.py_buffer(text)])
+    plain.read(data, offsets, columns.present(values), records, good, text, text_offsets)
+    quotes = columns.column(text, text_offsets)
     if good.all():
         return Decoded(records, quotes, np.arange(n), [])
     doubtful = ~good
@@ -108,38 +102,79 @@ def _decode_fields(values: pa.BinaryArray) -> Decoded:
     return Decoded(records[good], quotes.filter(pa.array(good)), np.flatnonzero(good), rejections)
 
 
-def decode(
-    values: pa.BinaryArray,
-    partition: int,
-    offsets: NDArray[np.int64],
-    arrivals: NDArray[np.int64],
-    limits: TimeLimits,
-) -> Decoded:
-    """Decode and check transaction records of one partition.
+def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> Decoded:
+    """Decode and check transaction records.
 
     Args:
-        values: record values, n rows.
-        partition: of the topic.
-        offsets: Kafka offset of each, shape (n,).
-        arrivals: Kafka timestamp of each, ms, shape (n,).
+        records: of the transactions topic, of any partitions.
         limits: allowed lateness and skew.
+        key_groups: which partition a card belongs to.
     """
-    fields = _decode_fields(values)
-    records = fields.records
-    records["partition"] = partition
-    records["offset"] = offsets[fields.rows]
-    records["arrival"] = arrivals[fields.rows]
+    decoded = _decode_fields(records.values)
+    accepted = decoded.records
+    accepted["partition"] = records.partitions[decoded.rows]
+    accepted["offset"] = records.offsets[decoded.rows]
+    accepted["arrival"] = records.arrivals[decoded.rows]
+    return _check_partitions(_check_times(decoded, limits), key_groups)
+
+
+def _check_times(decoded: Decoded, limits: TimeLimits) -> Decoded:
+    records = decoded.records
     timely = (records["time"] >= records["arrival"] - limits.lateness_ms) & (
         records["time"] <= records["arrival"] + limits.skew_ms
     )
     if timely.all():
-        return fields
-    rejections = list(fields.rejections)
+        return decoded
+    rejections = []
     for at in np.flatnonzero(~timely).tolist():
         try:
             strict.check_time(
                 int(records["time"][at]), int(records["arrival"][at]), limits.lateness_ms, limits.skew_ms
             )
         except strict.Rejected as fault:
-            rejections.append(Rejection(int(fields.rows[at]), fault.reason, fault.detail))
-    return Decoded(records[timely], fields.quotes.filter(pa.array(timely)), fields.rows[timely], rejections)
+            rejections.append(Rejection(int(decoded.rows[at]), fault.reason, fault.detail))
+    return _without(decoded, ~timely, rejections)
+
+
+def _check_partitions(decoded: Decoded, key_groups: KeyGroups) -> Decoded:
+    """Refuse transactions in another partition than the producers' partitioner gives their card.
+
+    Another key group decides there, without the card's history.
+    """
+    found = decoded.records["partition"]
+    right = key_groups.partitions_of(_card_ids(decoded.quotes))
+    wrong = found != right
+    if not wrong.any():
+        return decoded
+    rule = f"{key_groups.partitioner} of {key_groups.partitions} partitions"
+    rejections = [
+        Rejection(
+            row,
+            Reason.WRONG_PARTITION,
+            f"in partition {lies}, but the card's partition is {belongs}; is card_id the key, and {rule} the "
+            "producer's partitioner?",
+        )
+        for row, lies, belongs in zip(
+            decoded.rows[wrong].tolist(), found[wrong].tolist(), right[wrong].tolist(), strict=True
+        )
+    ]
+    return _without(decoded, wrong, rejections)
+
+
+def _card_ids(quotes: pa.BinaryArray) -> pa.BinaryArray:
+    data, offsets = columns.buffers(quotes)
+    card_ids = np.empty(offsets[-1] - offsets[0], dtype=np.uint8)
+    card_offsets = np.empty(len(quotes) + 1, dtype=np.int32)
+    plain.copy_card_ids(data, offsets, card_ids, card_offsets)
+    return columns.column(card_ids, card_offsets)
+
+
+def _without(decoded: Decoded, refused: NDArray[np.bool_], rejections: list[Rejection]) -> Decoded:
+    """`decoded` less the accepted transactions that are refused now, shape (accepted,)."""
+    kept = ~refused
+    return Decoded(
+        decoded.records[kept],
+        decoded.quotes.filter(pa.array(kept)),
+        decoded.rows[kept],
+        decoded.rejections + rejections,
+    )

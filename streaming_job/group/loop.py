@@ -1,96 +1,190 @@
-"""One micro-batch of one key group: fold tables, compute features, score, decide, persist.
+"""One epoch of a key group. The order of statements is the guarantee.
 
-Pure: knows packets in, an outcome out, and a store of pieces; neither Spark nor Kafka. The order is fixed:
-tables first (what they say is looked up as of each transaction's arrival, so reading ahead changes
-nothing), then the transactions in the order of the log (`deciding`), then what has to survive.
+    Step 1  take      transactions that have come, in the order of their partitions
+    Step 2  tables    fold every table at least as far as it stands now, after the transactions were taken
+    Step 3  decide    decode, features, scores, policy: state moves on, alerts and dead letters come of it
+    Step 4  say       alerts, dead letters, progress and input offsets (Q) in one Kafka transaction
+    Step 5  persist   what was decided goes to the state store, piece by piece
+    Step 6  end       say the rest, then the last delta and the positions (P); Spark commits the state
+
+P is written after everything up to it has been said, so Q is never behind P. After any failure the group goes on
+from P, and decides in silence up to Q: decisions are a function of the log, so nothing is lost and nothing doubled.
+Knows neither Kafka nor Spark: what it works on is handed to it.
 """
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta, PieceStore, commit
-from feature_store.layout import PROFILE, TRANSACTION
-from streaming_job.decode import snapshots
-from streaming_job.contracts.topics import Topics
-from streaming_job.decide.decider import Decider, LoadModel, Stopwatch
-from streaming_job.progress.measures import measure
+from feature_store.journal import PieceStore
+from streaming_job.group.core import GroupCore
+from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
-from streaming_job.packets import Packet
-from streaming_job.decide.rollout_history import RolloutHistory
+from streaming_job.runtime.failpoints import Step, reach
+
+DELTA_ROWS = 65_536
+"""Transactions and changes of a delta at most: encoding them takes about 30 ms, in which nothing is decided."""
+IDLE_S = 0.05
+"""How long records are waited for before the loop looks whether its epoch is over."""
 
 
-def process(
-    group: int,
-    packets: list[Packet],
-    state: GroupState,
-    meta: Meta,
-    store: PieceStore,
-    topics: Topics,
-    load_model: LoadModel,
-) -> Outcome:
-    """Run a batch and persist it; `state` and `meta` move on.
+class Transactions(Protocol):
+    """The group's own partitions of the transactions."""
 
-    Args:
-        group: number of the key group.
-        packets: all packets of the batch for this group, in any order.
-        state: state after the last batch.
-        meta: where its persisted pieces stand.
-        store: the persisted pieces.
-        topics: topic names.
-        load_model: gives the scorer of a rollout.
+    positions: Offsets
 
-    Raises:
-        NoRolloutError: there are transactions and no model to decide them.
-        ModelError: the model of a rollout cannot be had.
-    """
-    outcome = Outcome()
-    watch = Stopwatch(outcome)
-    batch, quotes = _in_log_order(packets)
-    changes = np.concatenate([packet.changes for packet in packets] or [np.zeros(0, dtype=PROFILE)])
-    changes = changes[np.lexsort((changes["offset"], changes["partition"]))]
-    snapshots.mark_later_ones(changes, packets, meta.extra)
-    for packet in packets:
-        outcome.dead_letters += packet.dead_letters
+    def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
+        """What has come, in bounds."""
 
-    rollouts = RolloutHistory.restore(meta.extra.get("rollouts", []))
-    refused = rollouts.fold([record for packet in packets for record in packet.rollouts], topics)
-    new_rollouts = sum(len(packet.rollouts) for packet in packets)
-    meta.extra["rollouts"] = rollouts.records
-    if group == 0:  # every group gets every rollout; one speaks of them
-        outcome.dead_letters += refused
-        outcome.counts["rollouts"] = new_rollouts - len(refused)
-
-    change_cards = state.card_numbers(changes)
-    outcome.counts["profile_changes"] = changes.size
-    outcome.counts["late_table_changes"] = state.change_profiles(changes, change_cards)
-    watch.lap("tables")
-    cards = state.card_numbers(batch)
-    watch.lap("cards")
-    decider = Decider(state, rollouts, topics.transactions, load_model, outcome, watch)
-    decided = decider.decide(batch, quotes, cards)
-    measure(outcome, batch, cards, decided, state)
-    outcome.sizes[group] = {
-        "cards": state.card_count,
-        "events": state.event_count,
-        "local_bytes": state.arena.nbytes,
-    }
-    watch.lap("measure")
-    accepted = decided.accepted
-    delta = Delta(changes, change_cards, batch[accepted], cards[accepted], decided.alerted[accepted])
-    commit(store, meta, state, delta)
-    watch.lap("persist")
-    return outcome
+    def limit(self, ends: Offsets | None) -> None:
+        """Hand out nothing at or beyond `ends` until it is lifted."""
 
 
-def _in_log_order(packets: list[Packet]) -> tuple[NDArray[np.void], pa.BinaryArray]:
-    """The transactions of all packets by partition and offset, and what alerts quote of them."""
-    filled = [packet for packet in packets if packet.transactions.size]
-    if not filled:
-        return np.zeros(0, dtype=TRANSACTION), pa.array([], type=pa.binary())
-    # a packet is a piece of one partition in its own order, so whole packets are sorted, not their rows
-    filled.sort(key=lambda packet: packet.transactions[["partition", "offset"]][0].item())
-    batch = np.concatenate([packet.transactions for packet in filled])
-    return batch, pa.concat_arrays([packet.quotes for packet in filled])
+class Tables(Protocol):
+    """Profiles and rollouts."""
+
+    @property
+    def positions(self) -> Offsets:
+        """By partition: the offset after what has been handed out."""
+
+    def lag(self) -> dict[str, int]:
+        """By topic: records to be read before anything is decided."""
+
+    def arrived(self, wait_s: float = 0.0) -> list[Records]:
+        """A piece of what has come."""
+
+    def up_to_now(self) -> Iterator[Records]:
+        """Everything up to where the tables stand now, in pieces."""
+
+
+class Voice(Protocol):
+    """Says what has come of the group's records, each exactly once."""
+
+    def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+        """Write one Kafka transaction."""
+
+
+class Epoch(Protocol):
+    """The time between two checkpoints of the state."""
+
+    def is_over(self) -> bool:
+        """Whether the driver has ended it."""
+
+    def ask_for_end(self) -> None:
+        """Have the driver end it."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How much at a time, and how often."""
+
+    max_records: int
+    max_bytes: int
+    linger_s: float
+    commit_interval_s: float
+    heartbeat_s: float
+    epoch_bytes: int
+
+
+class Follower:
+    """A key group at work: it lives as long as its process serves the group, from epoch to epoch."""
+
+    def __init__(
+        self,
+        core: GroupCore,
+        transactions: Transactions,
+        tables: Tables,
+        voice: Voice,
+        pace: Pace,
+        said: Offsets,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Go on after an epoch, or from P after a failure.
+
+        Args:
+            core: state and decisions.
+            transactions: at P.
+            tables: at P.
+            voice: says what came of it.
+            pace: bounds and intervals.
+            said: Q by partition of the transactions.
+            clock: seconds; decides about nothing but when something is said.
+        """
+        self.core, self._transactions, self._tables, self._voice = core, transactions, tables, voice
+        self._pace, self._clock = pace, clock
+        self._said = {place: said.get(place, 0) for place in transactions.positions}
+        """Q, as far as positions have not passed it."""
+        self._silent = self._behind_q()
+        if self._silent:
+            transactions.limit(self._said)
+        self._committed = self._positions()
+        """Positions at the last Kafka transaction, or P: all before has been said."""
+        self._spoke = clock()
+
+    def run(self, epoch: Epoch, store: PieceStore) -> Offsets:
+        """Follow the log until the epoch is over; returns P.
+
+        Raises:
+            FraudError: the group cannot go on; nothing of the epoch is persisted then.
+        """
+        core, written = self.core, 0
+        while not epoch.is_over():
+            if self._tables.lag():
+                for piece in self._tables.arrived(IDLE_S):
+                    core.fold(piece)
+            else:
+                self._take_and_decide()
+            if self._is_due():
+                self._say()
+            if core.pending >= DELTA_ROWS:
+                written += core.append(store)
+                if written > self._pace.epoch_bytes:
+                    epoch.ask_for_end()
+        # Step 6: end
+        if self._positions() != self._committed:
+            self._say()
+        core.seal(store, self._committed)
+        reach(Step.DELTA)
+        return self._committed
+
+    def _take_and_decide(self) -> None:
+        pace, core = self._pace, self.core
+        # Step 1: take
+        wait_s = min(IDLE_S, max(0.0, self._spoke + pace.commit_interval_s - self._clock())) or IDLE_S
+        taken = self._transactions.take(pace.max_records, pace.max_bytes, wait_s, pace.linger_s)
+        core.watch.lap("take")
+        reach(Step.TAKEN)
+        # Step 2: tables
+        for piece in self._tables.up_to_now() if taken else self._tables.arrived():
+            core.fold(piece)
+        # Step 3: decide
+        for records in taken:
+            core.decide(records, silent=self._silent)
+        if self._silent and not self._behind_q():
+            self._silent = False
+            self._transactions.limit(None)
+
+    def _behind_q(self) -> bool:
+        positions = self._transactions.positions
+        return any(positions[place] < offset for place, offset in self._said.items())
+
+    def _is_due(self) -> bool:
+        outcome = self.core.outcome
+        if outcome.alerts or outcome.dead_letters:
+            return True
+        silent_s = self._clock() - self._spoke
+        if silent_s < self._pace.commit_interval_s:
+            return False
+        return silent_s >= self._pace.heartbeat_s or self._positions() != self._committed
+
+    def _positions(self) -> Offsets:
+        return {**self._transactions.positions, **self._tables.positions}
+
+    def _say(self) -> None:
+        # Step 4: say
+        positions = self._positions()
+        # nothing goes back behind Q; before that, all has been said
+        ends = {place: max(offset, self.core.quiet.get(place, 0)) for place, offset in positions.items()}
+        self._voice.say(self.core.take_outcome, ends, self._tables.lag())
+        self._committed, self._spoke = positions, self._clock()

@@ -1,10 +1,13 @@
-"""The keyed stage on Spark: `transformWithState` over key groups, one MapState of pieces each."""
+"""A key group on Spark: `transformWithState` over one control row a group and epoch, state in one MapState."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+import orjson
+from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructType
@@ -14,35 +17,34 @@ from feature_store.journal import load_meta
 from models import registry
 from models.registry import ModelRef
 from models.scoring import Scorer
-from streaming_job.contracts.topics import Topics
-from streaming_job.runtime.failpoints import Step, reach
-from streaming_job.group.loop import process
-from streaming_job.packets import Packet, grouping_values
-from streaming_job.runtime.workers.warm_up import freeze_after_warm_up
+from streaming_job.decode.transactions import TimeLimits
+from streaming_job.group.core import Rules, positions_of
+from streaming_job.group.opening import Opening, OpenGroup, begin
+from streaming_job.group.placement import grouping_values
 from streaming_job.group.working_copy import WorkingCopy
+from streaming_job.log.partitioner import KeyGroups
+from streaming_job.runtime.epochs import Address, Epoch
+from streaming_job.runtime.workers.warm_up import freeze_after_warm_up
+from streaming_job.settings import JobSettings
 
-OUTCOME_SCHEMA = "key_group int, outcome binary"
-"""Rows: outcomes in pieces, those of a key group in their order."""
-# types: words would be sent to the JVM to be parsed, in each task
+SUMMARY_SCHEMA = (
+    "key_group int, commits long, transactions long, alerts long, dead_letters long, positions string"
+)
+"""Rows: what each group did in an epoch."""
+NOTHING: dict[str, Any] = {"commits": 0, "transactions": 0, "alerts": 0, "dead_letters": 0, "positions": "{}"}
+"""Summary of a group's first epoch."""
+# types: a DDL string would be sent to the JVM to be parsed, in each task
 _NAME = StructType().add("name", StringType())
 _BLOB = StructType().add("blob", BinaryType())
-
-
-@cache  # as many as there are key groups
-def _copy(directory: Path, lateness_ms: int) -> WorkingCopy:
-    return WorkingCopy(directory, lateness_ms)
-
-
-@lru_cache(maxsize=8)
-def _model(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
-    return registry.load(ref, tracking_uri, cache_dir)
+EPOCH, QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
+"""Spark's local properties of a task."""
 
 
 class Pieces:
     """A Spark MapState as a `PieceStore`."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
-        """Declare the state: one variable, because each costs milliseconds a batch."""
+        """Declare the state: one variable, because each costs milliseconds an epoch."""
         self._state: Any = handle.getMapState("pieces", _NAME, _BLOB)
 
     def get(self, name: str) -> bytes | None:
@@ -59,50 +61,98 @@ class Pieces:
         self._state.removeKey((name,))
 
 
-class KeyedStage(StatefulProcessor):
-    """Runs `group_stage.process` with the state of the key group that Spark hands over."""
+@dataclass
+class _Served:
+    """The key group that this process served last; what is open of it serves the next epoch."""
 
-    def __init__(
-        self, topics: Topics, groups: int, lateness_ms: int, tracking_uri: str, work_dir: Path, run: str
-    ) -> None:
+    group: int
+    open: OpenGroup
+
+
+_served: _Served | None = None
+
+
+@cache  # a process may meet several groups, one after the other
+def _copy(directory: Path, lateness_ms: int) -> WorkingCopy:
+    return WorkingCopy(directory, lateness_ms)
+
+
+@lru_cache(maxsize=8)
+def _model(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
+    return registry.load(ref, tracking_uri, cache_dir)
+
+
+class GroupProcessor(StatefulProcessor):
+    """Follows the log for the key group whose control row Spark hands over, until the epoch is over."""
+
+    def __init__(self, settings: JobSettings, key_groups: KeyGroups, address: Address, instance: str) -> None:
         """Everything that a worker needs; picklable.
 
         Args:
-            topics: topic names.
-            groups: number of key groups.
-            lateness_ms: allowed lateness.
-            tracking_uri: of MLflow.
-            work_dir: local directory for working copies and models.
-            run: names the checkpoint, so that copies of another one are not even looked at.
+            settings: of the job.
+            key_groups: which cards belong together.
+            address: of the driver, which ends epochs.
+            instance: names the job's process.
         """
-        self._topics = topics
-        self._groups = {value: group for group, value in enumerate(grouping_values(groups))}
-        self._lateness_ms = lateness_ms
-        self._tracking_uri = tracking_uri
-        self._models_dir = work_dir / "models"
-        self._copies_dir = work_dir / "state" / run / layout_digest()
+        self._settings, self._key_groups = settings, key_groups
+        self._address, self._instance = address, instance
+        self._groups = {value: group for group, value in enumerate(grouping_values(key_groups.groups))}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state."""
         self._pieces = Pieces(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """One batch of one key group: packets in, an outcome in pieces out."""
-        group = self._groups[key[0]]
-        packets = [Packet.unpack(bytes(row.packet)) for row in rows]
-        copy = _copy(self._copies_dir / str(group), self._lateness_ms)
-        meta = load_meta(self._pieces)
-        rebuilds = copy.rebuilds
-        with copy.use(meta, self._pieces) as state:
-            outcome = process(group, packets, state, meta, self._pieces, self._topics, self._load_model)
-            reach(Step.APPLIED)
-        outcome.counts["rebuilds"] = copy.rebuilds - rebuilds
+        """One epoch of one key group; yields its summary."""
+        for _ in rows:
+            pass  # a control row says nothing but that there is an epoch
+        task = TaskContext.get()
+        assert task is not None
+        group, epoch = self._groups[key[0]], int(task.getLocalProperty(EPOCH) or 0)
+        with Epoch(self._address, epoch, group) as running:
+            summary = self._follow(group, running, str(task.getLocalProperty(QUERY)))
         freeze_after_warm_up()
-        for piece in outcome.pack():
-            yield Row(key_group=group, outcome=piece)
+        yield Row(key_group=group, **summary)
+
+    def _follow(self, group: int, epoch: Epoch, query_id: str) -> dict[str, Any]:
+        global _served
+        served, _served = _served, None  # whatever fails leaves nothing behind
+        pieces = self._pieces
+        meta = load_meta(pieces)
+        opening = self._opening(group, query_id)
+        if not positions_of(meta):
+            begin(opening, meta, pieces)
+            return NOTHING
+        if served is not None and (served.group, served.open.meta.token) != (group, meta.token):
+            served.open.close()  # another process has had the group since, or this one serves another now
+            served = None
+        copy = _copy(self._directory(group), self._settings.allowed_lateness_ms)
+        rebuilds = copy.rebuilds
+        with copy.use(meta if served is None else served.open.meta, pieces) as state:
+            if served is not None and (state is not served.open.state or copy.rebuilds != rebuilds):
+                served.open.close()
+                served = None
+            if served is None:
+                opened = OpenGroup(opening, state, meta, pieces, copy.rebuilds - rebuilds)
+                served = _Served(group, opened)
+            served.open.voice.begin(epoch.number)
+            positions = served.open.follower.run(epoch, pieces)
+        _served = served
+        told = {f"{topic}-{partition}": offset for (topic, partition), offset in sorted(positions.items())}
+        return {**served.open.voice.said, "positions": orjson.dumps(told).decode()}
+
+    def _opening(self, group: int, query_id: str) -> Opening:
+        known = self._settings
+        limits = TimeLimits(known.allowed_lateness_ms, known.allowed_skew_ms)
+        rules = Rules(known.topics, self._key_groups, limits, self._load_model)
+        return Opening(known, rules, group, query_id, self._instance)
+
+    def _directory(self, group: int) -> Path:
+        known = self._settings
+        return known.work_dir / "state" / known.job_id / layout_digest() / str(group)
 
     def _load_model(self, ref: ModelRef) -> Scorer:
-        return _model(ref, self._tracking_uri, self._models_dir)
+        return _model(ref, self._settings.mlflow_tracking_uri, self._settings.work_dir / "models")
 
     def close(self) -> None:
-        """Nothing to release: copies and models live as long as the worker."""
+        """Nothing to release: what is open serves the next epoch."""

@@ -3,7 +3,7 @@
 from feature_store.errors import FraudError
 
 PATIENCE_S = 120.0
-"""How long brokers may be away before the job ends."""
+"""How long brokers may be away, or a partition unreadable, before the job ends."""
 
 
 class LogError(FraudError):

@@ -1,4 +1,6 @@
-"""What a key group's batch looked like, for its progress record."""
+"""Counts and times of transactions that have been decided, for the progress record."""
+
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,67 +8,64 @@ from numpy.typing import NDArray
 from feature_store.group_state import GroupState
 from feature_store.layout import BEGINNING
 from streaming_job.decide.decider import Decided
-from streaming_job.progress.outcome import (
-    ARRIVAL_BINS,
-    LATENESS_MS,
-    PROFILE_AGE_MS,
-    Outcome,
-    PartitionTimes,
-    histogram,
-)
+from streaming_job.progress.outcome import LATENESS_MS, PROFILE_AGE_MS, Outcome, PartitionTimes
+
+_LATENESS_BOUNDS = np.array(LATENESS_MS)
+_PROFILE_AGE_BOUNDS = np.array(PROFILE_AGE_MS)
+_BUCKETS = len(LATENESS_MS) + 1
 
 
 def measure(
     outcome: Outcome, batch: NDArray[np.void], cards: NDArray[np.int32], decided: Decided, state: GroupState
 ) -> None:
-    """Fill in the counts and times of a batch.
+    """Add the counts and times of some transactions.
 
     Args:
-        outcome: of the batch; altered.
-        batch: records of TRANSACTION in log order, shape (n,).
+        outcome: what they are added to.
+        batch: records of TRANSACTION, each partition's together, shape (n,).
         cards: number of each one's card, shape (n,).
         decided: what they came to.
-        state: after the batch.
+        state: after them.
     """
-    accepted = decided.accepted
-    outcome.counts["transactions"] = int(accepted.sum())
-    outcome.counts["duplicates"] = int((~accepted).sum())
-    outcome.counts["late"] = int((decided.late & accepted).sum())
-    outcome.counts["missing_profile"] = int(((decided.version < 0) & accepted).sum())
     if not batch.size:
         return
-    lateness = batch["arrival"] - batch["time"]
-    buckets = np.searchsorted(LATENESS_MS, lateness, side="left")
-    # log order: each partition's records lie together
-    starts = np.flatnonzero(np.diff(batch["partition"], prepend=batch["partition"][0] - 1))
-    counts = np.bincount(
-        np.repeat(np.arange(starts.size), np.diff(starts, append=batch.size)) * (len(LATENESS_MS) + 1)
-        + buckets,
-        minlength=starts.size * (len(LATENESS_MS) + 1),
-    ).reshape(starts.size, -1)
-    latest, newest = (np.maximum.reduceat(batch[name], starts) for name in ("time", "arrival"))
-    if starts.size > 1:
-        outcome.counts["split_cards"] = _split(batch["partition"], cards, state.numbers_given)
-    for number, partition in enumerate(batch["partition"][starts].tolist()):
-        outcome.partitions[partition] = PartitionTimes(
-            int(latest[number]), int(newest[number]), counts[number]
-        )
-    outcome.lateness = counts.sum(axis=0)
-    outcome.sums["lateness_ms"] = int(np.maximum(lateness, 0).sum())
-    outcome.sums["arrivals"] = int(batch["arrival"].sum())
-    known_from = state.profiles["arrival"][decided.version]  # -1 takes the last one; left out below
-    aged = accepted & (decided.version >= 0) & (known_from != BEGINNING)
-    ages = np.maximum(batch["arrival"][aged] - known_from[aged], 0)
-    outcome.profile_ages = histogram(ages.astype(np.float64), PROFILE_AGE_MS)
-    outcome.sums["profile_age_ms"] = int(ages.sum())
-    # from the first arrival on: bins narrower than the precision of a large timestamp are refused
-    first = batch["arrival"].min()
-    arrived, edges = np.histogram(batch["arrival"] - first, bins=ARRIVAL_BINS)
-    outcome.arrivals = [(arrived, edges + first)]
+    accepted = decided.accepted
+    known = accepted & (decided.version >= 0)
+    transactions = int(np.count_nonzero(accepted))
+    outcome.counts["transactions"] += transactions
+    outcome.counts["duplicates"] += batch.size - transactions
+    outcome.counts["late"] += int(np.count_nonzero(decided.late & accepted))
+    outcome.counts["missing_profile"] += transactions - int(np.count_nonzero(known))
+    arrivals = np.ascontiguousarray(batch["arrival"])
+    outcome.arrivals.append(arrivals)
+    _add_times(outcome, batch, arrivals)
+    if known.any():
+        _add_profile_ages(outcome, arrivals[known], state.profiles["arrival"][decided.version[known]])
 
 
-def _split(partitions: NDArray[np.int32], cards: NDArray[np.int32], known: int) -> int:
-    """How many transactions are of cards that came in another partition, too."""
-    last = np.empty(known, dtype=np.int32)  # only what the batch's cards need is touched
-    last[cards] = partitions
-    return int((last[cards] != partitions).sum())
+def _add_times(outcome: Outcome, batch: NDArray[np.void], arrivals: NDArray[np.int64]) -> None:
+    times, partitions = batch["time"], batch["partition"]
+    lateness = arrivals - times
+    outcome.sums["lateness_ms"] += int(np.maximum(lateness, 0).sum())
+    buckets = _LATENESS_BOUNDS.searchsorted(lateness)
+    # each partition's records lie together
+    edges = [0, *(np.flatnonzero(partitions[1:] != partitions[:-1]) + 1).tolist(), batch.size]
+    for start, end in pairwise(edges):
+        counts = np.bincount(buckets[start:end], minlength=_BUCKETS)
+        outcome.lateness = outcome.lateness + counts
+        seen = PartitionTimes(int(times[start:end].max()), int(arrivals[start:end].max()), counts)
+        partition = int(partitions[start])
+        if partition in outcome.partitions:
+            outcome.partitions[partition].add(seen)
+        else:
+            outcome.partitions[partition] = seen
+
+
+def _add_profile_ages(outcome: Outcome, arrivals: NDArray[np.int64], known_from: NDArray[np.int64]) -> None:
+    """Ages of the profiles that transactions were decided with; both of shape (n,), ms."""
+    aged = known_from != BEGINNING
+    ages = np.maximum(arrivals[aged] - known_from[aged], 0)
+    outcome.profile_ages = outcome.profile_ages + np.bincount(
+        _PROFILE_AGE_BOUNDS.searchsorted(ages), minlength=len(PROFILE_AGE_MS) + 1
+    )
+    outcome.sums["profile_age_ms"] += int(ages.sum())

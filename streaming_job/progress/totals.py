@@ -1,13 +1,15 @@
-"""What the progress of a job adds up to, batch by batch, from its first batch on: pure.
+"""Running totals of a key group, from its first transaction on, and of several groups together. Pure.
 
-The job writes it into each progress record, so whoever wants the totals reads one record.
+The job writes the totals into each progress record, so whoever wants them reads one record of each group.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from copy import deepcopy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 HISTOGRAMS = ("lateness_ms", "latency_ms", "profile_age_ms", "scores")
 """Of a progress record."""
@@ -17,46 +19,71 @@ HISTOGRAMS = ("lateness_ms", "latency_ms", "profile_age_ms", "scores")
 class Histogram:
     """Counts by upper bound; bounds may change between releases, then their union is kept."""
 
-    counts: Counter[float] = field(default_factory=Counter)
-    """Upper bound -> values in its bucket alone (not cumulative); the open bucket is at infinity."""
+    bounds: tuple[float, ...] = ()
+    """Ascending upper bounds, b of them."""
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    """Values in each bucket alone (not cumulative), shape (b + 1,); the last bucket is open."""
     total: float = 0.0
     """Sum of the values."""
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, bounds: Sequence[float], counts: NDArray[np.int64] | Sequence[int], total: float) -> None:
+        """Add a histogram.
+
+        Args:
+            bounds: ascending upper bounds, b of them.
+            counts: by bucket, b + 1 of them.
+            total: sum of the values.
+
+        Raises:
+            ValueError: there are more or fewer counts than buckets.
+        """
+        if len(counts) != len(bounds) + 1:
+            raise ValueError(f"{len(counts)} counts for {len(bounds)} bounds")
+        if self.bounds != tuple(bounds):
+            union = tuple(sorted({*self.bounds, *bounds}))
+            self.counts = _spread(self.bounds, self.counts, union) + _spread(bounds, counts, union)
+            self.bounds = union
+        else:
+            self.counts = self.counts + counts
+        self.total += total
+
+    def add_json(self, record: Mapping[str, Any]) -> None:
         """Add `{le, counts, sum}` of a record."""
-        for bound, count in zip([*record["le"], float("inf")], record["counts"], strict=True):
-            self.counts[float(bound)] += int(count)
-        self.total += float(record["sum"])
+        counts = np.array([int(count) for count in record["counts"]], dtype=np.int64)
+        self.add([float(bound) for bound in record["le"]], counts, float(record["sum"]))
 
     def cumulative(self) -> list[tuple[float, int]]:
         """(upper bound, values at or below it), ascending; the last bound is infinity."""
-        running, out = 0, []
-        for bound in sorted({*self.counts, float("inf")}):
-            running += self.counts[bound]
-            out.append((bound, running))
-        return out
+        return list(zip([*self.bounds, float("inf")], np.cumsum(self.counts).tolist(), strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """`{le, counts, sum}`."""
-        bounds = sorted(bound for bound in self.counts if bound != float("inf"))
-        counts = [self.counts[bound] for bound in [*bounds, float("inf")]]
-        return {"le": bounds, "counts": counts, "sum": self.total}
+        """`{le, counts, sum}`; counts are an array, which orjson knows."""
+        return {"le": self.bounds, "counts": self.counts, "sum": self.total}
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Histogram":
-        """Inverse of `to_json`."""
+        """Inverse of `to_json`, and of the same after a trip through JSON."""
         made = Histogram()
-        made.add(record)
+        made.add_json(record)
         return made
+
+
+def _spread(
+    bounds: Sequence[float], counts: NDArray[np.int64] | Sequence[int], union: tuple[float, ...]
+) -> NDArray[np.int64]:
+    """Counts by the buckets of `union`, which holds all of `bounds`; each stays at its upper bound."""
+    spread = np.zeros(len(union) + 1, dtype=np.int64)
+    spread[[*np.searchsorted(union, bounds).tolist(), len(union)]] = counts
+    return spread
 
 
 @dataclass
 class Totals:
-    """Sums over the batches of one job."""
+    """Sums over the Kafka transactions of one key group, or of several."""
 
     since: int = 0
-    """Start of the first batch that is in it, ms."""
-    batches: int = 0
+    """Start of the first transaction that is in it, ms; 0 without one."""
+    commits: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     """The contract's `counts` by name."""
     dead_letters: Counter[str] = field(default_factory=Counter)
@@ -67,42 +94,45 @@ class Totals:
         default_factory=lambda: {name: Histogram() for name in HISTOGRAMS}
     )
     """By their names in the record."""
-    batch_ms: float = 0.0
-    """Time spent in batches."""
+    elapsed_ms: float = 0.0
+    """Time from each commit to the next, added up over the groups."""
     phases_ms: Counter[str] = field(default_factory=Counter)
-    """Of it, by phase."""
+    """Time by phase of the work."""
     rebuilds: int = 0
     """Local copies of state rebuilt from the checkpoint."""
 
-    def plus(self, record: Mapping[str, Any]) -> "Totals":
-        """The totals after one more batch.
+    def add(self, other: "Totals") -> None:
+        """Take in those of another key group."""
+        if other.commits:
+            self.since = min(self.since, other.since) if self.commits else other.since
+        self.commits += other.commits
+        add_counts(self.counts, other.counts)
+        add_counts(self.dead_letters, other.dead_letters)
+        add_counts(self.rules, other.rules)
+        for name, histogram in other.histograms.items():
+            self.histograms[name].add(histogram.bounds, histogram.counts, histogram.total)
+        self.elapsed_ms += other.elapsed_ms
+        add_counts(self.phases_ms, other.phases_ms)
+        self.rebuilds += other.rebuilds
 
-        Args:
-            record: a decoded job-progress.v1 without totals of its own.
-        """
-        total = deepcopy(self)
-        total.since = self.since if self.batches else record["started_at"]
-        total.batches += 1
-        _add(total.counts, record["counts"].items())
-        _add(total.dead_letters, record["dead_letters_by_reason"].items())
-        _add(total.rules, record["alerts_by_rule"].items())
-        for name in HISTOGRAMS:
-            total.histograms[name].add(record[name])
-        total.batch_ms += record["written_at"] - record["started_at"]
-        _add(total.phases_ms, record["phases_ms"].items())
-        total.rebuilds += record["state"]["rebuilds"]
+    @staticmethod
+    def of_groups(groups: Iterable["Totals"]) -> "Totals":
+        """Their sum."""
+        total = Totals()
+        for group in groups:
+            total.add(group)
         return total
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's `totals`."""
+        """The contract's `totals`, for orjson with OPT_SERIALIZE_NUMPY; a view, not a copy."""
         return {
             "since": self.since,
-            "batches": self.batches,
-            "counts": dict(self.counts),
-            "dead_letters_by_reason": dict(self.dead_letters),
-            "alerts_by_rule": dict(self.rules),
+            "commits": self.commits,
+            "counts": self.counts,
+            "dead_letters_by_reason": self.dead_letters,
+            "alerts_by_rule": self.rules,
             **{name: self.histograms[name].to_json() for name in HISTOGRAMS},
-            "batch_ms": self.batch_ms,
+            "elapsed_ms": self.elapsed_ms,
             "phases_ms": {name: round(ms, 3) for name, ms in self.phases_ms.items()},
             "rebuilds": self.rebuilds,
         }
@@ -116,21 +146,22 @@ class Totals:
         """
         return Totals(
             since=int(record["since"]),
-            batches=int(record["batches"]),
+            commits=int(record["commits"]),
             counts=_numbers(record["counts"]),
             dead_letters=_numbers(record["dead_letters_by_reason"]),
             rules=_numbers(record["alerts_by_rule"]),
             histograms={name: Histogram.from_json(record[name]) for name in HISTOGRAMS},
-            batch_ms=float(record["batch_ms"]),
+            elapsed_ms=float(record["elapsed_ms"]),
             phases_ms=_numbers(record["phases_ms"]),
             rebuilds=int(record["rebuilds"]),
         )
 
 
+def add_counts(sums: Counter[str], numbers: Mapping[str, Any]) -> None:
+    """Add numbers by name; unlike Counter.update it takes any numbers and costs no call of Python a name."""
+    for name, number in numbers.items():
+        sums[name] = sums.get(name, 0) + number
+
+
 def _numbers(record: Mapping[str, Any]) -> Counter[str]:
     return Counter({name: number + 0 for name, number in record.items()})
-
-
-def _add(sums: Counter[str], numbers: Iterable[tuple[str, Any]]) -> None:
-    for name, number in numbers:
-        sums[name] += number

@@ -1,126 +1,131 @@
-"""The job's account of itself: progress records with totals that go on where the last on the topic ended.
+"""Makes the progress records of one key group; running totals continue from its last committed record.
 
 The totals are not state of the query: what is on the topic is their only copy, and it becomes visible with
-the batch that it tells of. A process that does not know the totals as of the batch before reads them there.
+the alerts that it counts. A record is made for every Kafka transaction while its alerts wait, so it has to be
+cheap: totals are updated in place, and everything is encoded once.
 """
 
-import logging
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from confluent_kafka import Message
 
-from streaming_job import progress, reading
+from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
+from streaming_job.progress.record import alerts_digest, counts_of, dead_letters_by_reason, histograms_of
+from streaming_job.progress.totals import Totals, add_counts
 from streaming_job.progress.watermarks import Partitions
-from streaming_job.progress.record import Batch
-from streaming_job.settings import JobSettings
-from streaming_job.progress.totals import Totals
 
-log = logging.getLogger(__name__)
-
-PATIENCE_S = 10.0
-"""For the end of the transaction of the batch before to reach the topic."""
-LOOK_S = 0.05
-BatchName = tuple[str, int]
-"""(query id, batch id)."""
+_NO_SIZES = {"cards": 0, "events": 0, "local_bytes": 0}
 
 
-class Account:
-    """Makes the progress record of each batch."""
+class GroupProgress:
+    """Numbers the Kafka transactions of a key group, and makes the record that each of them carries."""
 
-    def __init__(self, settings: JobSettings) -> None:
-        self._settings = settings
-        self._partitions = Partitions()
-        self._known: dict[BatchName, Totals] = {}
-        """Totals after the batch that is being written and after the one before it, as far as known."""
-        # a batch tells only of key groups that had something to do, and of a rollout if one decided
-        self._sizes: dict[int, dict[str, int]] = {}
-        self._deciding: dict[str, Any] = {}
-
-    def prepare(self, batch: Batch) -> None:
-        """Know the totals as of the batch before, which is on the topics; to be called while nothing is open.
-
-        Raises:
-            KafkaException: the topic cannot be read.
-        """
-        before = (batch.query_id, batch.batch_id - 1)
-        if before not in self._known:
-            self._known = {before: Totals() if batch.batch_id == 0 else self._read(before)}
-
-    def record(self, batch: Batch, outcome: Outcome, now: int) -> bytes:
-        """The record of a batch that is going to be written; may be asked for again if that fails.
+    def __init__(
+        self,
+        job_id: str,
+        query_id: str,
+        key_group: int,
+        key_groups: int,
+        last: Mapping[str, Any] | None,
+        commit_id: int = 0,
+    ) -> None:
+        """Go on after what the group has committed.
 
         Args:
-            batch: the batch, prepared for.
-            outcome: of all its key groups.
-            now: wall clock just before the commit, ms.
+            job_id: of the job.
+            query_id: of Spark's checkpoint.
+            key_group: number of the group.
+            key_groups: how many there are.
+            last: the group's newest record on the topic, decoded; None without one: totals begin at 0 then.
+            commit_id: of the group's last transaction, by its committed offsets; the greater one counts.
         """
-        name, before = (batch.query_id, batch.batch_id), (batch.query_id, batch.batch_id - 1)
-        totals = self._known[before]
-        told = progress.record(batch, outcome, now)
-        after = totals.plus(told)
-        self._known = {before: totals, name: after}
-        self._sizes |= outcome.sizes
-        told["state"] |= progress.total_sizes(self._sizes)
-        if told["rollout_id"] is None:
-            told |= self._deciding
-        self._deciding = _rollout(told)
-        told["partitions"] = self._partitions.plus(batch, outcome, self._settings.topics.transactions, now)
-        told["totals"] = after.to_json()
-        return orjson.dumps(told)
+        self._names = {
+            "schema_version": 2,
+            "job_id": job_id,
+            "query_id": query_id,
+            "key_group": key_group,
+            "key_groups": key_groups,
+        }
+        last = last or {}
+        self.commit_id = max(commit_id, last.get("commit_id", 0))
+        """Number of the last record made; 0 before any."""
+        self._totals = Totals.from_json(last["totals"]) if last else Totals()
+        self._partitions = Partitions(last.get("partitions", ()))
+        # a transaction without decisions looks at neither
+        self._sizes: Mapping[str, int] = {name: last.get("state", _NO_SIZES)[name] for name in _NO_SIZES}
+        self._rollout = {name: last.get(name) for name in ("rollout_id", "model")}
 
-    def _read(self, wanted: BatchName) -> Totals:
-        """The totals that the wanted record tells, which is the newest."""
-        settings = self._settings
-        reader = reading.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-account")
-        deadline = time.monotonic() + PATIENCE_S
-        try:
-            while True:
-                found = self._newest(reader)
-                is_it = found is not None and (found["query_id"], found["batch_id"]) == wanted
-                if is_it or time.monotonic() > deadline:
-                    break
-                time.sleep(LOOK_S)
-        finally:
-            reader.close()
-        if not is_it:
-            log.warning(
-                "no progress of batch %d is on its topic any more: totals begin %s",
-                wanted[1],
-                "anew" if found is None else f"with those of batch {found['batch_id']}",
-            )
-        if found is None:
-            return Totals()
-        self._deciding = _rollout(found)
-        entries = found["partitions"]
-        self._partitions = Partitions({(entry["topic"], entry["partition"]): entry for entry in entries})
-        return Totals.from_json(found["totals"])
+    def record(
+        self,
+        outcome: Outcome,
+        *,
+        epoch: int,
+        started_at: int,
+        now: int,
+        starts: Offsets,
+        ends: Offsets,
+        transactions_topic: str,
+        table_lag: Mapping[str, int],
+    ) -> bytes:
+        """The next record, to be made once for each transaction: it counts as said from here on.
 
-    def _newest(self, reader: Any) -> dict[str, Any] | None:
-        topic, job = self._settings.topics.job_progress, self._settings.job_id
-        found: list[Message] = []
-        for partition in reading.partitions(reader, topic):
-            message = reading.newest(reader, topic, partition, lambda m: decoded(m, job) is not None)
-            found += [message] if message is not None else []
-        newest = max(found, key=lambda message: message.timestamp()[1], default=None)
-        return None if newest is None else decoded(newest, job)
+        If the transaction fails for good, a new object has to begin with the last record that was committed.
+
+        Args:
+            outcome: what has come of the records between `starts` and `ends`.
+            epoch: in which the transaction is written.
+            started_at: wall clock at the commit of the transaction before, ms.
+            now: wall clock just before the commit, ms.
+            starts: by partition: where the transaction before ended; 0 where a partition is not there.
+            ends: by partition of the group's transactions and of all tables: the first offset not taken in.
+            transactions_topic: name; the outcome's times are about it.
+            table_lag: by topic: records to be read before the group decides; empty once tables are loaded.
+
+        Returns:
+            JSON of contract job-progress.v2.
+        """
+        counts, by_reason = counts_of(outcome), dead_letters_by_reason(outcome)
+        histograms = histograms_of(outcome, now)
+        rebuilds = outcome.counts["rebuilds"]
+        totals = self._totals
+        totals.since = totals.since if totals.commits else started_at
+        totals.commits += 1
+        add_counts(totals.counts, counts)
+        add_counts(totals.dead_letters, by_reason)
+        add_counts(totals.rules, outcome.rules)
+        for name, told in histograms.items():
+            totals.histograms[name].add(told["le"], told["counts"], told["sum"])
+        totals.elapsed_ms += now - started_at
+        add_counts(totals.phases_ms, outcome.phases)
+        totals.rebuilds += rebuilds
+        self.commit_id += 1
+        self._sizes = outcome.sizes or self._sizes
+        if outcome.rollout is not None:
+            self._rollout = _rollout(outcome.rollout)
+        told = {
+            **self._names,
+            "commit_id": self.commit_id,
+            "epoch": epoch,
+            "started_at": started_at,
+            "written_at": now,
+            "counts": counts,
+            "dead_letters_by_reason": by_reason,
+            "alerts_by_rule": outcome.rules,
+            "alerts_digest": alerts_digest(outcome.alerts),
+            **histograms,
+            "phases_ms": {name: round(ms, 3) for name, ms in outcome.phases.items()},
+            "state": {**self._sizes, "rebuilds": rebuilds},
+            **self._rollout,
+            "table_lag": table_lag,
+            "partitions": self._partitions.moved(starts, ends, transactions_topic, outcome.partitions, now),
+            "totals": totals.to_json(),
+        }
+        return orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _rollout(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: told.get(name) for name in ("rollout_id", "model")}
-
-
-def decoded(message: Message, job_id: str) -> dict[str, Any] | None:
-    """A record of a job's progress that tells its totals; None if it is none."""
-    if message.key() != job_id.encode():
-        return None
-    try:
-        record: dict[str, Any] = orjson.loads(message.value() or b"")
-        Totals.from_json(record["totals"])
-        str(record["query_id"]), int(record["batch_id"]), record["partitions"][:0]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-    return record
+def _rollout(deciding: Mapping[str, Any]) -> dict[str, Any]:
+    ref = deciding["model"]
+    model = None if ref is None else {"name": ref.name, "version": ref.version, "digest": ref.digest}
+    return {"rollout_id": deciding["rollout_id"], "model": model}

@@ -1,19 +1,19 @@
-"""Reading Spark's checkpoint: the query's id, and the offset ranges that a batch was given.
+"""Spark's checkpoint: whose it is, how far it has come, and how to go back when its last files are damaged.
 
-Spark writes `offsets/<batch>` before it runs the batch, so a batch that is run again has the same ranges.
+Beside Spark's own files lies `job.json`: what the job's first start has fixed for ever.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from feature_store.errors import FraudError
-from streaming_job.progress.record import OffsetRange
 
-RESTORE = "restore the checkpoint whole, or start a new job id"
+RESTORE = "restore a copy of the checkpoint, or start a new job id"
+FIXED = "job.json"
 
 
 class CheckpointError(FraudError):
@@ -21,25 +21,14 @@ class CheckpointError(FraudError):
 
 
 @dataclass(frozen=True)
-class _Offsets:
-    """A file of the offset log."""
+class Fixed:
+    """What a job's first start fixes: which card belongs to which key group follows from it."""
 
+    job_id: str
+    partitioner: str
+    partitions: int
+    """Of the topic of transactions."""
     key_groups: int
-    ends: dict[tuple[str, int], int]
-    """By topic and partition."""
-
-    @staticmethod
-    def parse(text: str) -> "_Offsets":
-        """Line 1: version, line 2: metadata, line 3: {topic: {partition: offset}} of the only source."""
-        _, metadata, source = text.splitlines()
-        return _Offsets(
-            int(json.loads(metadata)["conf"]["spark.sql.shuffle.partitions"]),
-            {
-                (topic, int(partition)): int(end)
-                for topic, ends in json.loads(source).items()
-                for partition, end in ends.items()
-            },
-        )
 
 
 class Checkpoint:
@@ -48,18 +37,19 @@ class Checkpoint:
     def __init__(self, spark: SparkSession, location: str) -> None:
         jvm: Any = spark._jvm
         hadoop: Any = spark._jsc.hadoopConfiguration()
-        # looked up once: each step of such a name asks the JVM's whole class path, in every batch
         self._new_path = jvm.org.apache.hadoop.fs.Path
         self._to_string = jvm.org.apache.commons.io.IOUtils.toString
         self._path = self._new_path(location)
         self._files = self._path.getFileSystem(hadoop)
-        self._query_id: str | None = None
-        self._ranges: dict[int, dict[tuple[str, int], int]] = {}
 
-    def _read(self, *names: str) -> str | None:
+    def _at(self, *names: str) -> Any:
         path = self._path
         for name in names:
             path = self._new_path(path, name)
+        return path
+
+    def _read(self, *names: str) -> str | None:
+        path = self._at(*names)
         if not self._files.exists(path):
             return None
         stream = self._files.open(path)
@@ -75,57 +65,60 @@ class Checkpoint:
 
     def query_id(self) -> str | None:
         """Id of the query whose checkpoint this is; None before its first start."""
-        if self._query_id is None and (text := self._read("metadata")) is not None:
-            try:
-                self._query_id = str(json.loads(text)["id"])
-            except (ValueError, LookupError, TypeError) as fault:
-                raise CheckpointError(
-                    f"the checkpoint's file metadata is damaged ({fault}); {RESTORE}"
-                ) from fault
-        return self._query_id
-
-    def last_batch(self) -> int | None:
-        """Number of the last batch that was begun; None before the first."""
-        directory = self._new_path(self._path, "offsets")
-        if not self._files.exists(directory):
-            return None
-        names = [str(status.getPath().getName()) for status in self._files.listStatus(directory)]
-        return max((int(name) for name in names if name.isdigit()), default=None)
-
-    def key_groups(self, batch_id: int) -> int:
-        """Number of state partitions that a batch ran with, the same for the checkpoint's whole life."""
-        return self._offsets_of(batch_id).key_groups
-
-    def _offsets_of(self, batch_id: int) -> "_Offsets":
-        text = self._read("offsets", str(batch_id))
+        text = self._read("metadata")
         if text is None:
-            raise CheckpointError(f"the checkpoint has no offsets of batch {batch_id}; {RESTORE}")
+            return None
         try:
-            return _Offsets.parse(text)
-        except (ValueError, LookupError, TypeError, AttributeError) as fault:
+            return str(json.loads(text)["id"])
+        except (ValueError, LookupError, TypeError) as fault:
             raise CheckpointError(
-                f"the checkpoint's offsets of batch {batch_id} are damaged ({fault}); {RESTORE}"
+                f"the checkpoint's file metadata is damaged ({fault}); {RESTORE}"
             ) from fault
 
-    def _ends(self, batch_id: int) -> dict[tuple[str, int], int]:
-        if batch_id not in self._ranges:
-            ends = self._offsets_of(batch_id).ends
-            self._ranges = {number: known for number, known in self._ranges.items() if number == batch_id - 1}
-            self._ranges[batch_id] = ends
-        return self._ranges[batch_id]
-
-    def ranges(self, batch_id: int) -> tuple[OffsetRange, ...]:
-        """What a batch reads, by topic and partition.
-
-        The first batch is empty: its ends are where the log began.
+    def fixed(self) -> Fixed | None:
+        """What the first start has fixed; None before it.
 
         Raises:
-            CheckpointError: the offset log lacks the batch, or all else is gone: Spark would write on.
+            CheckpointError: it is damaged, or gone while the rest is there.
         """
-        if not self._files.exists(self._new_path(self._path, "metadata")):
+        text = self._read(FIXED)
+        if text is None:
+            if self.epochs("offsets"):
+                raise CheckpointError(f"the checkpoint's file {FIXED} is gone; {RESTORE}")
+            return None
+        try:
+            return Fixed(**json.loads(text))
+        except (ValueError, TypeError) as fault:
+            raise CheckpointError(f"the checkpoint's file {FIXED} is damaged ({fault}); {RESTORE}") from fault
+
+    def fix(self, fixed: Fixed) -> None:
+        """Write what the first start fixes."""
+        stream = self._files.create(self._at(FIXED), True)
+        try:
+            stream.write(bytearray(json.dumps(asdict(fixed)).encode()))
+        finally:
+            stream.close()
+
+    def epochs(self, log: str) -> list[int]:
+        """Numbers in Spark's log of `offsets` (epochs begun) or `commits` (epochs ended), ascending."""
+        directory = self._at(log)
+        if not self._files.exists(directory):
+            return []
+        names = [str(status.getPath().getName()) for status in self._files.listStatus(directory)]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def require_whole(self) -> None:
+        """See that it was not deleted under a running job: Spark would write on into nothing.
+
+        Raises:
+            CheckpointError: it was.
+        """
+        if not self._files.exists(self._at("metadata")):
             raise CheckpointError(f"the checkpoint was deleted or moved under a running job; {RESTORE}")
-        starts = self._ends(max(batch_id - 1, 0))
-        return tuple(
-            OffsetRange(topic, partition, starts.get((topic, partition), 0), end)
-            for (topic, partition), end in sorted(self._ends(batch_id).items())
-        )
+
+    def drop_after(self, epoch: int) -> None:
+        """Forget the epochs after one; their versions of the state are never met again, each has a name of its own."""
+        for log in ("commits", "offsets"):
+            for number in self.epochs(log):
+                if number > epoch:
+                    self._files.delete(self._at(log, str(number)), False)

@@ -1,4 +1,4 @@
-"""Named steps of a batch at which a test can kill the job.
+"""Named steps of the job at which a test can kill it.
 
 Nothing happens unless the environment variable `FRAUD_CRASH_POINTS` names a directory. There a file with a
 step's name arms that step: the process that reaches it first renames the file to `<step>.<pid>` and then does
@@ -15,22 +15,24 @@ _directory = os.environ.get(VARIABLE)
 
 
 class Step(StrEnum):
-    """What has just happened when the step is reached."""
+    """What has just happened when the step is reached; all but the last are steps of a Python worker."""
 
-    DECODED = "decoded"
-    """A Python worker of the source stage has decoded records; nothing has left it."""
-    APPLIED = "applied"
-    """A Python worker of the keyed stage has changed its working copy and put pieces; none is committed."""
-    COLLECTED = "collected"
-    """State is committed, results are on the driver."""
+    TAKEN = "taken"
+    """Records have been taken from the log, none is decided."""
+    DECIDED = "decided"
+    """The working copy has changed, nothing has been said."""
     BEGUN = "begun"
-    """The transaction is open, nothing is in it."""
+    """The Kafka transaction is open, nothing is in it."""
     SENT = "sent"
     """Records are in the transaction, offsets are not."""
     OFFSETS_ADDED = "offsets_added"
     """Records and offsets are in the transaction, which is open."""
     COMMITTED = "committed"
-    """The transaction is committed, Spark's commit log does not know it."""
+    """The transaction is committed; the state's checkpoint does not know of it."""
+    DELTA = "delta"
+    """The epoch's delta and positions are in the state store, which Spark has not committed."""
+    EPOCH_ENDED = "epoch_ended"
+    """On the driver: the state is committed, Spark's commit log does not know of the epoch."""
 
 
 def reach(step: Step) -> None:

@@ -2,15 +2,15 @@
 
 import re
 
+from feature_store.codec import StateDamagedError
 from feature_store.errors import FraudError
 from streaming_job.runtime.checkpoint import RESTORE, CheckpointError
+from streaming_job.transaction.writer import FencedError
 
 _NAMED_ERROR = re.compile(r"(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception)): (.+)")
 _OURS = ("feature_store.", "models.", "streaming_job.")
 _FULL_DISK = ("No space left on device", "Disk quota exceeded")
 _CRASHED = "Python worker exited unexpectedly (crashed)"
-_PLANNER_GONE = re.compile(r"terminated with exception:\s*(Broken pipe|Connection reset)?\s*SQLSTATE")
-"""All that Spark says then."""
 _DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException", "MISSING_STATE_DIRECTORY")
 
 
@@ -25,8 +25,12 @@ JVM_GONE = (
 )
 
 
-def named(fault: Exception) -> FraudError:
-    """Our own error from a worker, or what stands for a full disk, a damaged checkpoint, or the root cause.
+class DamagedCheckpointError(CheckpointError):
+    """Files of the checkpoint are missing, cut or altered."""
+
+
+def classify(fault: Exception) -> FraudError:
+    """Our own error from a worker, or one for a full disk, a damaged checkpoint, or the root cause.
 
     Args:
         fault: what Spark raised.
@@ -35,6 +39,10 @@ def named(fault: Exception) -> FraudError:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [found.groups() for line in lines if (found := _NAMED_ERROR.fullmatch(line))]
     for name, words in errors:
+        if name.endswith(f".{FencedError.__name__}"):
+            return FencedError(words)
+        if name.endswith(f".{StateDamagedError.__name__}"):
+            return DamagedCheckpointError(words)
         if name.startswith(_OURS):
             return JobFailedError(words)
     if any(words in text for words in _FULL_DISK):
@@ -52,13 +60,8 @@ def named(fault: Exception) -> FraudError:
             "Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR, whose files are "
             "mapped; look at both, then start the job again; nothing is lost"
         )
-    if _PLANNER_GONE.search(text) and not errors:
-        return JobFailedError(
-            "the Python process that fixes where batches end is gone (was there no memory left?); see the "
-            "log above, then start the job again; nothing is lost"
-        )
     pythons = [error for error in errors if "." not in error[0]]
     name, words = (pythons or errors[-1:] or [(type(fault).__name__, lines[0] if lines else "")])[0]
     if any(words in text for words in _DAMAGED):
-        return CheckpointError(f"the checkpoint is damaged ({name}: {words}); {RESTORE}")
+        return DamagedCheckpointError(f"the checkpoint is damaged ({name}: {words}); {RESTORE}")
     return JobFailedError(f"the query failed: {name}: {words}; see the log above")

@@ -39,32 +39,29 @@ By default Java makes that room as small as it can. What lives for a second or t
 Spark's cleaner has found them, then fills the old generation, and collecting that stops every thread for 250
 to 480 ms, twice a minute at 2,000 transactions a second.
 """
+LOOPBACK = "127.0.0.1"
 END_S = 30.0
 """For a JVM whose stdin is closed to end before it is killed."""
 GONE_S = 0.5
 """For a process whose socket is closed to have ended."""
 
 
-def _options(
-    settings: JobSettings, jars: Sequence[Path], temporary: Path, java: Sequence[str]
-) -> dict[str, str]:
+def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> dict[str, str]:
     class_path = ":".join(str(jar) for jar in jars)
     driver_memory = settings.spark.get("spark.driver.memory", settings.driver_memory)
-    ours = (*HEAP, f"-Xms{driver_memory}", f"-Djava.io.tmpdir={temporary}", *java)
+    ours = (*HEAP, f"-Xms{driver_memory}", f"-Djava.io.tmpdir={temporary}")
     quoted = " ".join(f'"{option}"' for option in ours)  # Spark splits them as a shell does
     options = {
         "spark.app.name": settings.job_id,
         "spark.driver.memory": driver_memory,
-        # a batch in which all are alerts is large: its heap is the only limit
-        "spark.driver.maxResultSize": "0",
         "spark.driver.extraJavaOptions": f"{quoted} {settings.driver_java_options}",
         "spark.executor.extraJavaOptions": " ".join(HEAP),
         "spark.local.dir": str(temporary),
         "spark.ui.enabled": str(settings.ui_port > 0).lower(),
         "spark.ui.port": str(settings.ui_port or 4040),
         "spark.ui.showConsoleProgress": "false",
-        # what plans show of the source's options, in the UI and in logs: a Kafka client has many secrets
-        "spark.sql.redaction.options.regex": "(?i)url|^kafka[.]",
+        # its links end jobs, for anybody who can reach it
+        "spark.ui.killEnabled": "false",
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "200",
         "spark.ui.retainedTasks": "1000",
@@ -72,42 +69,32 @@ def _options(
         "spark.sql.session.timeZone": "UTC",
         # one state partition a key group; the checkpoint keeps the number for ever
         "spark.sql.shuffle.partitions": str(settings.key_groups),
-        # the plan is tiny and the same in every batch: nothing to adapt or to compile whole
+        # the plan is tiny and the same in every epoch: nothing to adapt or to compile whole
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
-        # each task would write out the source of its projections anew, to find them compiled: a sixth of the
-        # JVM's time, for a handful of rows
+        # each task would write out the source of its projections anew, for one row
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        # a slow hash over every byte of the shuffle, to find stages that give other rows when repeated: ours
-        # may be cut into other packets then, which makes no difference
-        **{
-            f"spark.sql.shuffle.orderIndependentChecksum.{name}": "false"
-            for name in ("enabled", "enableFullRetryOnMismatch", "enableQueryLevelRollbackOnMismatch")
-        },
-        # what crosses the shuffle is read at once and once, out of the page cache: packing it costs more
-        "spark.shuffle.compress": "false",
-        # so many bytes are filled with zeros for each broadcast; a batch has several, of some kilobytes
-        "spark.broadcast.blockSize": "256k",
         "spark.python.unix.domain.socket.enabled": "true",
         # a socket's path has to be short
         "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
         # workers start with the kernels, and keep them and the model
-        "spark.python.daemon.module": "streaming_job.workers.daemon",
+        "spark.python.daemon.module": "streaming_job.runtime.workers.daemon",
         "spark.python.worker.reuse": "true",
-        # only the source stage would set it, and Spark keeps workers apart whose environments differ
-        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         f"{_STREAMING}.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
-        # a batch uploads its changes, not a snapshot of the database
+        # an epoch uploads its changes, not a snapshot of the database
         f"{_ROCKSDB}.changelogCheckpointing.enabled": "true",
+        # each version of the state has a name of its own: what a task that was repeated, or an epoch that was
+        # never committed, has left is never taken for what came after it
+        f"{_STREAMING}.stateStore.checkpointFormatVersion": "2",
         # counting rows costs a look-up per put
         f"{_ROCKSDB}.trackTotalNumberOfRows": "false",
         f"{_ROCKSDB}.boundedMemoryUsage": "true",
         f"{_ROCKSDB}.maxMemoryUsageMB": "256",
-        # a snapshot of RocksDB is made on the way of a batch: seldom
-        f"{_STREAMING}.stateStore.minDeltasForSnapshot": "50",
-        # no second, empty batch after each batch
+        # a restart reads so many epochs' changes at most
+        f"{_STREAMING}.stateStore.minDeltasForSnapshot": "10",
+        # no empty epoch after each epoch
         f"{_STREAMING}.noDataMicroBatches.enabled": "false",
         # the default manager forks ten processes for each checkpoint file
         f"{_STREAMING}.checkpointFileManagerClass": (
@@ -117,6 +104,9 @@ def _options(
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFs",
     }
+    if is_local(settings.master):
+        # nobody else has any business with it
+        options["spark.driver.host"] = options["spark.driver.bindAddress"] = LOOPBACK
     if class_path:
         options["spark.driver.extraClassPath"] = class_path
         options["spark.executor.extraClassPath"] = class_path
@@ -178,34 +168,44 @@ class Launch:
 
 
 @contextmanager
-def launching(settings: JobSettings, jars: Sequence[Path], java: Sequence[str] = ()) -> Iterator[Launch]:
+def launching(settings: JobSettings, jars: Sequence[Path]) -> Iterator[Launch]:
     """A fork server for Spark's Python processes, which starts now, and a JVM, which can be started.
 
     Args:
         settings: of the job.
         jars: on the class path of driver and executors.
-        java: more options of the driver's JVM.
 
     Yields:
         What starts the JVM. It is ended with the context.
     """
+    if is_local(settings.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     # one thread a task: the tasks share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # else Spark asks its Python, by a shell script that takes no blank in a path
     os.environ.setdefault("SPARK_HOME", str(SPARK_HOME))
     temporary = temp_dir.prepare(settings.work_dir.resolve())
     conf = SparkConf().setMaster(settings.master)
-    conf.setAll({**_options(settings, jars, temporary, java), **settings.spark}.items())  # type: ignore[arg-type]
+    conf.setAll({**_options(settings, jars, temporary), **settings.spark}.items())  # type: ignore[arg-type]
     with fork_server.running(temporary) as python, ThreadPoolExecutor(1, "launch-jvm") as launcher:
         os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
         # executors elsewhere have no fork server
-        local = settings.master.partition("[")[0] == "local"
-        os.environ["PYSPARK_PYTHON"] = str(python) if local else sys.executable
+        os.environ["PYSPARK_PYTHON"] = str(python) if is_local(settings.master) else sys.executable
         launch = Launch(conf, launcher)
         try:
             yield launch
         finally:
             launch.end()
+
+
+def is_local(master: str) -> bool:
+    """Whether Spark runs in one process on this machine."""
+    return master.partition("[")[0] == "local"
+
+
+def driver_host(session: SparkSession) -> str:
+    """Address at which executors reach the driver."""
+    return str(session.sparkContext.getConf().get("spark.driver.host", LOOPBACK))
 
 
 def is_alive(session: SparkSession) -> bool:

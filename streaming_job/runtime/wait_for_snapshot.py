@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from streaming_job.log import topic_reader
-from streaming_job.decode import tables
+from streaming_job.decode import snapshots
 from streaming_job.decode.strict import Rejected, parse_object
 from streaming_job.settings import JobSettings
 from streaming_job.runtime.preconditions import StartUpError
@@ -45,7 +45,7 @@ def ends_wait(value: bytes | None) -> bool:
         envelope = parse_object(value)
     except Rejected:
         return True  # a tombstone, or nothing that Debezium writes
-    return envelope.get("op") != "r" or tables.source(envelope).get("snapshot") not in RUNNING
+    return envelope.get("op") != "r" or snapshots.source(envelope).get("snapshot") not in RUNNING
 
 
 def wait_for_snapshot(settings: JobSettings, stop: threading.Event) -> None:

@@ -1,1 +1,1 @@
-"""The transactional output of a key group: exactly once."""
+"""The transactional output of a key group: each of its transactions is on the topics once, and whole."""

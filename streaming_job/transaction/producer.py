@@ -1,14 +1,14 @@
-"""The transactional producer: one life after the other, each fencing what the one before may have left.
+"""The transactional producer of a key group, made anew after any doubt: its new epoch fences late requests.
 
 librdkafka repeats a request by itself when a connection breaks, and the first copy may still be on its way. A
 late copy of an EndTxn would end the *next* transaction, half-written (librdkafka 5423; Jepsen on Bufstream
-0.1.0 shows it). Requests of an older epoch are refused, so whoever is not sure gets a new producer.
+0.1.0 shows it). Requests of an older epoch are refused, so whoever is not sure gets a new producer (decision 12).
 """
 
+import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -17,71 +17,106 @@ from feature_store.errors import FraudError
 from streaming_job.settings import JobSettings
 
 Headers = list[tuple[str, str | bytes | None]]
-Delivered = Callable[[KafkaError | None, Message], None]
 
 CALL_TIMEOUT_S = 60.0
 """For calls outside a transaction: how long brokers may be away before the job ends."""
 OFFSETS_TIMEOUT_S = 10.0
 """Far above the milliseconds that it takes, and short because it may be waited for in vain."""
+FIRST_TRY_S = 0.05
+"""For the first client to be ready; each further one has twice as long."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 QUEUE_BYTES = 64 * 1024 * 1024
-"""What is produced faster waits: a batch's results may be gigabytes."""
+"""What is produced faster waits."""
 RETRY_BACKOFF_MS = 200
 """librdkafka waits so long, give or take a fifth, before it repeats a request of a transaction."""
 UNDISTURBED_S = 0.75 * RETRY_BACKOFF_MS / 1000
 """Nothing of a transaction that took less can have been repeated."""
+FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+CLIENT = {
+    "log_level": "2",  # what goes wrong is raised
+    # a client that connects to brokers one by one, when it needs them, waits 50 ms before each
+    "enable.sparse.connections": "false",
+}
+"""For all clients of a group's output; the operator's settings win."""
 
 
 class SinkError(FraudError):
-    """The batch's results cannot be written."""
+    """The output cannot be written."""
 
 
 class TransactionalProducer:
-    """Writes one transaction after another under the job's transactional.id."""
+    """Writes one transaction after another: `begin`, `produce` ..., `flush`, `send_offsets`, `commit`.
 
-    def __init__(self, settings: JobSettings) -> None:
-        """Fence every earlier producer of the job and settle what it left open.
+    After any KafkaException, and once it is `disturbed`, it is to be dropped: `close`, then a new one.
+    """
+
+    def __init__(self, settings: JobSettings, transactional_id: str) -> None:
+        """Fence every earlier producer of this id and settle what it left open.
+
+        Args:
+            settings: brokers, and how long a transaction may be open.
+            transactional_id: of the producer.
 
         Raises:
             SinkError: the brokers do not answer.
         """
-        self._settings = settings
+        self._settings, self._id = settings, transactional_id
         self._limit_s = settings.transaction_timeout_ms / 1000
         self._begun = 0.0
-        self._producer = self._new()
+        self._failures: list[KafkaError] = []
+        self.disturbed = False
+        """A request of an earlier transaction may have been repeated, and its first copy may still arrive."""
+        try:
+            self._producer: Producer | None = self._ready()
+        except KafkaException as fault:
+            raise SinkError(f"no transactional producer: {say(fault.args[0])}; check the brokers") from fault
+        self._caller = _Caller()
 
-    def _new(self) -> Producer:
-        producer = Producer(
+    def _ready(self) -> Producer:
+        """Initialise a client; while the brokers settle what an earlier one left open, clients anew.
+
+        librdkafka looks again only every 500 ms; a new client looks at once.
+        """
+        deadline, limit_s = time.monotonic() + CALL_TIMEOUT_S, FIRST_TRY_S
+        client = self._connected()
+        while True:
+            try:
+                client.init_transactions(min(limit_s, max(0.0, deadline - time.monotonic())))
+                return client
+            except KafkaException as fault:
+                error = fault.args[0]
+                if not error.retriable() or time.monotonic() > deadline:
+                    raise
+            limit_s *= 2
+            if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
+                client = self._connected()
+
+    def _connected(self) -> Producer:
+        client = Producer(
             {
-                "log_level": 2,
+                **CLIENT,
                 **self._settings.kafka,
                 "bootstrap.servers": self._settings.bootstrap_servers,
-                "transactional.id": self._settings.job_id,
+                "transactional.id": self._id,
                 "transaction.timeout.ms": self._settings.transaction_timeout_ms,
                 "message.max.bytes": MAX_MESSAGE_BYTES,
                 "queue.buffering.max.kbytes": QUEUE_BYTES // 1024,
-                "linger.ms": 0,  # the flush of the commit follows at once
+                "linger.ms": 0,  # the flush follows at once
                 "compression.type": "lz4",
                 "retry.backoff.ms": RETRY_BACKOFF_MS,
+                "delivery.report.only.error": True,
             }
         )
-        try:
-            producer.init_transactions(CALL_TIMEOUT_S)
-        except KafkaException as fault:
-            raise SinkError(f"no transactional producer: {say(fault.args[0])}; check the brokers") from fault
-        return producer
+        # the second answer comes from a broker known by its id: without one, the client would look for the
+        # coordinator again only after 500 ms
+        for topic in (self._settings.topics.fraud_alerts, self._settings.topics.job_progress):
+            client.list_topics(topic, CALL_TIMEOUT_S)
+        return client
 
-    def replace(self) -> None:
-        """Never again the same producer: after a lost answer a late request could end a later transaction.
-
-        The old one is dropped first, without a word to the brokers (`close` would try to abort and wait); the
-        new one fences what may still be on its way.
-
-        Raises:
-            SinkError: the brokers do not answer.
-        """
-        del self._producer
-        self._producer = self._new()
+    @property
+    def open_s(self) -> float:
+        """Seconds since the transaction was begun."""
+        return time.monotonic() - self._begun
 
     def begin(self) -> None:
         """Begin a transaction.
@@ -90,22 +125,35 @@ class TransactionalProducer:
             KafkaException: the producer is not usable any more.
         """
         self._begun = time.monotonic()
-        self._producer.begin_transaction()
+        self._client.begin_transaction()
 
-    def produce(
-        self, topic: str, key: bytes | None, value: bytes, headers: Headers, delivered: Delivered
-    ) -> None:
+    def produce(self, topic: str, key: bytes | None, value: bytes, headers: Headers) -> None:
         """Add a record.
 
         Raises:
-            KafkaException: the producer is not usable any more.
+            KafkaException: the producer is not usable any more, or the brokers are too slow.
         """
         while True:
             try:
-                self._producer.produce(topic, value, key, headers=headers, on_delivery=delivered)
+                self._client.produce(topic, value, key, headers=headers, on_delivery=self._failed)
                 return
             except BufferError:  # the local queue is full: let some out
-                self._producer.poll(0.1)
+                self._client.poll(min(0.1, self._left_s(1 / 2)))
+
+    def flush(self) -> None:
+        """Wait until the brokers have every record, within half of the transaction's time.
+
+        The commit would wait for them, too. But offsets sent before the brokers have finished the transaction
+        before are refused, and librdkafka repeats that only after 200 ms; for records it takes 20 ms.
+
+        Raises:
+            KafkaException: they have not.
+        """
+        left = self._client.flush(self._left_s(1 / 2))
+        if self._failures:
+            raise KafkaException(self._failures[0])
+        if left:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {left} records"))
 
     def send_offsets(self, offsets: list[TopicPartition], group: object) -> None:
         """Add the offsets; a call that does not come back is given up.
@@ -113,49 +161,103 @@ class TransactionalProducer:
         After a restart of the group's coordinator librdkafka may wait for ever, whatever its timeout says
         (its issues 5456 and 5511). The lost thread then keeps its producer, which the next one fences.
 
+        Args:
+            offsets: with metadata.
+            group: the consumer group's metadata.
+
         Raises:
             KafkaException: the call's, or a timeout.
         """
-        limit_s = min(OFFSETS_TIMEOUT_S, self._limit_s / 4)
-        answer: Future[None] = Future()
-        call = partial(self._producer.send_offsets_to_transaction, offsets, group, limit_s)
-        threading.Thread(target=_answer, args=(answer, call), name="send-offsets", daemon=True).start()
-        try:
-            answer.result(limit_s)
-        except TimeoutError:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer about the offsets")) from None
-        finally:
-            del answer, call  # an exception would keep them, and with them the producer
+        limit_s = min(OFFSETS_TIMEOUT_S, self._left_s(3 / 4) / 2)
+        self._caller.call(partial(self._client.send_offsets_to_transaction, offsets, group, limit_s), limit_s)
 
     def commit(self) -> None:
-        """Flush and commit; then see that nothing of this transaction can reach into the next one.
+        """Commit, within three quarters of the transaction's time: the brokers would abort it after that.
 
         Raises:
             KafkaException: it failed, or nobody knows whether it did.
-            SinkError: it is committed, but the brokers do not answer any more.
         """
-        self._producer.commit_transaction(self._limit_s / 2)
-        if time.monotonic() - self._begun > UNDISTURBED_S:
-            self.replace()
+        self._client.commit_transaction(self._left_s(3 / 4))
+        self.disturbed = self.open_s > UNDISTURBED_S
 
     def cause(self, error: KafkaError) -> KafkaError:
         """What is behind "fatal error", all that a producer says once it is fenced in the background."""
         if error.code() == KafkaError._FATAL:
             try:
-                self._producer.begin_transaction()  # asks nobody: a producer that is lost says why
+                self._client.begin_transaction()  # a local call: a fatally failed producer reports the cause
             except KafkaException as fault:
                 cause: KafkaError = fault.args[0]
                 return cause
         return error
 
+    def close(self) -> None:
+        """Let it go without a word to the brokers: to abort what is open would be to wait."""
+        self._producer = None
+        self._caller.close()
 
-def _answer(answer: Future[None], call: Callable[[], None]) -> None:
-    try:
-        call()
-    except KafkaException as fault:
-        answer.set_exception(fault)
-    else:
-        answer.set_result(None)
+    @property
+    def _client(self) -> Producer:
+        assert self._producer is not None, "closed"
+        return self._producer
+
+    def _left_s(self, share: float) -> float:
+        """Seconds until a share of the transaction's time is over.
+
+        Raises:
+            KafkaException: it is.
+        """
+        left = share * self._limit_s - self.open_s
+        if left <= 0:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the transaction takes too long"))
+        return left
+
+    def _failed(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failures.append(error)
+
+
+class _Caller:
+    """A thread that makes calls, one at a time, of which any may never return."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        threading.Thread(target=_make, args=(self._calls, self._answers), name="offsets", daemon=True).start()
+
+    def call(self, call: Callable[[], None], limit_s: float) -> None:
+        """Make a call.
+
+        Raises:
+            KafkaException: the call's, or no return in time; no other call can be made then.
+        """
+        self._calls.put(call)
+        try:
+            fault = self._answers.get(timeout=limit_s + 0.1)  # the call's own word, if it keeps its limit
+        except queue.Empty:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer about the offsets")) from None
+        finally:
+            del call  # an exception would keep it, and with it the producer
+        try:
+            if fault is not None:
+                raise fault
+        finally:
+            del fault  # or it would keep itself, and all that its traceback knows
+
+    def close(self) -> None:
+        """End the thread, once its call returns."""
+        self._calls.put(None)
+
+
+def _make(
+    calls: "queue.SimpleQueue[Callable[[], None] | None]", answers: "queue.SimpleQueue[BaseException | None]"
+) -> None:
+    while (call := calls.get()) is not None:
+        try:
+            call()
+            answers.put(None)
+        except BaseException as fault:  # raised again by who asked
+            answers.put(fault)
+        del call  # or the thread would keep the producer while it waits
 
 
 def say(error: object) -> str:

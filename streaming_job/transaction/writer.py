@@ -1,248 +1,286 @@
-"""The transactional sink: one Kafka transaction per micro-batch. The order of statements is the guarantee.
+"""Writes a key group's output, one Kafka transaction after another. The order of statements is the guarantee.
 
-A batch's alerts, dead letters, progress record and input offsets become visible together or not at all. The
-offsets carry a marker (which query, which batch, which offsets) in their metadata, so that a batch that Spark
-runs again is recognised as sent. `init_transactions` fences an older instance of the job, but only once this
-one is known to be its successor: a start with wrong settings must not stop what runs.
+Alerts, dead letters, progress record and input offsets become visible together or not at all. Each transaction
+has a number; so after a doubt whether it is on the topics (a timeout, a lost answer, a fenced producer) the
+brokers can tell. But first they are asked whose the group is: a new producer fences whoever has taken it over.
 """
 
-import base64
 import logging
+import secrets
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.log import topic_reader
-from streaming_job.progress.writer import Account
+from streaming_job.log.records import Offsets
+from streaming_job.progress.outcome import Alert
+from streaming_job.progress.reader import newest_by_group
 from streaming_job.runtime.failpoints import Step, reach
-from streaming_job.transaction.ownership import Marker, MarkerError, is_written, require_owner
-from streaming_job.originals import completed
-from streaming_job.progress.outcome import Outcome
-from streaming_job.packets import DeadLetter
-from streaming_job.transaction.producer import CALL_TIMEOUT_S, Headers, SinkError, TransactionalProducer, say
-from streaming_job.progress.record import Batch, OffsetRange
 from streaming_job.settings import JobSettings
+from streaming_job.transaction.producer import CLIENT, FENCED, Headers, SinkError, TransactionalProducer, say
+from streaming_job.transaction.written import Mark, Written, combined, committed, patiently
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 5
-COMING_BACK = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-)
-"""What is heard while a broker starts again."""
-COMING_BACK_POLL_S = 0.1
+CLAIM_S = 5.0
+"""How long whoever has fenced this producer may take to say so in the committed offsets."""
+LOOK_S = 0.02
 
 
 class FencedError(SinkError):
-    """Another instance of the job has taken over."""
+    """Another instance of the job has taken the group over."""
 
     exit_code = 3
 
 
-class TransactionalSink:
-    """Writes outcomes of micro-batches, each exactly once: `require_owner`, `take_over`, `write` ..."""
+@dataclass(frozen=True)
+class Output:
+    """What one transaction says."""
 
-    def __init__(self, settings: JobSettings) -> None:
-        self._settings = settings
-        self._topics = settings.topics
-        self._account = Account(settings)
-        self._group = self._consumer("read_committed")  # offsets of an open transaction are waited for
-        self._partitions: list[int] = []
-        self._in_step = False
-        """Whether a batch of this instance is the last on the topics; from then on nobody else may write."""
+    commit_id: int
+    """Its number: one more than that of the group's transaction before."""
+    alerts: Sequence[Alert]
+    dead_letters: Sequence[DeadLetter]
+    progress: bytes
+    """The progress record."""
+    ends: Offsets
+    """Positions after it: of the group's transactions partitions, and of the tables' partitions."""
 
-    def _consumer(self, isolation: str) -> Consumer:
-        return Consumer(
+
+class GroupWriter:
+    """Writes the output of a key group: `take_over`, then `write` ..."""
+
+    def __init__(
+        self, settings: JobSettings, group: int, own: Sequence[int], query_id: str, instance: str
+    ) -> None:
+        """Say nothing yet.
+
+        Args:
+            settings: of the job.
+            group: the key group.
+            own: its partitions of the transactions.
+            query_id: of Spark's checkpoint.
+            instance: of the job's process.
+        """
+        self._settings, self._topics, self._group = settings, settings.topics, group
+        self._own = [(settings.topics.transactions, partition) for partition in own]
+        self._query_id, self._instance = query_id, instance
+        self._owner = f"{instance}/{secrets.token_hex(8)}"
+        client = CLIENT | settings.kafka
+        # waits for an open transaction to end
+        self._settled = topic_reader.consumer(settings.bootstrap_servers, client, settings.job_id)
+        # does not: what another one has open is not to be waited for, and an offset in it is not shown
+        self._open = Consumer(
             {
-                "log_level": 2,  # what goes wrong is raised
-                **self._settings.kafka,
-                "bootstrap.servers": self._settings.bootstrap_servers,
-                "group.id": self._settings.job_id,
+                **client,
+                "bootstrap.servers": settings.bootstrap_servers,
+                "group.id": settings.job_id,
                 "enable.auto.commit": False,
-                "isolation.level": isolation,
+                "isolation.level": "read_uncommitted",
             }
         )
+        self._producer: TransactionalProducer | None = None
+        self._fenced_early = False
+        """The last failure was that somebody else has made a producer of this group."""
 
-    def last_marker(self, group: Consumer | None = None) -> Marker | None:
-        """What was committed last for this job; None before the first batch.
-
-        Args:
-            group: asks; default: one that waits for an open transaction to end.
+    def written(self) -> Written:
+        """What the group has said; whoever still writes is left alone.
 
         Raises:
-            MarkerError: the job's consumer group holds offsets that the job did not write.
             SinkError: the brokers do not answer.
         """
-        deadline = time.monotonic() + CALL_TIMEOUT_S
-        while True:
+        return self._look(self._open)
+
+    def take_over(self, ends: Offsets, *, from_others: bool = True) -> Written:
+        """Fence every earlier producer of the group, settle what it left open, and claim the group.
+
+        Args:
+            ends: of the group's partitions: where it begins if nothing is committed.
+            from_others: whether the group may be another instance's until now: that is so when a process of the
+                job starts. Later it would mean that this instance has been replaced itself.
+
+        Returns:
+            What the group has said before, and nobody else can add to any more.
+
+        Raises:
+            FencedError: the group is another instance's, and must not be.
+            OtherQueryError: the output is of another query.
+            SinkError: the brokers do not answer.
+        """
+        error: KafkaError | None = None
+        for _ in range(ATTEMPTS):
+            # Step 1. Refuse what must not be, while whoever runs is left alone.
+            written = self.written()
+            written.require_query(self._query_id)
+            if not from_others and written.instance not in (None, self._instance):
+                raise self._replaced()
             try:
-                committed = self._committed(self._group if group is None else group)
-                break
-            except KafkaException as fault:
+                # Step 2. Fence the earlier producers. What they had open is committed or aborted after this.
+                self._renew()
+                # Step 3. Ask again: nobody can write any more.
+                written = self._look(self._settled)
+                written.require_query(self._query_id)
+                # Step 4. Claim the group: its offsets, and whose they are from here on.
+                starts = {
+                    place: max(ends.get(place, 0), written.offsets.get(place, 0)) for place in self._own
+                }
+                self._claim(starts, written.commit_id)
+                return Written(starts, written.commit_id, self._owner, self._query_id, written.progress)
+            except (
+                KafkaException
+            ) as fault:  # fenced by a producer of the instance before, or a broker is away
                 error = fault.args[0]
-                if error.code() not in COMING_BACK or time.monotonic() > deadline:
-                    raise SinkError(
-                        f"the committed offsets cannot be read: {say(error)}; check the brokers"
-                    ) from fault
-            time.sleep(COMING_BACK_POLL_S)
-        markers = {
-            part.metadata: Marker.from_metadata(part.metadata or "") for part in committed if part.offset >= 0
-        }
-        if None in markers.values():
-            raise MarkerError(
-                f"consumer group {self._settings.job_id} holds offsets that this job did not write; "
-                "use another job id"
-            )
-        # a partition that was added later has an older marker, or none
-        return max((marker for marker in markers.values() if marker), key=lambda m: m.batch_id, default=None)
-
-    def _committed(self, group: Consumer) -> list[TopicPartition]:
-        topic = self._topics.transactions
-        if not self._partitions:
-            self._partitions = topic_reader.partitions(group, topic, CALL_TIMEOUT_S)
-        asked = [TopicPartition(topic, partition) for partition in self._partitions]
-        committed: list[TopicPartition] = group.committed(asked, CALL_TIMEOUT_S)
-        # an answer about one partition only must not be taken for "nothing committed"
-        for part in committed:
-            if part.error is not None:
-                raise KafkaException(part.error)
-        return committed
-
-    def require_owner(self, last: Batch | None) -> None:
-        """See that topics and checkpoint belong together, however far an instance that still runs may be.
-
-        Args:
-            last: the last batch that the checkpoint knows; None for an empty checkpoint.
-
-        Raises:
-            MarkerError: they do not.
-        """
-        # an open transaction of whoever runs, or was killed, is not waited for: it is not ours to end yet
-        group = self._consumer("read_uncommitted")
-        marker = self.last_marker(group)
-        group.close()
-        if last is not None:
-            require_owner(marker, last)
-        elif marker is not None:
-            raise MarkerError(
-                f"the checkpoint is empty, but job {self._settings.job_id} has written {marker.batch_id + 1} "
-                f"batches (query {marker.query_id}): restore their checkpoint, or use another job id"
-            )
-
-    def take_over(self) -> None:
-        """Fence every earlier instance and settle what it left open; from here on this one may write.
-
-        Raises:
-            SinkError: the brokers do not answer.
-        """
-        self._producer = TransactionalProducer(self._settings)
-
-    def is_written(self, batch: Batch) -> bool:
-        """Whether a batch is on the topics already.
-
-        Raises:
-            MarkerError: the topics are ahead of the checkpoint, or belong to another one.
-        """
-        return is_written(self.last_marker(), batch)
-
-    def write(self, batch: Batch, outcome: Outcome) -> bool:
-        """Write a batch's outcome, once; False if it had been written before.
-
-        Raises:
-            FencedError: a newer instance of the job runs.
-            MarkerError: checkpoint and topics do not belong together.
-            SinkError: the brokers did not take it in several attempts.
-            LogError: a dead letter's record cannot be read again.
-        """
-        for attempt in range(1, ATTEMPTS + 1):
-            if self.is_written(batch):
-                if attempt == 1 and self._in_step:
-                    raise self._fenced()
-                self._in_step = True
-                return False
-            try:
-                self._write_once(batch, outcome)
-                self._in_step = True
-                return True
-            except KafkaException as fault:
-                error = self._producer.cause(fault.args[0])
-                if _is_fenced(error):
-                    raise self._fenced() from fault
-            # here, not above: the exception keeps the old producer alive
-            log.warning("batch %d: attempt %d failed: %s", batch.batch_id, attempt, say(error))
-            self._producer.replace()
+            log.warning("key group %d: not taken over yet: %s", self._group, say(error))
+            self._drop()
         raise SinkError(
-            f"batch {batch.batch_id} was not taken in {ATTEMPTS} attempts: {say(error)}; check the brokers, "
+            f"key group {self._group} was not taken over in {ATTEMPTS} attempts: {say(error)}; check the brokers, "
             "then start the job again"
         )
 
-    def _fenced(self) -> FencedError:
-        return FencedError(
-            f"another instance of job {self._settings.job_id} has taken over, or a transaction was open for "
-            f"more than {self._settings.transaction_timeout_ms // 1000} s; this instance stops"
+    def write(self, output: Output) -> None:
+        """Write one transaction, once.
+
+        Raises:
+            FencedError: another instance of the job has taken the group over.
+            SinkError: the brokers did not take it in several attempts, or a newer attempt of this instance has
+                the group.
+        """
+        for _ in range(ATTEMPTS):
+            # Step 1. After a doubt: see whose the group is, get a new producer, and see what is written.
+            if self._producer is None or self._producer.disturbed:
+                self._require_ownership(self._open, output.commit_id)
+                self._renew()
+                if self._require_ownership(self._settled, output.commit_id).commit_id >= output.commit_id:
+                    return
+            try:
+                self._write_once(output)
+                return
+            except KafkaException as fault:
+                error = self._doubt(fault.args[0])
+            log.warning("key group %d, commit %d failed: %s", self._group, output.commit_id, say(error))
+        raise SinkError(
+            f"commit {output.commit_id} of key group {self._group} was not taken in {ATTEMPTS} attempts: "
+            f"{say(error)}; check the brokers, then start the job again"
         )
 
-    def _write_once(self, batch: Batch, outcome: Outcome) -> None:
-        self._account.prepare(batch)
-        headers: Headers = [("batch_id", str(batch.batch_id).encode()), ("query_id", batch.query_id.encode())]
-        failures: list[KafkaError] = []
+    def close(self) -> None:
+        """Let the brokers go."""
+        self._drop()
+        self._settled.close()
+        self._open.close()
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            if error is not None:
-                failures.append(error)
-
-        self._producer.begin()
+    def _write_once(self, output: Output) -> None:
+        producer, topics = self._producer, self._topics
+        assert producer is not None
+        headers: Headers = [
+            ("query_id", self._query_id.encode()),
+            ("key_group", str(self._group).encode()),
+            ("commit_id", str(output.commit_id).encode()),
+        ]
+        # Step 2. Begin: all that follows is seen by nobody before it is committed.
+        producer.begin()
         reach(Step.BEGUN)
-        for alert in outcome.alerts:
-            self._producer.produce(self._topics.fraud_alerts, alert.key, alert.value, headers, delivered)
-        for letter in completed(outcome.dead_letters, self._settings):
-            self._producer.produce(
-                self._topics.dead_letters, letter.key, _dead_letter(letter), headers, delivered
-            )
-        now = int(time.time() * 1000)
-        value = self._account.record(batch, outcome, now)
-        self._producer.produce(self._topics.job_progress, batch.job_id.encode(), value, headers, delivered)
+        # Step 3. Send what has come of the records, and the account of it.
+        for alert in output.alerts:
+            producer.produce(topics.fraud_alerts, alert.key, alert.value, headers)
+        for letter in output.dead_letters:
+            producer.produce(topics.dead_letters, letter.record_key, letter.encode(), headers)
+        producer.produce(topics.job_progress, self._settings.job_id.encode(), output.progress, [])
+        # Step 4. Wait until the brokers have all of it.
+        producer.flush()
         reach(Step.SENT)
-        self._producer.send_offsets(self._offsets(batch), self._group.consumer_group_metadata())
+        # Step 5. Add the positions, with the transaction's number and owner.
+        producer.send_offsets(
+            self._marked(output.ends, output.commit_id), self._settled.consumer_group_metadata()
+        )
         reach(Step.OFFSETS_ADDED)
-        self._producer.commit()
+        # Step 6. Commit: all of it is seen, or nothing.
+        producer.commit()
         reach(Step.COMMITTED)
-        if failures:  # librdkafka fails the commit in that case; this is a second lock on the door
-            raise SinkError(
-                f"batch {batch.batch_id} was committed without {len(failures)} records; run verify"
+
+    def _claim(self, starts: Offsets, commit_id: int) -> None:
+        producer = self._producer
+        assert producer is not None
+        if starts:
+            producer.begin()
+            producer.send_offsets(self._marked(starts, commit_id), self._settled.consumer_group_metadata())
+            producer.commit()
+
+    def _marked(self, ends: Offsets, commit_id: int) -> list[TopicPartition]:
+        """What this group commits: its own partitions; the tables' are for lag tools, and group 0's to commit."""
+        mark = Mark(self._query_id, self._owner, commit_id).to_metadata()
+        return [
+            TopicPartition(topic, partition, end, mark)
+            for (topic, partition), end in ends.items()
+            if (topic, partition) in self._own or (self._group == 0 and topic in self._topics.tables)
+        ]
+
+    def _doubt(self, error: KafkaError) -> KafkaError:
+        """Drop the producer after an error; returns what was behind it."""
+        producer = self._producer
+        assert producer is not None
+        error = producer.cause(error)
+        fenced = error.code() in FENCED
+        self._fenced_early = fenced and producer.open_s < self._settings.transaction_timeout_ms / 1000
+        if fenced and not self._fenced_early:
+            log.warning(
+                "key group %d: the brokers gave up a transaction that was open for more than %d s",
+                self._group,
+                self._settings.transaction_timeout_ms // 1000,
             )
+        self._drop()
+        return error
 
-    def _offsets(self, batch: Batch) -> list[TopicPartition]:
-        metadata = Marker.of(batch).to_metadata()
-        return [_position(part, metadata) for part in batch.ranges]
+    def _require_ownership(self, asked: Consumer, commit_id: int) -> Written:
+        """What the group has said, if it is still this writer's; commit_id: of what is to be written.
 
+        Raises:
+            FencedError: it is another instance's.
+            SinkError: it is a newer attempt's of this instance, or the brokers do not answer.
+        """
+        deadline = time.monotonic() + (CLAIM_S if self._fenced_early else 0.0)
+        while True:
+            written = self._look(asked)
+            others = written.owner is None and written.commit_id > commit_id
+            if others or written.instance not in (None, self._instance):
+                raise self._replaced()
+            if written.owner not in (None, self._owner):
+                raise SinkError(
+                    f"a newer attempt of this instance has key group {self._group} of job {self._settings.job_id}; "
+                    "this attempt ends"
+                )
+            if time.monotonic() >= deadline:
+                self._fenced_early = False
+                return written
+            time.sleep(LOOK_S)  # who fenced this producer is about to say so
 
-def _position(part: OffsetRange, metadata: str) -> TopicPartition:
-    return TopicPartition(part.topic, part.partition, part.end, metadata)
+    def _replaced(self) -> FencedError:
+        return FencedError(
+            f"another instance of job {self._settings.job_id} has taken over key group {self._group}; this "
+            "instance stops"
+        )
 
+    def _look(self, group: Consumer) -> Written:
+        job, topic = self._settings.job_id, self._topics.job_progress
+        try:
+            parts = patiently(lambda: committed(group, self._own))
+            found = patiently(lambda: newest_by_group(self._settled, topic, job, {self._group}))
+            self._settled.unassign()
+        except KafkaException as fault:
+            raise SinkError(
+                f"what key group {self._group} has written cannot be read: {say(fault.args[0])}; check the brokers"
+            ) from fault
+        return combined(job, parts, found.get(self._group), self._own)
 
-def _dead_letter(letter: DeadLetter) -> bytes:
-    """A record of contract dead-letter.v1."""
-    return orjson.dumps(
-        {
-            "schema_version": 1,
-            "reason": letter.reason.value,
-            "detail": letter.detail.encode(errors="replace").decode(),
-            "topic": letter.topic,
-            "partition": letter.partition,
-            "offset": letter.offset,
-            "arrival_time": letter.arrival,
-            "key_base64": None if letter.key is None else base64.b64encode(letter.key).decode(),
-            "value_base64": None if letter.value is None else base64.b64encode(letter.value).decode(),
-        }
-    )
+    def _renew(self) -> None:
+        self._drop()
+        self._producer = TransactionalProducer(self._settings, f"{self._settings.job_id}-{self._group}")
 
-
-def _is_fenced(error: KafkaError) -> bool:
-    fenced = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-    return error.code() in fenced
+    def _drop(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from deploy.demo import environment, state, summary, view
+from deploy.demo import environment, state, summary, view, waiting
 from deploy.demo.options import DemoError, Options
 from deploy.demo.state import Run
 from deploy.demo.view import Moment
@@ -49,7 +49,9 @@ MOMENT = Moment(
     recent=Percentiles(131.0, 284.0, 55),
     profile_changes=81,
     memory=3 * 2**30,
-    progress={"written_at": 110, "started_at": 20, "batch_id": 22, "state": {"cards": 49_828}},
+    commits=6_543,
+    commits_per_s=87.4,
+    cards=49_828,
     latest=[ALERT],
 )
 
@@ -120,7 +122,7 @@ def test_screen_shows_what_matters():
     text = console.export_text()
     for words in (
         "streaming", "01:15", "http://127.0.0.1:8000/", "500/s", "973", "131 ms", "284 ms", "49,828",
-        "3.0 GiB", "card-00012345", "1,234.50 EUR", "0.934", "decline", "score, blocked_card",
+        "6,543 (87/s)", "3.0 GiB", "card-00012345", "1,234.50 EUR", "0.934", "decline", "score, blocked_card",
         "travel_speed 812.2",
     ):  # fmt: skip
         assert words in text
@@ -131,6 +133,21 @@ def test_line_says_it_in_one():
     assert "\n" not in line
     for words in ("500/s", "39,000", "lag 973", "alerts 55", "dead letters 20", "p50 131 ms p99 284 ms"):
         assert words in line
+
+
+@pytest.mark.parametrize(
+    ("groups", "loaded"),
+    [
+        ({}, False),
+        ({0: {}}, False),
+        ({0: {}, 1: {}}, True),
+        ({0: {"profiles": 0}, 1: {"profiles": 3}}, False),
+        ({0: {"profiles": 0}, 1: {"profiles": 0}}, True),
+    ],
+)
+def test_tables_are_loaded_when_every_key_group_says_so(groups: dict[int, dict[str, int]], loaded: bool):
+    newest = {group: {"key_groups": 2, "table_lag": lag} for group, lag in groups.items()}
+    assert waiting.have_loaded_the_tables(newest) == loaded
 
 
 def test_percentiles_of_nothing_are_unknown():

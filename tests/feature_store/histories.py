@@ -19,13 +19,13 @@ from feature_store.catalogue import NAMES
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.hashing import hash_string
-from feature_store.journal import MemoryPieces, Meta, commit, load_meta, rebuild
+from feature_store.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
 from feature_store.layout import MOST_EVENTS, PROFILE, TRANSACTION, country_code
 from loadtests.oracle.card import FORGET_AFTER_MS, Card, View
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import Record, Transaction
 from loadtests.oracle.tables import ProfileLog
-from streaming_job.decode.tables import profile_change
+from streaming_job.decode.profiles import profile_change
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 START = 1_780_000_200_000
@@ -166,6 +166,12 @@ def one_batch(state: GroupState, changes: NDArray[np.void], batch: NDArray[np.vo
     return Judged(applied.features, applied.duplicate, late, list(zip(day, total, strict=True))), delta
 
 
+def persist(store: Pieces, meta: Meta, state: GroupState, delta: Delta) -> None:
+    """End an epoch of one delta."""
+    append(store, meta, state, delta)
+    seal(store, meta)
+
+
 def rebuilt(store: Pieces) -> tuple[GroupState, Meta]:
     """The state that a store holds, in fresh arrays."""
     state, meta = GroupState(MemoryArena()), load_meta(store)
@@ -197,7 +203,7 @@ def replay(
         part, delta = one_batch(state, changes[read : max(known, read)], batch)
         parts.append(part)
         read = max(read, int(known))
-        commit(store, meta, state, delta)
+        persist(store, meta, state, delta)
         if rebuild_after(number):
             state, meta = rebuilt(store)
     return Judged(

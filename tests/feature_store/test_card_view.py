@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from histories import DAY, HOUR, MINUTE, SECOND, START, History, Pieces, one_batch
+from histories import DAY, HOUR, MINUTE, SECOND, START, History, Pieces, one_batch, persist
 
 from feature_store.arena import MemoryArena
 from feature_store.card_view import describe, find_card
 from feature_store.catalogue import COLUMN, WINDOWS
 from feature_store.group_state import GroupState
 from feature_store.hashing import hash_string
-from feature_store.journal import Meta, commit
+from feature_store.journal import Meta
 
 pytestmark = pytest.mark.unit
 
@@ -22,7 +22,7 @@ def persisted(history: History, batches: int = 1) -> tuple[Pieces, np.ndarray]:
     for number, batch in enumerate(np.array_split(records, batches)):
         judged, delta = one_batch(state, changes if number == 0 else changes[:0], batch)
         features.append(judged.features)
-        commit(store, meta, state, delta)
+        persist(store, meta, state, delta)
     return store, np.concatenate(features)
 
 

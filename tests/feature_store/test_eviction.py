@@ -12,6 +12,7 @@ from histories import (
     histories,
     judge,
     one_batch,
+    persist,
     rebuilt,
     replay,
 )
@@ -25,7 +26,7 @@ from feature_store.card_view import find_card
 from feature_store.cards import find
 from feature_store.group_state import GroupState
 from feature_store.hashing import hash_string
-from feature_store.journal import Meta, commit
+from feature_store.journal import Meta
 from feature_store.layout import EMPTY, EVENTS, MOST_EVENTS
 
 pytestmark = pytest.mark.unit
@@ -41,7 +42,7 @@ class Job:
         records = history.records()
         records["partition"] = partition
         _, delta = one_batch(self.state, history.change_records(), records)
-        commit(self.store, self.meta, self.state, delta)
+        persist(self.store, self.meta, self.state, delta)
 
     def clock(self, days: float, partition: int = 0) -> None:
         """Some other card's transaction that tells the time."""

@@ -13,6 +13,7 @@ from histories import (
     Pieces,
     assert_same,
     one_batch,
+    persist,
     rebuilt,
 )
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from feature_store.arena import MemoryArena
 from feature_store.codec import StateDamagedError
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
-from feature_store.journal import Meta, commit, load_meta
+from feature_store.journal import Meta, load_meta
 from feature_store.layout import FORMAT_VERSION, PROFILE, TRANSACTION, UPSERT
 from feature_store.pieces import gather, write_piece
 from loadtests.bench.feature_load import FeatureLoad
@@ -76,7 +77,7 @@ class Traffic:
         """Run and persist batches."""
         for _ in range(batches):
             _, delta = one_batch(self.state, self.changes(n // 20), self.transactions(n))
-            commit(self.store, self.meta, self.state, delta)
+            persist(self.store, self.meta, self.state, delta)
 
 
 def logically(state: GroupState) -> list[list[bytes]]:
@@ -114,7 +115,7 @@ def test_batch_of_profile_changes_only_is_kept(small_pieces):
     history.profile("c", 0, risk_tier=2)
     store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
     _, delta = one_batch(state, history.change_records(), np.zeros(0, dtype=TRANSACTION))
-    commit(store, meta, state, delta)
+    persist(store, meta, state, delta)
     assert logically(rebuilt(store)[0]) == logically(state)
 
 
@@ -125,7 +126,7 @@ def test_card_that_never_pays_may_have_any_number_of_versions():
     store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
     for part in np.split(changes, 2):
         _, delta = one_batch(state, part, np.zeros(0, dtype=TRANSACTION))
-        commit(store, meta, state, delta)
+        persist(store, meta, state, delta)
     assert logically(rebuilt(store)[0]) == logically(state)
     assert gather(state, 0).profiles.size == changes.size
 
@@ -135,7 +136,7 @@ def test_empty_state_and_empty_batches_survive():
     nothing = np.zeros(0, dtype=TRANSACTION)
     for _ in range(3):
         _, delta = one_batch(state, np.zeros(0, dtype=PROFILE), nothing)
-        commit(store, meta, state, delta)
+        persist(store, meta, state, delta)
     again, _ = rebuilt(store)
     assert (again.card_count, again.event_count) == (0, 0)
 
@@ -259,6 +260,15 @@ def test_newer_format_asks_for_the_newer_program(persisted, kind):
     newer[name] = bytes(blob)
     with pytest.raises(StateDamagedError, match=rf"format {FORMAT_VERSION + 1}.*run the newer program"):
         rebuilt(newer)
+
+
+def test_format_that_was_never_released_is_refused(persisted):
+    blob = bytearray(persisted["meta"])
+    struct.pack_into("B", blob, 4, FORMAT_VERSION - 1)
+    with pytest.raises(
+        StateDamagedError, match=rf"format {FORMAT_VERSION - 1}, which no release has written"
+    ):
+        codec.decode(bytes(blob), "meta")
 
 
 def test_blob_of_somebody_else_is_refused():

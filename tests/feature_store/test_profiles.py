@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from histories import HOUR, History, Pieces, assert_same, judge, one_batch, rebuilt, replay
+from histories import HOUR, History, Pieces, assert_same, judge, one_batch, persist, rebuilt, replay
 
 from feature_store.arena import MemoryArena
 from feature_store.catalogue import COLUMN
 from feature_store.group_state import GroupState
-from feature_store.journal import Meta, commit
+from feature_store.journal import Meta
 
 pytestmark = pytest.mark.unit
 
@@ -194,7 +194,7 @@ def test_versions_that_nobody_can_see_any_more_are_given_back():
     state, store, meta = GroupState(MemoryArena()), Pieces(), Meta()
     for number in range(1000):
         _, delta = one_batch(state, changes[number : number + 1], records[number : number + 1])
-        commit(store, meta, state, delta)
+        persist(store, meta, state, delta)
     assert state.profiles.size == 1024  # as at the start: two versions of one card fit
     again, _ = rebuilt(store)
     late = History()

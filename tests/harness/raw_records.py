@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,26 @@ import pyarrow as pa
 
 from feature_store.hashing import hash_string
 from feature_store.layout import country_code
+from loadtests.oracle.partitions import partition_of
 from streaming_job.contracts import Reason
 from streaming_job.decode import strict, transactions
 from streaming_job.decode.transactions import Decoded, TimeLimits
+from streaming_job.log.partitioner import KeyGroups, Partitioner
+from streaming_job.log.records import Records
 
 NOW = 1_780_000_200_000
 LIMITS = TimeLimits(lateness_ms=7 * 86_400_000, skew_ms=5 * 60_000)
+KEY_GROUPS = KeyGroups(Partitioner.MURMUR2, partitions=3, groups=2)
+PARTITION = partition_of("c-1", KEY_GROUPS.partitions, "murmur2")
+"""Of GOOD."""
+
+
+def neighbours(cards: Iterable[str]) -> list[str]:
+    """Those of some cards that belong to PARTITION."""
+    return [card for card in cards if partition_of(card, KEY_GROUPS.partitions, "murmur2") == PARTITION]
+
+
+CARDS = neighbours(f"c-{number}" for number in range(300))
 GOOD: dict[str, Any] = {
     "transaction_id": "t-1",
     "card_id": "c-1",
@@ -42,28 +57,43 @@ def without(name: str) -> bytes:
     return json.dumps({key: value for key, value in GOOD.items() if key != name}).encode()
 
 
-def decode(values: list[bytes | None], arrivals: list[int] | None = None) -> Decoded:
-    """The vectorised path; record i lies at offset i of partition 3."""
+def records(
+    values: Sequence[bytes | None],
+    arrivals: Sequence[int] | None = None,
+    *,
+    keys: Sequence[bytes | None] | None = None,
+    partitions: Sequence[int] | None = None,
+    topic: str = "transactions",
+) -> Records:
+    """Records as they are fetched; record i lies at offset i, by default in PARTITION."""
     n = len(values)
-    return transactions.decode(
-        pa.array(values, type=pa.binary()),
-        3,
+    return Records(
+        topic,
+        np.array([PARTITION] * n if partitions is None else partitions, dtype=np.int32),
         np.arange(n, dtype=np.int64),
-        np.array(arrivals or [NOW] * n, dtype=np.int64),
-        LIMITS,
+        np.array([NOW] * n if arrivals is None else arrivals, dtype=np.int64),
+        pa.array([None] * n if keys is None else keys, type=pa.binary()),
+        pa.array(values, type=pa.binary()),
     )
+
+
+def decode(values: Sequence[bytes | None], arrivals: Sequence[int] | None = None) -> Decoded:
+    """The vectorised path; record i lies at offset i of PARTITION."""
+    return transactions.decode(records(values, arrivals), LIMITS, KEY_GROUPS)
 
 
 Verdict = Reason | tuple[int, ...]
 
 
 def alone(value: bytes | None, arrival: int = NOW) -> Verdict:
-    """What `strict` says: a reason, or the fields as the kernels take them."""
+    """What `strict` says, and the partition: a reason, or the fields as the kernels take them."""
     try:
         fields = strict.transaction(value)
         strict.check_time(fields["event_time"], arrival, LIMITS.lateness_ms, LIMITS.skew_ms)
     except strict.Rejected as fault:
         return fault.reason
+    if not neighbours([fields["card_id"]]):
+        return Reason.WRONG_PARTITION
     lo, hi = hash_string(fields["card_id"])
     return (
         lo, hi, hash_string(fields["transaction_id"])[0], hash_string(fields["merchant_id"])[0],
@@ -79,7 +109,7 @@ def together(values: list[bytes | None], arrivals: list[int] | None = None) -> l
     assert decoded.rows.tolist() == sorted(decoded.rows.tolist())
     verdicts: dict[int, Verdict] = {rejection.row: rejection.reason for rejection in decoded.rejections}
     assert (decoded.records["offset"] == decoded.rows).all()
-    assert (decoded.records["partition"] == 3).all()
+    assert (decoded.records["partition"] == PARTITION).all()
     names = ["lo", "hi", "transaction", "merchant", "amount", "country", "time", "arrival"]
     for row, accepted in zip(decoded.rows.tolist(), decoded.records[names].tolist(), strict=True):
         verdicts[row] = accepted
@@ -100,11 +130,11 @@ _TOKENS = [
 """What is apt to be read in two ways, or to sit on some limit."""
 
 
-def seeds(rng: random.Random, now: int = NOW) -> bytes:
-    """A record that is good, or bad in one plain way."""
+def seeds(rng: random.Random, now: int = NOW, cards: Sequence[str] = CARDS) -> bytes:
+    """A record of one of the cards that is good, or bad in one plain way."""
     changes: dict[str, Any] = {
         "transaction_id": f"t-{rng.randrange(10**6)}",
-        "card_id": f"c-{rng.randrange(100)}",
+        "card_id": rng.choice(cards),
         "amount": rng.choice([0, 1, 0.1, 1e-7, 12.345678, 1e9, 5, 1234567.89, rng.random() * 1000]),
         "event_time": now - rng.randrange(10**6),
     }

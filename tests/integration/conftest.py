@@ -1,10 +1,10 @@
-"""An installation of the job for each module of tests, and a sink for each test, on the session's stack."""
+"""An installation of the job for each module of tests, and writers for each test, on the session's stack."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.sink_bench import SinkBench
+from harness.writer_bench import WriterBench
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
@@ -25,6 +25,6 @@ def installed(
 
 
 @pytest.fixture
-def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> SinkBench:
-    """The sink alone, on topics of a test's own."""
-    return SinkBench(stack, topic_names(), tmp_path)
+def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> WriterBench:
+    """Writers of key groups alone, on topics of a test's own."""
+    return WriterBench(stack, topic_names(), tmp_path)

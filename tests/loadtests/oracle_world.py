@@ -1,4 +1,4 @@
-"""A tiny world to ask the oracle about: one partition, a model that answers the amount / 1000."""
+"""A tiny world to ask the oracle about: all in partition 0, a model that answers the amount / 1000."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from feature_store.catalogue import feature_names
-from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog
+from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog, Rules
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -37,7 +37,15 @@ class AmountModel:
 class World:
     """Collects records as the log would hold them, then asks the oracle."""
 
-    def __init__(self, *, threshold: float = 0.5, max_count_5m: int = 10) -> None:
+    def __init__(
+        self,
+        *,
+        threshold: float = 0.5,
+        max_count_5m: int = 10,
+        partitions: int = 1,
+        partitioner: str = "murmur2",
+    ) -> None:
+        self._rules = Rules(7 * DAY, 5 * MINUTE, partitions, partitioner)
         self.transactions: list[Record] = []
         self.profiles: list[Record] = []
         self.rollouts: list[Record] = []
@@ -63,8 +71,9 @@ class World:
             Record("model-rollouts", 0, len(self.rollouts), arrival, None, json.dumps(value).encode())
         )
 
-    def profile(self, op: str, *, arrival: int, card: str = "c", **row: Any) -> None:
-        key = json.dumps({"card_id": card}).encode()
+    def profile(
+        self, op: str, *, arrival: int, card: str = "c", key: bytes | None = None, **row: Any
+    ) -> None:
         full = {
             "card_id": card,
             "status": "active",
@@ -79,7 +88,16 @@ class World:
         if op != "tombstone":
             value = json.dumps({"op": op, "before" if op == "d" else "after": full}).encode()
         offset = len(self.profiles)
-        self.profiles.append(Record("bank.public.card_profiles", 0, offset, arrival, key, value))
+        self.profiles.append(
+            Record(
+                "bank.public.card_profiles",
+                0,
+                offset,
+                arrival,
+                key or json.dumps({"card_id": card}).encode(),
+                value,
+            )
+        )
 
     def raw(self, value: bytes | None, *, arrival: int = START) -> None:
         self.transactions.append(Record("transactions", 0, len(self.transactions), arrival, b"c", value))
@@ -106,8 +124,7 @@ class World:
             profiles,
             rollouts,
             lambda _: AmountModel(),
-            allowed_lateness_ms=7 * DAY,
-            allowed_skew_ms=5 * MINUTE,
+            self._rules,
         )
         return list(oracle.judge(self.transactions))
 

@@ -7,6 +7,7 @@ import pytest
 from oracle_world import DAY, HOUR, MINUTE, START, World
 
 from loadtests.oracle import Kind, ProfileLog, Record, RolloutLog
+from loadtests.oracle.partitions import murmur2, partition_of
 from streaming_job.contracts import Contract, Reason, validate
 
 pytestmark = pytest.mark.unit
@@ -95,6 +96,40 @@ def test_lateness_and_skew_are_inclusive():
     assert [outcome.reason for outcome in world.outcomes()] == [
         None, Reason.TOO_LATE, None, Reason.FUTURE_EVENT_TIME
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "card", "partition"), [("murmur2", "foobar", 0), ("crc32", "foobar", 1)]
+)
+def test_transaction_in_another_partition_than_its_card_says_is_refused(partitioner, card, partition):
+    """murmur2 of foobar is 0x50e47bbe without its sign, its CRC32 0x9ef61f95."""
+    worlds = [World(partitions=2, partitioner=partitioner) for _ in range(2)]
+    for at, world in enumerate(worlds):
+        world.tx(0, card_id=card)
+        world.tx(-7 * DAY - 1, arrival=0, card_id=card)
+        world.tx(0, -1.0, card_id=card)
+        world.transactions = [record._replace(partition=at) for record in world.transactions]
+    right, wrong = worlds[partition], worlds[1 - partition]
+    refused = [Reason.TOO_LATE, Reason.NEGATIVE_AMOUNT]
+    assert [outcome.reason for outcome in right.outcomes()] == [None, *refused]
+    assert [outcome.reason for outcome in wrong.outcomes()] == [Reason.WRONG_PARTITION, *refused]
+
+
+@pytest.mark.parametrize(
+    ("key", "signed"),
+    [
+        ("21", -973932308),
+        ("foobar", -790332482),
+        ("abc", 479470107),
+        ("a-little-bit-long-string", -985981536),
+        ("a-little-bit-longer-string", -1486304829),
+        ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+    ],
+)
+def test_murmur2_is_that_of_the_java_client(key, signed):
+    """Vectors of org.apache.kafka.common.utils.UtilsTest."""
+    assert murmur2(key.encode()) == signed % 2**32
+    assert partition_of(key, 12, "murmur2") == (signed & 0x7FFFFFFF) % 12
 
 
 def test_card_starts_afresh_after_90_days_of_silence():
@@ -262,6 +297,25 @@ def test_first_failing_check_gives_the_reason(value, reason):
 )
 def test_unknown_and_optional_fields_may_hold_anything(value):
     assert reason_of(value) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "refused"),
+    [
+        (b'{"card_id": "c"}', False),
+        (b' {"card_id":"d"} ', True),
+        (b'{"card_id": ""}', True),
+        (b'{"card_id": "d", "more": 1}', False),
+        (b'{"schema": {}, "payload": {"card_id": "d"}}', False),
+        (b"d", False),
+    ],
+)
+@pytest.mark.parametrize("op", ["u", "d"])
+def test_profile_under_the_key_of_another_card_is_refused(key, refused, op):
+    world = World()
+    world.profile(op, arrival=START, key=key)
+    outcomes = ProfileLog().read(world.profiles)
+    assert [outcome.reason for outcome in outcomes] == [Reason.INVALID_VALUE] * refused
 
 
 def test_bad_records_of_the_tables_are_dead_letters_and_change_nothing():

@@ -3,13 +3,13 @@
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 from oracle_world import START, AmountModel, World
 
 from loadtests.comparison import Findings, Found
-from loadtests.oracle import Kind, Record
+from loadtests.oracle import Kind, Outcome, ProfileLog, Record
 from loadtests.progress_audit import ProgressAudit
 from loadtests.verify import Verdict, VerifyError, verify
 from streaming_job.settings import JobSettings
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unit
 SETTINGS = JobSettings(
     bootstrap_servers="none", mlflow_tracking_uri="none", checkpoint="none", work_dir="none", job_id="job"
 )
-HEADERS = (("batch_id", b"0"), ("query_id", b"q"))
+HEADERS = (("query_id", b"q"), ("key_group", b"0"), ("commit_id", b"1"))
 
 
 class MemoryLog:
@@ -32,12 +32,34 @@ class MemoryLog:
         assert group == "job"
         return self.group
 
+    def ends(self, topic: str) -> dict[int, int]:
+        return {0: len(self.topics[topic])}
+
     def read(self, topic: str, ends: Mapping[int, int] | None = None) -> Iterator[Record]:
         return (r for r in self.topics[topic] if ends is None or r.offset < ends.get(r.partition, 0))
 
 
+def letter_of(outcome: Outcome, record: Record) -> Record:
+    letter = {
+        "schema_version": 1,
+        "reason": outcome.reason.value,
+        "detail": "for a person",
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "arrival_time": record.timestamp,
+        "key_base64": base64.b64encode(record.key).decode(),
+        "value_base64": base64.b64encode(record.value).decode(),
+    }
+    return Record("dead-letters", 0, 0, START, record.key, json.dumps(letter).encode(), HEADERS)
+
+
+def refused(world: World) -> list[Outcome]:
+    return ProfileLog().read(world.profiles)
+
+
 def job_output(world: World) -> MemoryLog:
-    """The log after a job without faults has read everything in one batch."""
+    """The log after a job without faults has read everything in one commit."""
     alerts, letters = [], []
     for record, outcome in zip(world.transactions, world.outcomes(), strict=True):
         if outcome.kind == Kind.ALERT:
@@ -45,19 +67,7 @@ def job_output(world: World) -> MemoryLog:
             key = outcome.alert["card_id"].encode()
             alerts.append(Record("fraud-alerts", 0, len(alerts), START, key, value, HEADERS))
         elif outcome.kind == Kind.DEAD_LETTER:
-            letter = {
-                "schema_version": 1,
-                "reason": outcome.reason.value,
-                "detail": "for a person",
-                "topic": record.topic,
-                "partition": record.partition,
-                "offset": record.offset,
-                "arrival_time": record.timestamp,
-                "key_base64": base64.b64encode(record.key).decode(),
-                "value_base64": base64.b64encode(record.value).decode(),
-            }
-            value = json.dumps(letter).encode()
-            letters.append(Record("dead-letters", 0, len(letters), START, record.key, value, HEADERS))
+            letters.append(letter_of(outcome, record)._replace(offset=len(letters)))
     topics = {
         "transactions": world.transactions,
         "bank.public.card_profiles": world.profiles,
@@ -74,41 +84,122 @@ def job_output(world: World) -> MemoryLog:
     return MemoryLog(topics, group)
 
 
-@pytest.mark.parametrize(("alerts", "problems"), [(5, 0), (4, 1), (6, 1)])
-def test_totals_have_to_go_on_where_the_batch_before_ended(alerts: int, problems: int) -> None:
-    audit = ProgressAudit({})
-    for batch, (count, total) in enumerate(((2, 2), (0, 2), (0, alerts - 3), (0, alerts - 3))):
-        told = {
-            "query_id": "q", "batch_id": batch, "counts": {"alerts": 0, "dead_letters": 0, "late": count},
-            "partitions": [], "alerts_digest": hashlib.sha256().hexdigest(),
-            "totals": {"since": 1, "counts": {"alerts": 0, "late": total}},
-        }  # fmt: skip
-        audit.add_progress(Record("job-progress", 0, batch, START, b"job", json.dumps(told).encode()))
+def told(
+    commit_id: int,
+    *,
+    group: int = 0,
+    spans: Sequence[tuple[str, int, int, int]] = (),
+    total: Mapping[str, int] | None = None,
+    commits: int | None = None,
+    **counts: int,
+) -> Record:
+    """A progress record of two key groups; spans are topic, partition, start, end."""
+    value = {
+        "query_id": "q",
+        "key_group": group,
+        "key_groups": 2,
+        "commit_id": commit_id,
+        "counts": {"alerts": 0, "dead_letters": 0, **counts},
+        "alerts_digest": hashlib.sha256().hexdigest(),
+        "partitions": [
+            {"topic": topic, "partition": partition, "start_offset": start, "end_offset": end}
+            for topic, partition, start, end in spans
+        ],
+        "totals": {"since": 1, "commits": commits or commit_id, "counts": total or {}},
+    }
+    return Record("job-progress", 0, commit_id, START, b"job", json.dumps(value).encode())
+
+
+def problems(*records: Record, ends: Mapping[tuple[str, int], int] | None = None) -> list[str]:
+    audit = ProgressAudit("t", ends or {})
+    for record in records:
+        audit.add_progress(record)
     audit.check()
-    assert len(audit.problems) == problems
+    return audit.problems
+
+
+@pytest.mark.parametrize(("late", "commits", "found"), [(2, 3, 0), (1, 3, 1), (3, 3, 1), (2, 4, 1)])
+def test_totals_have_to_go_on_where_the_commit_before_ended(late: int, commits: int, found: int) -> None:
+    records = [
+        told(1, late=2, total={"late": 2}),
+        told(2, total={"late": 2}),
+        told(3, total={"late": late}, commits=commits),
+    ]
+    assert len(problems(*records)) == found
+
+
+def test_groups_number_their_commits_apart_and_heartbeats_move_nothing() -> None:
+    """group 0   1: t0 0-5   2: t0 5-5   3: t0 5-9
+    group 1   7: t1 3-4                             8: t1 4-4
+    """
+    records = [
+        told(1, spans=[("t", 0, 0, 5), ("p", 0, 0, 2)]),
+        told(7, group=1, spans=[("t", 1, 3, 4), ("p", 0, 0, 4)]),
+        told(2, spans=[("t", 0, 5, 5), ("p", 0, 2, 2)]),
+        told(3, spans=[("t", 0, 5, 9), ("p", 0, 2, 2)]),
+        told(8, group=1, spans=[("t", 1, 4, 4), ("p", 0, 4, 4)]),
+    ]
+    ends = {("t", 0): 9, ("t", 1): 4}
+    assert problems(*records, ends=ends) == []
+    audit = ProgressAudit("t", ends)
+    for record in records:
+        audit.add_progress(record)
+    assert audit.table_ends() == ({("p", 0): 4}, {("p", 0): 2})
+
+
+def test_group_that_has_not_told_anything_has_read_no_table() -> None:
+    audit = ProgressAudit("t", {})
+    audit.add_progress(told(1, spans=[("p", 0, 0, 2)]))
+    assert audit.table_ends() == ({("p", 0): 2}, {("p", 0): 0})
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (told(2, spans=[("t", 0, 4, 9)]), "commit 2 of key group 0: t[0] goes from 4 to 9, "),
+        (told(2, spans=[("t", 0, 6, 9)]), "the commit before ended at 5"),
+        (told(2, spans=[("t", 0, 5, 4)]), "goes from 5 to 4"),
+        (told(3, spans=[("t", 0, 5, 9)]), "key group 0: commits between 1 and 3 are not one of each"),
+        (told(1, spans=[("t", 0, 0, 5)]), "commit 1 of key group 0 was written twice"),
+        (told(2, spans=[("t", 0, 5, 9), ("t", 1, 0, 1)]), "t[1] is another group's"),
+        (told(2, alerts=1), "progress tells of 1 alerts, 0 found"),
+    ],
+)  # fmt: skip
+def test_faults_of_progress_are_found(second: Record, words: str) -> None:
+    found = problems(told(1, spans=[("t", 0, 0, 5)]), second, ends={("t", 0): 9, ("t", 1): 9})
+    assert any(words in problem for problem in found)
+
+
+def test_commits_beyond_the_audited_offsets_are_left_alone() -> None:
+    first, second = told(1, spans=[("t", 0, 0, 5)]), told(2, spans=[("t", 0, 6, 9)])
+    assert problems(first, second, ends={("t", 0): 8}) == []
 
 
 def progress(world: World, alerts: list[Record], letters: list[Record]) -> Record:
     kinds = [outcome.kind for outcome in world.outcomes()]
+    counts = {
+        "transactions": kinds.count(Kind.PASSED) + kinds.count(Kind.ALERT),
+        "duplicates": kinds.count(Kind.DUPLICATE),
+        "alerts": len(alerts),
+        "dead_letters": len(letters),
+        "late_table_changes": 0,
+    }
     value = {
         "query_id": "q",
-        "batch_id": 0,
-        "counts": {
-            "transactions": kinds.count(Kind.PASSED) + kinds.count(Kind.ALERT),
-            "duplicates": kinds.count(Kind.DUPLICATE),
-            "alerts": len(alerts),
-            "dead_letters": len(letters),
-            "late_table_changes": 0,
-        },
+        "key_group": 0,
+        "key_groups": 1,
+        "commit_id": 1,
+        "counts": counts,
         "alerts_digest": hashlib.sha256(b"".join(alert.value for alert in alerts)).hexdigest(),
         "partitions": [
-            {
-                "topic": "transactions",
-                "partition": 0,
-                "start_offset": 0,
-                "end_offset": len(world.transactions),
-            }
+            {"topic": topic, "partition": 0, "start_offset": 0, "end_offset": len(records)}
+            for topic, records in (
+                ("transactions", world.transactions),
+                ("bank.public.card_profiles", world.profiles),
+                ("model-rollouts", world.rollouts),
+            )
         ],
+        "totals": {"since": 1, "commits": 1, "counts": counts},
     }
     return Record("job-progress", 0, 0, START, b"job", json.dumps(value).encode())
 
@@ -249,31 +340,65 @@ def test_faults_of_dead_letters_are_found(
     assert counts(audit(log)) == expected
 
 
+@pytest.mark.parametrize(
+    ("size", "sha256", "expected"),
+    [
+        (1, hashlib.sha256(b"{"), (0, 0, 0, 0)),
+        (2, hashlib.sha256(b"{"), (1, 0, 1, 1)),
+        (1, hashlib.sha256(b"["), (1, 0, 1, 1)),
+    ],
+)
+def test_dead_letter_that_does_not_carry_its_record_tells_size_and_hash(log, size, sha256, expected):
+    letters = log.topics["dead-letters"]
+    letters[0] = changed(letters[0], value_base64=None, value_bytes=size, value_sha256=sha256.hexdigest())
+    assert counts(audit(log)) == expected
+
+
 def test_what_the_job_has_not_committed_is_not_expected(log):
-    log.group["transactions", 0] = 2  # the last alerts are of later batches
+    log.group["transactions", 0] = 2  # the last alerts are of later commits
     verdict = audit(log)
     assert counts(verdict) == (0, 0, 0, 0)
     assert verdict.events == 2
 
 
-def test_batch_written_twice_is_told(log):
-    log.topics["job-progress"] *= 2
-    assert any("written twice" in problem for problem in audit(log).problems)
+def test_dead_letters_of_a_table_are_expected_up_to_where_every_group_has_read_it():
+    """Profiles 0 is sound, 1 and 2 are not. One group has read them all, the other one only the first two.
 
-
-def test_gap_between_batches_is_told(log):
-    (record,) = log.topics["job-progress"]
-    empty = hashlib.sha256().hexdigest()
-    none = {"transactions": 0, "duplicates": 0, "alerts": 0, "dead_letters": 0, "late_table_changes": 0}
-    part = {"topic": "transactions", "partition": 0, "start_offset": 7, "end_offset": 7}
-    log.topics["job-progress"].append(
-        changed(
-            record, batch_id=2, counts=none, alerts_digest=empty, partitions=[{**part, "start_offset": 6}]
-        )
+    offset         0   1   2
+    group 0        ------------->
+    group 1        ------->
+    dead letter        x   (x)
+    """
+    world = World(threshold=0.5)
+    for card in "cde":
+        world.profile("u", arrival=START, card=card, **({} if card == "c" else {"status": "lost"}))
+    world.tx(0)
+    log = job_output(world)
+    (first,) = log.topics["job-progress"]
+    second = changed(
+        first,
+        key_group=1,
+        key_groups=2,
+        counts={"dead_letters": 0, "late_table_changes": 0},
+        partitions=[
+            {"topic": "bank.public.card_profiles", "partition": 0, "start_offset": 0, "end_offset": 2}
+        ],
     )
-    problems = audit(log).problems
-    assert any("missing between 0 and 2" in problem for problem in problems)
-    assert any("starts at 6" in problem for problem in problems)
+    log.topics["job-progress"] = [changed(first, key_groups=2), second]
+    found = audit(log)
+    assert counts(found) == (1, 0, 0, 0)
+    assert "bank.public.card_profiles[0]@1: no dead letter invalid_value" in found.findings.examples[0]
+    assert found.ends["bank.public.card_profiles", 0] == 2
+
+    both = [
+        letter_of(outcome, record) for outcome, record in zip(refused(world), world.profiles[1:], strict=True)
+    ]
+    log.topics["dead-letters"] = both
+    account = json.loads(first.value)["counts"]
+    log.topics["job-progress"][0] = changed(first, key_groups=2, counts={**account, "dead_letters": 2})
+    found = audit(log)
+    assert found.is_clean, found.report()
+    assert found.dead_letters == {"invalid_value": 1}
 
 
 def test_wrong_totals_are_told(log):

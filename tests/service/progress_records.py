@@ -2,21 +2,32 @@
 
 from typing import Any
 
+import orjson
+
 from streaming_job.contracts import Contract, validate
-from streaming_job.progress.totals import Totals
+from streaming_job.progress.totals import HISTOGRAMS, Totals
 
 SINCE = 1_700_000_000_000
 
 
-def progress(batch_id: int = 0, query_id: str = "q1", **changes: Any) -> dict[str, Any]:
-    """One batch: 100 transactions, 3 alerts, 2 dead letters, 150 ms; offsets grow by 100 a batch."""
+def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **changes: Any) -> dict[str, Any]:
+    """One commit: 100 transactions, 3 alerts, 2 dead letters, 150 ms; offsets grow by 100 a commit.
+
+    The group follows the transactions partition of its number, and the one partition of the profiles.
+    """
+    since = SINCE + (commit_id - 1) * 1_000
+    times = {"max_event_time": SINCE + commit_id, "event_time": SINCE + commit_id, "watermark": SINCE - 1_000}
+    no_times = dict.fromkeys(times)
     record: dict[str, Any] = {
-        "schema_version": 1,
+        "schema_version": 2,
         "job_id": "card-fraud",
-        "query_id": query_id,
-        "batch_id": batch_id,
-        "started_at": 1_700_000_000_000 + batch_id * 1_000,
-        "written_at": 1_700_000_000_150 + batch_id * 1_000,
+        "query_id": "q1",
+        "key_group": key_group,
+        "key_groups": key_groups,
+        "commit_id": commit_id,
+        "epoch": commit_id // 10,
+        "started_at": since,
+        "written_at": since + 150,
         "counts": {
             "records": 105,
             "transactions": 100,
@@ -35,30 +46,35 @@ def progress(batch_id: int = 0, query_id: str = "q1", **changes: Any) -> dict[st
         "alerts_digest": "ab" * 32,
         "partitions": [
             {
-                "topic": "transactions",
-                "partition": 0,
-                "start_offset": batch_id * 100,
-                "end_offset": batch_id * 100 + 100,
-                "max_event_time": 1_700_000_000_000 + batch_id,
-                "event_time": 1_700_000_000_000 + batch_id,
-                "watermark": 1_699_999_999_000 + batch_id,
-                "active_at": 1_700_000_000_150 + batch_id * 1_000,
+                "topic": topic,
+                "partition": partition,
+                "start_offset": commit_id * 100 - 100,
+                "end_offset": commit_id * 100,
+                "active_at": since + 150,
+                **(times if topic == "transactions" else no_times),
             }
+            for topic, partition in (("transactions", key_group), ("profiles", 0))
         ],
         "lateness_ms": {"le": [0, 1_000], "counts": [60, 38, 2], "sum": 9_000},
         "latency_ms": {"le": [100, 200], "counts": [10, 80, 10], "sum": 15_000},
         "profile_age_ms": {"le": [1_000], "counts": [20, 30], "sum": 90_000},
         "scores": {"le": [0.5, 1.0], "counts": [97, 3, 0], "sum": 7.5},
-        "phases_ms": {"keyed_stage": 80.0, "sink": 20.0},
+        "phases_ms": {"decide": 80.0, "transaction": 20.0},
         "state": {"cards": 50, "events": 400, "local_bytes": 30_000, "rebuilds": 1},
         "rollout_id": "card-fraud-1",
         "model": {"name": "card-fraud", "version": "1", "digest": "cd" * 32},
+        "table_lag": {},
         **changes,
     }
-    totals = Totals()
-    for _ in range(batch_id + 1):  # all batches were alike
-        totals = totals.plus(record)
-    totals.since = SINCE
-    record["totals"] = totals.to_json()
+    one = {
+        **{name: record[name] for name in ("counts", "dead_letters_by_reason", "alerts_by_rule")},
+        **{name: record[name] for name in ("phases_ms", *HISTOGRAMS)},
+        "since": SINCE,
+        "commits": 1,
+        "elapsed_ms": 150,
+        "rebuilds": 1,
+    }
+    totals = Totals.of_groups([Totals.from_json(one)] * commit_id)  # all commits were alike
+    record["totals"] = orjson.loads(orjson.dumps(totals.to_json(), option=orjson.OPT_SERIALIZE_NUMPY))
     validate(Contract.JOB_PROGRESS, record)
     return record

@@ -42,18 +42,38 @@ def test_lag_in_seconds_is_the_age_of_the_oldest_waiting_record() -> None:
     assert lag.seconds(50.0) == 0.0  # clocks disagree
 
 
-BUSY = Lag(0.0, (PartitionLag("transactions", 0, 0, 10, 5),))
-IDLE = Lag(0.0, (PartitionLag("transactions", 0, 0, 10, 10),))
+NOW = 1_000.0
+
+
+def lag(*records: int, topic: str = "tx", since_s: float = 0.0) -> Lag:
+    """Records that wait in each partition, all since a moment."""
+    return Lag(
+        NOW,
+        tuple(
+            PartitionLag(topic, number, 0, 10, 10 - waiting, int(since_s * 1000) if waiting else None)
+            for number, waiting in enumerate(records)
+        ),
+    )
+
+
+def group(number: int, *, written_s: float = NOW, taken_s: float = NOW, **changes: Any) -> dict[str, Any]:
+    """Progress of one of two groups; each has the partition of its number."""
+    entry = {"topic": "tx", "partition": number, "end_offset": 0, "active_at": int(taken_s * 1000)}
+    table = {**entry, "topic": "table", "partition": 0, "active_at": int(NOW * 1000)}
+    written = {"key_groups": 2, "written_at": int(written_s * 1000), "table_lag": {}}
+    return {**written, "partitions": [entry, table], **changes}
 
 
 def reasons(**changes: Any) -> list[str]:
     given: dict[str, Any] = {
-        "now_s": 1_000.0,
+        "now_s": NOW,
         "broker_fault": None,
         "waiting_for": None,
-        "lag": BUSY,
-        "last": {"written_at": 990_000},
+        "lag": lag(5, 0),
+        "groups": {0: group(0), 1: group(1)},
+        "transactions_topic": "tx",
         "max_age_s": 60.0,
+        "max_silence_s": 30.0,
     }
     return reasons_against(**{**given, **changes})
 
@@ -62,19 +82,38 @@ def test_a_job_that_commits_is_ready() -> None:
     assert reasons() == []
 
 
-def test_an_idle_job_is_ready_however_old_its_last_batch() -> None:
-    assert reasons(lag=IDLE, last={"written_at": 0}) == []
-    assert reasons(lag=IDLE, last=None) == []
+def test_an_idle_job_is_ready_however_long_ago_it_took_transactions() -> None:
+    idle = {number: group(number, taken_s=0.0) for number in (0, 1)}
+    assert reasons(lag=lag(0, 0), groups=idle) == []
+    assert reasons(lag=lag(0, 0), groups={}) == []
 
 
-def test_a_job_that_stands_still_with_work_waiting_is_not() -> None:
-    assert reasons(last={"written_at": 900_000}) == [
-        "the last batch was committed 100 s ago and 5 records wait"
+def test_a_group_that_leaves_transactions_waiting_is_named() -> None:
+    stalled = {0: group(0), 1: group(1, taken_s=900.0)}
+    assert reasons(lag=lag(5, 3), groups=stalled) == [
+        "key group 1 has taken no transactions for 100 s and 3 wait"
     ]
-    assert reasons(last=None) == ["the job has not committed a batch yet and 5 records wait"]
+    assert reasons(lag=lag(5, 0), groups=stalled) == []
+    assert reasons(lag=lag(0, 0, topic="table"), groups=stalled) == []
+    # after an hour in which nothing came, five transactions just did
+    assert reasons(lag=lag(0, 5, since_s=NOW - 1), groups=stalled) == []
+
+
+def test_a_group_that_is_silent_is_named_even_when_nothing_waits() -> None:
+    silent = {0: group(0), 1: group(1, written_s=960.0)}
+    assert reasons(lag=lag(0, 0), groups=silent) == ["key group 1 has written no progress for 40 s"]
+    assert reasons(lag=lag(0, 0), groups={1: group(1)}) == ["key group 0 has not written progress yet"]
+
+
+def test_a_group_that_loads_its_tables_says_how_far_it_is() -> None:
+    loading = {0: group(0), 1: group(1, taken_s=0.0, table_lag={"profiles": 70_000})}
+    assert reasons(lag=lag(0, 9), groups=loading) == [
+        "key group 1 is loading its tables: 70000 records of profiles are left"
+    ]
 
 
 def test_what_cannot_be_known_is_said() -> None:
     assert reasons(broker_fault="no broker", waiting_for="no topic") == ["no broker", "no topic"]
     assert reasons(broker_fault="no broker", lag=None) == ["no broker"]
-    assert reasons(lag=Lag(0.0, (), missing=("transactions",))) == ["topic transactions does not exist"]
+    assert reasons(lag=Lag(0.0, (), missing=("tx",))) == ["topic tx does not exist"]
+    assert reasons(groups={}) == ["the job has not written progress yet and 5 records wait"]

@@ -38,8 +38,8 @@ class Job:
         self.producer = Producer({**servers, "transactional.id": settings.job_id})
         self.producer.init_transactions(30)
 
-    def batch(self, batch_id: int, end: int | None = None, *, commit: bool = True, **changes: Any) -> None:
-        record = progress(batch_id, **{"job_id": self.settings.job_id, **changes})
+    def write(self, commit_id: int, end: int | None = None, *, commit: bool = True, **changes: Any) -> None:
+        record = progress(commit_id, **{"job_id": self.settings.job_id, **changes})
         self.producer.begin_transaction()
         self.producer.produce(
             self.settings.topics.job_progress, json.dumps(record).encode(), key=record["job_id"]
@@ -100,43 +100,56 @@ def samples(client: TestClient) -> dict[str, float]:
     }
 
 
-def test_batches_show_up_once_and_aborted_ones_never(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+def test_commits_show_up_once_and_aborted_ones_never(job: Job, sidecar: TestClient, wait_for: Any) -> None:
     wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness of an idle job")
     assert sidecar.get("/v1/progress").status_code == 404
-    job.batch(0)
-    job.batch(1, commit=False)
-    job.batch(1)
-    job.batch(1)  # once more, as a reader may see it
+    job.write(1)
+    job.write(2, commit=False)
+    job.write(2)
+    job.write(2)  # once more, as a reader may see it
     job.producer.begin_transaction()
-    for foreign in (b"no json", b"[]", json.dumps({"query_id": "q1", "batch_id": 9}).encode()):
+    for foreign in (b"no json", b"[]", json.dumps({"query_id": "q1", "commit_id": 9}).encode()):
         job.producer.produce(job.settings.topics.job_progress, foreign, key=job.settings.job_id)
     other = json.dumps(progress(7, job_id="another")).encode()
     job.producer.produce(job.settings.topics.job_progress, other, key="another")
     job.producer.commit_transaction(30)
-    job.batch(2, written_at=int(time.time() * 1000))
-    wait_for(lambda: samples(sidecar).get("fraud_last_batch_id") == 2, what="the third batch")
+    job.write(3, written_at=int(time.time() * 1000))
+    wait_for(lambda: samples(sidecar).get("fraud_group_commit_id{0}") == 3, what="the third commit")
     seen = samples(sidecar)
-    assert seen["fraud_batches_total"] == 3
+    assert seen["fraud_commits_total"] == 3
     assert seen["fraud_transactions_total"] == 300
     assert seen["fraud_event_to_commit_seconds_count"] == 300
     assert seen["fraud_sidecar_progress_unreadable_total"] == 3
-    assert 0 <= seen["fraud_progress_age_seconds"] < 30
-    assert sidecar.get("/v1/progress").json()["batch_id"] == 2
+    assert 0 <= seen["fraud_group_progress_age_seconds{0}"] < 30
+    told = sidecar.get("/v1/progress").json()
+    assert (told["key_groups"], told["groups"]["0"]["commit_id"]) == (1, 3)
 
 
-def test_a_restarted_sidecar_tells_the_same_totals(job: Job, wait_for: Any) -> None:
-    for batch in range(20):
-        job.batch(batch)
+def test_a_restarted_sidecar_tells_the_same_totals_of_all_groups(job: Job, wait_for: Any) -> None:
+    """A group that has been idle lies far behind the end of the topic, where another is busy."""
+    now = int(time.time() * 1000)
+    job.write(4, key_group=1, key_groups=2, written_at=now)
+    for commit_id in range(1, 121):
+        job.write(commit_id, key_groups=2, written_at=now)
     told = []
     for _ in range(2):
         with TestClient(create_app(job.settings)) as client:
             wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
             told.append(samples(client))
-    assert told[0]["fraud_transactions_total"] == 2_000
+    assert told[0]["fraud_transactions_total"] == 12_400
+    assert told[0]["fraud_group_commit_id{1}"] == 4
     moving = {name for name in told[0] if "progress_age" in name}
     assert {n: v for n, v in told[0].items() if n not in moving} == {
         n: v for n, v in told[1].items() if n not in moving
     }
+
+
+def test_a_group_that_is_missing_is_named(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+    job.write(1, key_groups=2, written_at=int(time.time() * 1000))
+    reason = "key group 1 has not written progress yet"
+    wait_for(lambda: sidecar.get("/readyz").json()["reasons"] == [reason], what="the reason")
+    job.write(1, key_group=1, key_groups=2, written_at=int(time.time() * 1000))
+    wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness")
 
 
 def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: TestClient, wait_for: Any) -> None:
@@ -146,15 +159,15 @@ def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: TestClient, 
     wait_for(lambda: samples(sidecar)["fraud_lag_seconds"] > 0, what="age of the input")
     answer = sidecar.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["reasons"] == ["the job has not committed a batch yet and 30 records wait"]
-    job.batch(0, end=12, written_at=int(time.time() * 1000))
-    wait_for(lambda: samples(sidecar)["fraud_lag_records"] == 18, what="lag after a batch")
+    assert answer.json()["reasons"] == ["the job has not written progress yet and 30 records wait"]
+    job.write(1, end=12, written_at=int(time.time() * 1000))
+    wait_for(lambda: samples(sidecar)["fraud_lag_records"] == 18, what="lag after a commit")
     wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness of a job that commits")
     seen = samples(sidecar)
     assert seen[f"fraud_partition_committed_offset{{0,{job.settings.topics.transactions}}}"] == 12
     assert seen[f"fraud_partition_end_offset{{0,{job.settings.topics.transactions}}}"] == 30
     assert 0 < seen["fraud_lag_seconds"] < 60
-    job.batch(1, end=30, written_at=int(time.time() * 1000))
+    job.write(2, end=30, written_at=int(time.time() * 1000))
     wait_for(lambda: samples(sidecar)["fraud_lag_records"] == 0, what="no lag")
     assert samples(sidecar)["fraud_lag_seconds"] == 0
 
@@ -169,8 +182,8 @@ def test_a_sidecar_that_starts_before_its_topics_finds_them(
         missing = f"topic {topics.job_progress} does not exist"
         wait_for(lambda: missing in client.get("/readyz").json()["reasons"], what="the reason")
         topics_made(stack.bootstrap_servers, topics)
-        Job(settings).batch(0)
-        wait_for(lambda: samples(client)["fraud_batches_total"] == 1, what="the first batch")
+        Job(settings).write(1, written_at=int(time.time() * 1000))
+        wait_for(lambda: samples(client)["fraud_commits_total"] == 1, what="the first commit")
         wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
 
 
@@ -235,7 +248,7 @@ def test_the_sidecar_survives_a_killed_broker_and_counts_on(tmp_path: Path, wait
     servers = embedded.up(tmp_path, services=("kafka",)).bootstrap_servers
     try:
         settings = settings_of(servers, Topics())
-        Job(settings).batch(0)
+        Job(settings).write(1, written_at=int(time.time() * 1000))
         with TestClient(create_app(settings)) as client:
             wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
             embedded.kill(tmp_path, "kafka")
@@ -243,8 +256,8 @@ def test_the_sidecar_survives_a_killed_broker_and_counts_on(tmp_path: Path, wait
             assert client.get("/healthz").status_code == 200
             assert samples(client)["fraud_transactions_total"] == 100
             assert embedded.up(tmp_path, services=("kafka",)).bootstrap_servers == servers
-            Job(settings).batch(1)
-            wait_for(lambda: samples(client)["fraud_transactions_total"] == 200, what="the next batch")
+            Job(settings).write(2, written_at=int(time.time() * 1000))
+            wait_for(lambda: samples(client)["fraud_transactions_total"] == 200, what="the next commit")
             wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness again")
     finally:
         embedded.down(tmp_path)

@@ -5,13 +5,13 @@ from sys import stderr
 
 from pyspark import daemon
 
-from streaming_job.runtime.workers.preload import rehearse
+from streaming_job.runtime.workers.preload import preload
 
 
 def main() -> None:
-    """Rehearse, then serve as Spark's daemon."""
+    """Preload, then serve as Spark's daemon."""
     with redirect_stdout(stderr):  # Spark reads the daemon's address from stdout
-        rehearse()
+        preload()
     daemon.manager()
 
 

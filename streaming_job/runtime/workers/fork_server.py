@@ -157,9 +157,9 @@ def main() -> None:
     # not the keyboard's: Spark ends its processes
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _name("-m", __spec__.name, *sys.argv[1:])  # the first call has to come before the environment changes
-    from streaming_job.runtime.workers.preload import rehearse
+    from streaming_job.runtime.workers.preload import preload
 
-    rehearse()
+    preload()
     # children are not waited for
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     serve(socket.socket(fileno=int(sys.argv[1])))

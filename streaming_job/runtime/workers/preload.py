@@ -12,29 +12,31 @@ import orjson
 import pandas  # noqa: F401  the serializers' import
 import pyarrow as pa
 import pyspark.daemon
-import pyspark.sql.streaming.python_streaming_source_runner
 import pyspark.sql.streaming.stateful_processor_util
 import pyspark.sql.streaming.transform_with_state_driver_worker
-import pyspark.sql.worker.create_data_source
-import pyspark.sql.worker.lookup_data_sources
-import pyspark.sql.worker.plan_data_source_read
 import pyspark.worker  # noqa: F401  what a task runs in
+from numpy.typing import NDArray
 
 from feature_store.arena import MemoryArena
-from feature_store.deltas import Delta
+from feature_store.catalogue import NAMES, feature_hash
 from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
-from feature_store.journal import MemoryPieces, Meta, commit, rebuild
-from feature_store.layout import PROFILE
+from feature_store.journal import MemoryPieces, Meta, rebuild
 from models import tracking
-from streaming_job import keyed_stage  # noqa: F401  what the tasks call
-from streaming_job.decode import transactions
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts import Rollout
+from models.scoring import Scorer
+from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
-from streaming_job.source import card_log, librdkafka, ranges, stage  # noqa: F401  what the tasks call
+from streaming_job.group import processor  # noqa: F401  what the tasks call
+from streaming_job.group.core import GroupCore, Rules
+from streaming_job.log import message_batch
+from streaming_job.log.partitioner import KeyGroups, Partitioner
+from streaming_job.log.records import Records
 
 
 @cache  # a process forked from one that did it has it
-def rehearse() -> None:
+def preload() -> None:
     """Load kernels and libraries, and let later garbage collections and forks leave them alone."""
     load_kernels()
     tracking.load()
@@ -43,28 +45,53 @@ def rehearse() -> None:
     gc.freeze()
 
 
+class _Silence:
+    """A classifier that suspects nobody."""
+
+    def score(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See `Classifier`."""
+        return np.zeros(len(x))
+
+    def explain(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See `Classifier`."""
+        return np.zeros(x.shape)
+
+
 def load_kernels() -> None:
-    """Take two transactions through decoding, features and state, so that the kernels are loaded.
+    """Take two transactions through decoding, features, score and state, so that the kernels are loaded.
 
     Two, because numba takes the columns of a single record for another type.
     """
+    message_batch.load_kernels()
     now = 1_700_000_000_000
     record = {
         "card_id": "c", "merchant_id": "m", "amount": 1.5, "currency": "EUR",
         "country": "FR", "channel": "pos", "mcc": "5411", "event_time": now,
     }  # fmt: skip
-    librdkafka.load_kernels()
-    values = pa.array([orjson.dumps({**record, "transaction_id": name}) for name in "tu"])
-    zero = np.zeros(len(values), dtype=np.int64)
-    batch = transactions.decode(values, 0, zero, zero + now, TimeLimits(1, 1)).records
-    hash_string("c")
-    state = GroupState(MemoryArena())
-    changes = np.zeros(0, dtype=PROFILE)
-    change_cards, cards = state.card_numbers(changes), state.card_numbers(batch)
-    state.change_profiles(changes, change_cards)
-    applied = state.apply(batch, cards)
-    alerted = np.ones(batch.size, dtype=np.bool_)
-    state.count_alerts(cards, batch["arrival"], alerted, applied.restarted)
-    store, meta = MemoryPieces(), Meta()
-    commit(store, meta, state, Delta(changes, change_cards, batch, cards, alerted))
+    topics, key_groups = Topics(), KeyGroups(Partitioner.MURMUR2, 1, 1)
+    zero = np.zeros(2, dtype=np.int64)
+
+    def records(topic: str, keys: list[bytes], values: list[bytes]) -> Records:
+        return Records(
+            topic, zero.astype(np.int32), zero + [0, 1], zero + now, pa.array(keys), pa.array(values)
+        )
+
+    for partitioner in Partitioner:
+        KeyGroups(partitioner, 1, 1).partitions_of(pa.array([b"c", b"d"]))
+    state, store, meta = GroupState(MemoryArena()), MemoryPieces(), Meta()
+    ref = ModelRef("preload", "1", "models:/preload/1", "0" * 64, feature_hash())
+    rollout = Rollout("preload", ref, Policy(0.5, 1), "preload", now).to_json()
+    scorer = Scorer(ref.name, ref.version, ref.digest, NAMES, _Silence())
+    rules = Rules(topics, key_groups, TimeLimits(1, 1), lambda _: scorer)
+    core = GroupCore(0, rules, state, meta, store, {})
+    core.fold(records(topics.profiles, [b'{"card_id":"c"}'] * 2, [b"{}"] * 2))
+    core.fold(records(topics.model_rollouts, [b"r"] * 2, [rollout] * 2))
+    core.decide(
+        records(
+            topics.transactions,
+            [b"c"] * 2,
+            [orjson.dumps({**record, "transaction_id": name}) for name in "tu"],
+        )
+    )
+    core.seal(store, {})
     rebuild(store, meta, GroupState(MemoryArena()))

@@ -10,12 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from histories import DAY, HOUR, MINUTE, SECOND, History, Pieces, one_batch
+from histories import DAY, HOUR, MINUTE, SECOND, History, Pieces, one_batch, persist
 
 from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
 from feature_store.group_state import GroupState
-from feature_store.journal import Meta, commit
+from feature_store.journal import Meta
 from feature_store.layout import FORMAT_VERSION
 from feature_store.pieces import write_piece
 
@@ -25,10 +25,7 @@ LAST = 4
 
 
 def history() -> History:
-    """A plain card with profile versions, late events and alerts; an idle one; a hot one; two long gone.
-
-    What format 1 holds was made without those two.
-    """
+    """A plain card with profile versions, late events and alerts; an idle one; a hot one; two long gone."""
     made = History()
     made.tx(-100 * DAY, 2_000_000, card="gone", transaction_id="gone")
     made.tx(-100 * DAY, card="without transactions", transaction_id="gone too")
@@ -64,7 +61,7 @@ def main() -> None:
         known = int(np.searchsorted(changes["arrival"], batch["arrival"].max(), side="right"))
         _, delta = one_batch(state, changes[read:known], batch)
         read = known
-        commit(store, meta, state, delta)
+        persist(store, meta, state, delta)
         if end == 562:  # a snapshot with deltas after it, whatever the bytes would have paid for
             store.put("s0", write_piece(state, 0))
             meta.pieces, meta.oldest, meta.credit = [meta.sequence], meta.sequence + 1, -(10**9)

@@ -7,11 +7,14 @@ import time
 import pytest
 from harness.raw_records import (
     GOOD,
+    KEY_GROUPS,
     LIMITS,
     NOW,
+    PARTITION,
     alone,
     decode,
     mutated,
+    neighbours,
     raw,
     record,
     seeds,
@@ -22,14 +25,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from loadtests.oracle import Record
+from loadtests.oracle import Record, Rules
 from loadtests.oracle.decode import RefusedError, read_transaction
 from streaming_job.contracts import Contract, ContractError, Reason, validate
 from streaming_job.decode import strict
 
 pytestmark = pytest.mark.unit
 
+STRANGER = next(card for card in map("c-{}".format, range(99)) if not neighbours([card]))
+"""A card that belongs to another partition than the records of these tests."""
 IDENTIFIERS = ("transaction_id", "card_id", "merchant_id")
+
+
+def escaped(text: str) -> str:
+    """As JSON with an escape for each character."""
+    return '"' + "".join(f"\\u{ord(character):04x}" for character in text) + '"'
+
 
 BAD: list[tuple[str, bytes | None, Reason]] = [
     ("null", None, Reason.EMPTY_VALUE),
@@ -103,6 +114,9 @@ BAD: list[tuple[str, bytes | None, Reason]] = [
     ("8 days old", record(event_time=NOW - 8 * 86_400_000), Reason.TOO_LATE),
     ("a millisecond too old", record(event_time=NOW - LIMITS.lateness_ms - 1), Reason.TOO_LATE),
     ("a millisecond too new", record(event_time=NOW + LIMITS.skew_ms + 1), Reason.FUTURE_EVENT_TIME),
+    ("another partition's card", record(card_id=STRANGER), Reason.WRONG_PARTITION),
+    ("another partition's card, by escapes", raw("card_id", escaped(STRANGER)), Reason.WRONG_PARTITION),
+    ("another partition's, too old", record(card_id=STRANGER, event_time=0), Reason.TOO_LATE),
 ]
 
 FINE: list[tuple[str, bytes]] = [
@@ -115,8 +129,9 @@ FINE: list[tuple[str, bytes]] = [
     ("amount as 1E2", raw("amount", "1E2")),
     ("amount too small for a double", raw("amount", "1e-400")),
     ("amount with 5,000 digits of fraction", raw("amount", "0." + "1" * 5000)),
-    ("64 letters", record(card_id="x" * 64)),
-    ("64 letters of two bytes", record(card_id="é" * 64)),
+    ("64 letters", record(card_id=neighbours(letter * 64 for letter in "stuvwxyz")[0])),
+    ("64 letters of two bytes", record(card_id=neighbours(letter * 64 for letter in "àáâãäåæçèé")[0])),
+    ("card by escapes", raw("card_id", '"\\u0063-1"')),
     ("emoji by escapes", raw("merchant_id", '"\\ud83d\\ude00"')),
     ("DEL", record(merchant_id="\x7f")),
     ("indented", json.dumps(GOOD, indent=2).encode()),
@@ -214,10 +229,10 @@ def test_batch_decides_as_strict_does_on_each_record(seed, size, share):
 
 def oracles(value: bytes | None) -> Reason | None:
     """Why the oracle refuses a record; None if it takes it."""
-    record = Record("t", 0, 0, NOW, None, value)
-    limits = {"allowed_lateness_ms": LIMITS.lateness_ms, "allowed_skew_ms": LIMITS.skew_ms}
+    record = Record("t", PARTITION, 0, NOW, None, value)
+    rules = Rules(LIMITS.lateness_ms, LIMITS.skew_ms, KEY_GROUPS.partitions, KEY_GROUPS.partitioner)
     try:
-        read_transaction(record, **limits)
+        read_transaction(record, rules)
     except RefusedError as fault:
         return fault.reason
     return None

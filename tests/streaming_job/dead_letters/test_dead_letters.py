@@ -1,6 +1,5 @@
 """Dead letters as text: nothing secret on a screen, all of it in a file, clear words for what is wrong."""
 
-import base64
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,16 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from feature_store.errors import FraudError
-from streaming_job.contracts import Reason
+from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.commands import app
 from streaming_job.dead_letters.finding import Wanted
 from streaming_job.dead_letters.letter import Letter, LetterError
-from streaming_job.dead_letters.replay import check
+from streaming_job.dead_letters.originals import require_whole
+from streaming_job.dead_letters.record import MAX_CARRIED, MAX_LETTER, MAX_RECORD_KEY, DeadLetter
+from streaming_job.dead_letters.replay import check, destination
+from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.masking import safe
 
 pytestmark = pytest.mark.unit
@@ -44,6 +47,16 @@ raw_bytes = (
 )
 
 
+def dead_letter(key: bytes | None, value: bytes | None, detail: str = "cut short") -> DeadLetter:
+    """What the job would write of LETTER's record."""
+    return DeadLetter(LETTER.topic, 3, 42, 1500, key, value, Reason.MALFORMED_JSON, detail)
+
+
+def encoded(letter: DeadLetter) -> Letter:
+    """A dead letter, as found on its topic."""
+    return Letter.from_record("dead-letters", 1, 17, letter.encode())
+
+
 @given(raw_bytes, raw_bytes)
 def test_a_raw_line_gives_back_every_byte(key, value):
     letter = replace(LETTER, key=key, value=value)
@@ -52,15 +65,88 @@ def test_a_raw_line_gives_back_every_byte(key, value):
     assert Letter.from_raw(line) == letter
 
 
-@given(raw_bytes)
-def test_a_record_of_the_topic_is_read_whole(value):
-    record = {
-        "schema_version": 1, "reason": "malformed_json", "detail": "cut short", "topic": "transactions",
-        "partition": 3, "offset": 42, "arrival_time": 1500, "key_base64": "Y2FyZC0wMDAx",
-        "value_base64": None if value is None else base64.b64encode(value).decode(),
-    }  # fmt: skip
-    found = Letter.from_record("dead-letters", 1, 17, json.dumps(record).encode())
-    assert found == replace(LETTER, value=value)
+@given(raw_bytes, raw_bytes)
+def test_a_record_of_usual_size_is_carried_whole(key, value):
+    letter = dead_letter(key, value)
+    fields = json.loads(letter.encode())
+    validate(Contract.DEAD_LETTER, fields)
+    assert not [name for name in fields if name.endswith(("_bytes", "_sha256"))]
+    assert encoded(letter) == replace(LETTER, key=key, value=value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "key_is_carried", "value_is_carried"),
+    [
+        (9, MAX_CARRIED - 9, True, True),
+        (9, MAX_CARRIED - 8, True, False),
+        (9, 3_000_000, True, False),
+        (MAX_RECORD_KEY + 1, 0, True, True),
+        (200 * 1024, 100 * 1024, True, False),
+        (MAX_CARRIED, 0, True, True),
+        (MAX_CARRIED, 1, True, False),
+        (300_000, 500, False, True),
+        (300_000, MAX_CARRIED, False, True),
+        (2_000_000, 2_000_000, False, False),
+        (300_000, None, False, True),
+        (None, 3_000_000, True, False),
+    ],
+)
+@pytest.mark.parametrize(
+    "detail", ["cut short", "\0" * 3_000_000, "\U0001f4b3" * 3_000_000], ids=["usual", "escaped", "wide"]
+)
+def test_of_a_large_record_the_letter_tells_size_and_digest(
+    key, value, key_is_carried, value_is_carried, detail
+):
+    key, value = (None if size is None else b"\xff" * size for size in (key, value))
+    letter = dead_letter(key, value, detail)
+    assert len(letter.encode()) + len(letter.record_key or b"") < MAX_LETTER
+    found = encoded(letter)
+    assert found.key == (key if key_is_carried else None)
+    assert found.value == (value if value_is_carried else None)
+    assert found.is_whole == (key_is_carried and value_is_carried)
+    for left_out, content in ((found.key_left_out, key), (found.value_left_out, value)):
+        if left_out is not None:
+            assert left_out.size == len(content)
+            assert left_out.is_of(content)
+            assert not left_out.is_of(content[:-1])
+            assert not left_out.is_of(None)
+    assert Letter.from_raw(found.raw()) == found
+
+
+@pytest.mark.parametrize("size", [None, 0, 9, MAX_RECORD_KEY])
+def test_the_letter_has_the_key_as_received(size):
+    key = None if size is None else b"k" * size
+    assert dead_letter(key, b"{").record_key == key
+    assert dead_letter(b"k" * (MAX_RECORD_KEY + 1), b"{").record_key is None
+
+
+def test_what_is_left_out_is_no_tombstone_in_a_raw_line():
+    letter = encoded(dead_letter(b"card-0001", b"x" * 3_000_000))
+    fields = json.loads(letter.raw())
+    assert "value" not in fields
+    assert fields["value_bytes"] == letter.shown()["value_bytes"] == 3_000_000
+    # a person who has the value puts it in
+    mended = Letter.from_raw(json.dumps({**fields, "value": GOOD.decode()}))
+    assert mended == replace(LETTER, value=GOOD)
+    require_whole([mended])
+    with pytest.raises(LetterError) as refused:
+        require_whole([letter, mended])
+    words = str(refused.value)
+    assert words.startswith("1 dead letters are not whole, and their records are gone from the log: ")
+    assert (
+        ": dead-letters/1/17 (record transactions/3/42: value of 3,000,000 bytes); nothing was sent" in words
+    )
+    assert "put key and value into the lines of a `list --raw` file, otherwise leave" in words
+
+
+def test_a_key_that_was_left_out_is_the_same_key_once_it_is_there():
+    key = b"k" * 300_000
+    letter = encoded(dead_letter(key, GOOD))
+    fields = json.loads(letter.raw())
+    assert Letter.from_raw(json.dumps({**fields, "key": key.decode()})) == replace(
+        LETTER, key=key, value=GOOD
+    )
+    assert Letter.from_raw(json.dumps({**fields, "key": "card-0001"})).key_changed
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b'{"schema_version": 1}'])
@@ -142,6 +228,25 @@ def test_records_that_would_be_refused_again_are_told_by_name():
             check([bad], TOPICS)
     with pytest.raises(LetterError, match="no input of this job"):
         check([replace(LETTER, topic="elsewhere")], TOPICS)
+
+
+@pytest.mark.parametrize("partitioner", Partitioner)
+@pytest.mark.parametrize("key", [b"card-0001", b"another key", None])
+def test_a_transaction_goes_to_the_partition_of_its_card(partitioner, key):
+    settings = LetterSettings(bootstrap_servers="127.0.0.1:9", partitioner=partitioner)
+    by_card = KeyGroups(partitioner, 12, 1).partition_of("card-0001")
+    for partition in range(12):
+        assert destination(replace(LETTER, key=key, value=GOOD, partition=partition), settings, 12) == by_card
+
+
+def test_a_table_record_goes_where_it_came_from_or_to_its_new_key():
+    settings = LetterSettings(bootstrap_servers="127.0.0.1:9", partitioner=Partitioner.CRC32)
+    key = b'{"card_id":"card-0001"}'
+    change = replace(LETTER, topic=TOPICS.profiles, key=key, value=None)
+    assert destination(change, settings, 12) == 3
+    by_javas = KeyGroups(Partitioner.MURMUR2, 12, 1).partition_of(key.decode())
+    assert destination(replace(change, key_changed=True), settings, 12) == by_javas
+    assert destination(replace(change, key=None, key_changed=True), settings, 12) == 3
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,25 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from feature_store.hashing import hash_string
-from feature_store.layout import DELETE, SNAPSHOT, STATUSES, TOMBSTONE, UPSERT, country_code
+from feature_store.layout import (
+    DELETE,
+    PROFILE,
+    REREAD,
+    SNAPSHOT,
+    STATUSES,
+    TOMBSTONE,
+    UPSERT,
+    country_code,
+)
 from loadtests.oracle import ProfileLog, Record
 from streaming_job.contracts import Contract, Reason, validate
+from streaming_job.decode.profiles import profile_change
+from streaming_job.decode.snapshots import ends_snapshot, first_end, mark_later_rows
 from streaming_job.decode.strict import Rejected
-from streaming_job.decode.tables import ends_snapshot, profile_change
 
 pytestmark = pytest.mark.unit
 
@@ -91,12 +102,28 @@ def test_columns_and_fields_that_we_do_not_know_are_left_alone(value):
         (envelope("r", source={"snapshot": "last_in_data_collection"}), False),
         (envelope("r", note="last", source={"snapshot": "first"}), False),
         (envelope("r", note="last", source="last"), False),
+        (envelope("r", after=None, source={"snapshot": "last"}), True),  # a faulty row ends it all the same
+        (envelope("r", source={"snapshot": "last"})[:-1], False),
         (envelope("u"), False),
         (None, False),
     ],
 )
 def test_the_last_row_of_a_snapshot_is_recognised(value, ends):
     assert ends_snapshot(value) == ends
+
+
+def test_the_earliest_end_of_a_snapshot_is_the_first_ones():
+    assert first_end(None, None) is None
+    assert first_end(None, 5) == first_end(5, None) == first_end(5, 9) == first_end(9, 5) == 5
+
+
+@pytest.mark.parametrize(("end", "later"), [(None, []), (10, []), (9, [1]), (4, [0, 1])])
+def test_rows_that_arrive_after_the_first_snapshots_end_are_reread(end, later):
+    changes = np.zeros(3, dtype=PROFILE)
+    changes["arrival"], changes["change"] = (5, 10, 11), (SNAPSHOT, SNAPSHOT, UPSERT)
+    mark_later_rows(changes, end)
+    assert np.flatnonzero(changes["change"] == REREAD).tolist() == later
+    assert changes["change"][2] == UPSERT
 
 
 BAD: list[tuple[bytes | None, bytes | None, Reason]] = [
@@ -120,6 +147,11 @@ BAD: list[tuple[bytes | None, bytes | None, Reason]] = [
     *((KEY, without(name), Reason.MISSING_FIELD) for name in ROW),
     *((KEY, changed(**{name: None}), Reason.WRONG_TYPE) for name in ROW),
     (KEY, changed(card_id=""), Reason.INVALID_VALUE),
+    (KEY, changed(card_id="c-2"), Reason.INVALID_VALUE),
+    (KEY, envelope("d", before={"card_id": "c-2"}, after=None), Reason.INVALID_VALUE),
+    (b'{"card_id":""}', envelope(), Reason.INVALID_VALUE),
+    (b'{"card_id":"\xff"}', envelope(), Reason.INVALID_VALUE),
+    (KEY, changed(card_id="c-2", risk_tier=None), Reason.WRONG_TYPE),  # its own faults first
     (KEY, changed(status="lost"), Reason.INVALID_VALUE),
     (KEY, changed(status=["active"]), Reason.WRONG_TYPE),
     (KEY, changed(home_country="de"), Reason.INVALID_VALUE),

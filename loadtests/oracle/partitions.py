@@ -1,0 +1,49 @@
+"""Which partition a card belongs to: the producers' partitioners, as their definitions have them.
+
+murmur2: Java's client (Utils.murmur2 and toPositive of org.apache.kafka), librdkafka's murmur2_random.
+crc32: librdkafka's default, consistent_random.
+"""
+
+import zlib
+from functools import lru_cache
+
+_M = 0x5BD1E995
+_SEED = 0x9747B28C
+_32 = 0xFFFFFFFF
+
+
+@lru_cache(1 << 20)
+def partition_of(card_id: str, partitions: int, partitioner: str) -> int:
+    """The partition of the records whose key is the card's id.
+
+    Args:
+        card_id: as the transaction has it.
+        partitions: of the topic.
+        partitioner: "murmur2" or "crc32".
+    """
+    key = card_id.encode()
+    if partitioner == "murmur2":
+        return (murmur2(key) & 0x7FFFFFFF) % partitions
+    assert partitioner == "crc32"
+    return zlib.crc32(key) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """Java's 32-bit murmur2, as an unsigned number."""
+    h = _SEED ^ len(data)
+    whole = len(data) - len(data) % 4
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little")
+        k = k * _M & _32
+        k ^= k >> 24
+        k = k * _M & _32
+        h = h * _M & _32
+        h ^= k
+    rest = data[whole:]
+    if rest:
+        h ^= int.from_bytes(rest, "little")
+        h = h * _M & _32
+    h ^= h >> 13
+    h = h * _M & _32
+    h ^= h >> 15
+    return h

@@ -1,0 +1,36 @@
+"""Arrow's binary columns as the arrays that kernels take, and back."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streaming_job.decode.grammar import Bytes
+
+
+def buffers(column: pa.BinaryArray) -> tuple[Bytes, NDArray[np.int32]]:
+    """The bytes of all rows, and where each row begins and ends.
+
+    Args:
+        column: n rows (32-bit offsets); where it is null, what lies between its offsets is undefined.
+
+    Returns:
+        data, and offsets of shape (n + 1,): row i is data[offsets[i]:offsets[i + 1]].
+    """
+    _, offset_buffer, data_buffer = column.buffers()
+    if not len(column):
+        return np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int32)
+    offsets = np.frombuffer(offset_buffer, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(data_buffer or b"", dtype=np.uint8), offsets
+
+
+def present(column: pa.BinaryArray) -> NDArray[np.bool_]:
+    """Which rows are not null, shape (n,)."""
+    valid: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def column(data: Bytes, offsets: NDArray[np.int32]) -> pa.BinaryArray:
+    """Inverse of `buffers`: a column without nulls that shares the memory."""
+    return pa.Array.from_buffers(
+        pa.binary(), offsets.size - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )

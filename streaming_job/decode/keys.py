@@ -1,0 +1,130 @@
+"""Tells profile records apart by their keys, before anything is decoded.
+
+Each key group reads the whole profile topic and keeps the records of its own cards. What it drops must be
+cheap: a kernel reads the key, and looks for the mark of a snapshot's end in the value.
+
+A plain key is an object whose only field is a card's id: {"card_id":"..."}, with or without white space
+between the tokens; the id has neither escapes nor control characters. Debezium's keys are such, if its
+converter writes no schemas.
+"""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from feature_store.jit import njit
+from streaming_job.decode import columns
+from streaming_job.decode.grammar import Bytes, blank, byte_at
+
+LAST = b'"last"'
+"""Stands in the value of the record that ends a snapshot (`snapshots.ends_snapshot` looks closer)."""
+_NAME = np.frombuffer(b'"card_id"', dtype=np.uint8)
+
+
+@njit(cache=True)
+def _find_card(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """First character and closing quote of the card's id in a plain key; (0, 0) if the key is not plain."""
+    at = blank(data, at, end)
+    if byte_at(data, at, end) != 0x7B:
+        return 0, 0
+    at = blank(data, at + 1, end)
+    if at + _NAME.size > end:
+        return 0, 0
+    for i in range(_NAME.size):
+        if data[at + i] != _NAME[i]:
+            return 0, 0
+    at = blank(data, at + _NAME.size, end)
+    if byte_at(data, at, end) != 0x3A:
+        return 0, 0
+    at = blank(data, at + 1, end)
+    if byte_at(data, at, end) != 0x22:
+        return 0, 0
+    start = at + 1
+    close = start
+    while close < end and data[close] != 0x22:
+        if data[close] < 0x20 or data[close] == 0x5C:
+            return 0, 0
+        close += 1
+    if close == end:
+        return 0, 0
+    at = blank(data, close + 1, end)
+    if byte_at(data, at, end) != 0x7D or blank(data, at + 1, end) != end:
+        return 0, 0
+    return start, close
+
+
+@njit(cache=True, nogil=True)
+def _copy_cards(
+    data: Bytes,
+    offsets: NDArray[np.int32],
+    present: NDArray[np.bool_],
+    plain: np.ndarray,
+    card_ids: Bytes,
+    card_offsets: NDArray[np.int32],
+) -> None:
+    to = 0
+    card_offsets[0] = 0
+    for row in range(present.size):
+        start, close = _find_card(data, offsets[row], offsets[row + 1]) if present[row] else (0, 0)
+        plain[row] = close > 0
+        for at in range(start, close):
+            card_ids[to] = data[at]
+            to += 1
+        card_offsets[row + 1] = to
+
+
+def cards(keys: pa.BinaryArray) -> tuple[NDArray[np.bool_], pa.BinaryArray]:
+    """The cards that plain keys name.
+
+    Args:
+        keys: n rows.
+
+    Returns:
+        Which keys are plain, shape (n,), and the card_id that each of them names, n rows; what stands in the
+        other rows is undefined, but not null.
+    """
+    data, offsets = columns.buffers(keys)
+    plain = np.empty(len(keys), dtype=np.bool_)
+    card_ids = np.empty(offsets[-1] - offsets[0], dtype=np.uint8)
+    card_offsets = np.empty(len(keys) + 1, dtype=np.int32)
+    _copy_cards(data, offsets, columns.present(keys), plain, card_ids, card_offsets)
+    return plain, columns.column(card_ids, card_offsets)
+
+
+def card(key: bytes | None) -> bytes | None:
+    """The card_id that a plain key names, in UTF-8 if the key is; None if the key is not plain."""
+    data = np.frombuffer(key or b"", dtype=np.uint8)
+    start, close = _find_card(data, 0, data.size)
+    return data[start:close].tobytes() if close else None
+
+
+@njit(cache=True, nogil=True)
+def _find_last(data: Bytes, offsets: NDArray[np.int32], asked: NDArray[np.bool_], found: np.ndarray) -> None:
+    for row in range(asked.size):
+        hit = False
+        if asked[row]:
+            value = data[offsets[row] : offsets[row + 1]]
+            # no early exit: the loop becomes vector instructions
+            for at in range(value.size - len(LAST) + 1):
+                hit |= (
+                    (value[at] == LAST[0])
+                    & (value[at + 1] == LAST[1])
+                    & (value[at + 2] == LAST[2])
+                    & (value[at + 3] == LAST[3])
+                    & (value[at + 4] == LAST[4])
+                    & (value[at + 5] == LAST[5])
+                )
+        found[row] = hit
+
+
+def may_end_snapshot(values: pa.BinaryArray, asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the values hold the bytes LAST.
+
+    Args:
+        values: n rows.
+        asked: which rows to look at, shape (n,); the others are False.
+    """
+    data, offsets = columns.buffers(values)
+    found = np.empty(asked.size, dtype=np.bool_)
+    _find_last(data, offsets, asked, found)
+    return found

@@ -1,0 +1,249 @@
+"""What a key group does to its state: folds tables, decides transactions, writes deltas. Pure.
+
+Knows records in and an outcome out, and a store of pieces; neither Spark nor Kafka. State is a function of the log
+and of a position in it: the same records give the same state and the same alerts however they are cut.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from feature_store.deltas import Delta
+from feature_store.group_state import GroupState
+from feature_store.journal import Meta, PieceStore, append, seal
+from feature_store.layout import PROFILE, TRANSACTION
+from streaming_job.contracts.topics import Topics
+from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.decide.decider import Decider, LoadModel, Stopwatch
+from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
+from streaming_job.decode import profiles, snapshots, transactions
+from streaming_job.decode.transactions import TimeLimits
+from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.records import Offsets, Records
+from streaming_job.progress.measures import measure
+from streaming_job.progress.outcome import Outcome
+from streaming_job.runtime.failpoints import Step, reach
+
+ROLLOUTS = "rollouts"
+"""Name of the piece that holds the rollout history."""
+POSITIONS, SNAPSHOT_END = "positions", "snapshot_end"
+"""Names in `Meta.extra`."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides, beside the log: the same for every start of a job."""
+
+    topics: Topics
+    key_groups: KeyGroups
+    limits: TimeLimits
+    load_model: LoadModel
+    """Gives the scorer of a rollout."""
+
+
+class GroupCore:
+    """A key group's state, what has come of its records, and what is still to be persisted."""
+
+    def __init__(
+        self, group: int, rules: Rules, state: GroupState, meta: Meta, store: PieceStore, quiet: Offsets
+    ) -> None:
+        """Go on from persisted state.
+
+        Args:
+            group: number of the key group.
+            rules: of the job.
+            state: as `meta` names it.
+            meta: of the persisted pieces; moves on.
+            store: the persisted pieces.
+            quiet: Q, the offsets up to which an earlier run has said everything: what lies before is decided
+                and folded without a word.
+        """
+        self._group, self._rules, self._state, self._meta = group, rules, state, meta
+        self.quiet = quiet
+        blob = store.get(ROLLOUTS)
+        self._rollouts = RolloutHistory.restore(orjson.loads(blob) if blob else [])
+        self._new_rollouts = False
+        self.outcome = Outcome()
+        """Since the last `take_outcome`."""
+        self.watch = Stopwatch(self.outcome)
+        self._changes: list[tuple[NDArray[np.void], NDArray[np.int32]]] = []
+        self._transactions: list[tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.bool_]]] = []
+        self.pending = 0
+        """Changes and transactions that no delta holds yet."""
+
+    def take_outcome(self) -> Outcome:
+        """What has come since the last call; a new one begins."""
+        taken = self.outcome
+        taken.sizes = {
+            "cards": self._state.card_count,
+            "events": self._state.event_count,
+            "local_bytes": self._state.arena.nbytes,
+        }
+        self.outcome = Outcome()
+        self.watch = Stopwatch(self.outcome)
+        return taken
+
+    @property
+    def snapshot_end(self) -> int | None:
+        """Arrival of the record that ended the first snapshot of the profiles, ms; None if it has not come."""
+        return self._meta.extra.get(SNAPSHOT_END)
+
+    def learn_snapshot_end(self, arrival: int | None) -> None:
+        """Take in when a snapshot of the profiles ended, if one did."""
+        end = snapshots.first_end(self.snapshot_end, arrival)
+        if end is not None:
+            self._meta.extra[SNAPSHOT_END] = end
+
+    def fold(self, records: Records) -> None:
+        """Take in records of a table, each partition in the order of offsets."""
+        if records.topic == self._rules.topics.profiles:
+            self._fold_profiles(records)
+        else:
+            self._fold_rollouts(records)
+        self.watch.lap("tables")
+
+    def _fold_profiles(self, records: Records) -> None:
+        found = profiles.decode(records, self._rules.key_groups, self._group)
+        self.learn_snapshot_end(found.snapshot_end)
+        changes = found.changes
+        snapshots.mark_later_rows(changes, self.snapshot_end)
+        self._bury(found.dead_letters)
+        if not changes.size:
+            return
+        cards = self._state.card_numbers(changes)
+        late = self._state.change_profiles(changes, cards)
+        loud = int((changes["offset"] >= self._quiet_of(records.topic, changes["partition"])).sum())
+        self.outcome.counts["profile_changes"] += loud
+        self.outcome.counts["late_table_changes"] += late if loud else 0
+        self._changes.append((changes, cards))
+        self.pending += changes.size
+
+    def _fold_rollouts(self, records: Records) -> None:
+        rows = zip(
+            records.arrivals.tolist(),
+            records.offsets.tolist(),
+            records.values.to_pylist(),
+            records.keys.to_pylist(),
+            strict=True,
+        )
+        new = [RolloutRecord(*row) for row in rows]
+        refused = self._rollouts.fold(new, self._rules.topics)
+        self._new_rollouts = True
+        if self._group == 0:  # every group gets every rollout; this one speaks of them
+            quiet = self.quiet.get((records.topic, 0), 0)
+            self._bury(refused)
+            faulty = {letter.offset for letter in refused}
+            self.outcome.counts["rollouts"] += sum(
+                record.offset >= quiet and record.offset not in faulty for record in new
+            )
+
+    def decide(self, records: Records, *, silent: bool = False) -> None:
+        """Decide transactions, each partition in the order of offsets.
+
+        Every table must have been folded at least as far as it stood when the last of them was taken.
+
+        Args:
+            records: of the transactions topic.
+            silent: an earlier run has said what comes of them: only the state moves on.
+
+        Raises:
+            NoRolloutError: there is no model to decide them.
+            ModelError: the model of a rollout cannot be had.
+        """
+        if silent:
+            kept, self.outcome = self.outcome, Outcome()
+            self.watch = Stopwatch(self.outcome)
+            self._decide(records)
+            self.outcome = kept
+            self.watch = Stopwatch(self.outcome)
+        else:
+            self._decide(records)
+
+    def _decide(self, records: Records) -> None:
+        decoded = transactions.decode(records, self._rules.limits, self._rules.key_groups)
+        self._bury(
+            DeadLetter(
+                records.topic,
+                int(records.partitions[found.row]),
+                int(records.offsets[found.row]),
+                int(records.arrivals[found.row]),
+                records.keys[found.row].as_py(),
+                records.values[found.row].as_py(),
+                found.reason,
+                found.detail,
+            )
+            for found in decoded.rejections
+        )
+        batch = decoded.records
+        self.watch.lap("decode")
+        if not batch.size:
+            return
+        cards = self._state.card_numbers(batch)
+        decider = Decider(
+            self._state, self._rollouts, records.topic, self._rules.load_model, self.outcome, self.watch
+        )
+        decided = decider.decide(batch, decoded.quotes, cards)
+        reach(Step.DECIDED)
+        measure(self.outcome, batch, cards, decided, self._state)
+        accepted = decided.accepted
+        self._transactions.append((batch[accepted], cards[accepted], decided.alerted[accepted]))
+        self.pending += batch.size
+        self.watch.lap("measure")
+
+    def _bury(self, letters: Any) -> None:
+        self.outcome.dead_letters += (
+            letter
+            for letter in letters
+            if letter.offset >= self.quiet.get((letter.topic, letter.partition), 0)
+        )
+
+    def _quiet_of(self, topic: str, partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Q of each row's partition, shape (n,)."""
+        known, rows = np.unique(partitions, return_inverse=True)
+        quiet = [self.quiet.get((topic, int(partition)), 0) for partition in known]
+        return np.array(quiet, dtype=np.int64)[rows]
+
+    def append(self, store: PieceStore) -> int:
+        """Write what is pending as a delta; returns the bytes written."""
+        if not self.pending:
+            return 0
+        changes, change_cards = _joined(self._changes, (PROFILE, np.int32))
+        batch, cards, alerted = _joined(self._transactions, (TRANSACTION, np.int32, np.bool_))
+        self._changes, self._transactions, self.pending = [], [], 0
+        delta = Delta(changes, change_cards, batch, cards, alerted)
+        written = append(store, self._meta, self._state, delta)
+        self.watch.lap("persist")
+        return written
+
+    def seal(self, store: PieceStore, positions: Offsets) -> None:
+        """End an epoch: write the rest, and P, the positions up to which all has been taken in and said."""
+        self.append(store)
+        if self._new_rollouts:
+            store.put(ROLLOUTS, orjson.dumps(self._rollouts.records))
+            self._new_rollouts = False
+        save_positions(self._meta, positions)
+        seal(store, self._meta)
+
+
+def _joined(parts: list[Any], dtypes: tuple[Any, ...]) -> list[NDArray[Any]]:
+    if not parts:
+        return [np.zeros(0, dtype=dtype) for dtype in dtypes]
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def save_positions(meta: Meta, positions: Offsets) -> None:
+    """Note P in `meta`."""
+    told: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(positions.items()):
+        told.setdefault(topic, {})[str(partition)] = offset
+    meta.extra[POSITIONS] = told
+
+
+def positions_of(meta: Meta) -> Offsets:
+    """P as `meta` has it; empty before the first epoch has ended."""
+    told: Mapping[str, Mapping[str, int]] = meta.extra.get(POSITIONS, {})
+    return {(topic, int(part)): offset for topic, parts in told.items() for part, offset in parts.items()}

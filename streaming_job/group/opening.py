@@ -1,0 +1,209 @@
+"""A key group taken over by a process: state at P, output at Q, and whether they belong together.
+
+Everything is asked before anything is written: a start that must not be leaves the job that runs alone.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka import KafkaException
+
+from feature_store.group_state import GroupState
+from feature_store.journal import Meta, PieceStore, seal
+from streaming_job.decode import snapshots
+from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
+from streaming_job.group.loop import Follower, Pace
+from streaming_job.group.positions import require_fit
+from streaming_job.group.voice import GroupVoice
+from streaming_job.log.end_offsets import EndOffsets
+from streaming_job.log.errors import PATIENCE_S, LogError
+from streaming_job.log.follower import LogFollower
+from streaming_job.log.records import Offsets
+from streaming_job.log.table_follower import TableFollower
+from streaming_job.progress.writer import GroupProgress
+from streaming_job.settings import JobSettings
+from streaming_job.transaction.writer import GroupWriter
+from streaming_job.transaction.written import Written
+
+HEARTBEAT_S = 10.0
+"""An idle group says so often that it is there."""
+PAUSE_S = 0.1
+INSTANCE = "instance"
+"""Name in `Meta.extra`: of the job's process that had the group last."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What is needed to open any key group; picklable but for the rules' model loader."""
+
+    settings: JobSettings
+    rules: Rules
+    group: int
+    query_id: str
+    """Of Spark's checkpoint: names the state to which the output belongs."""
+    instance: str
+    """Of the job's process."""
+
+    @property
+    def client(self) -> dict[str, str]:
+        """Settings of Kafka clients."""
+        return {**self.settings.kafka, "bootstrap.servers": self.settings.bootstrap_servers}
+
+    @property
+    def pace(self) -> Pace:
+        """As set."""
+        known = self.settings
+        return Pace(
+            known.max_records, known.max_bytes, known.linger_ms / 1000, known.commit_interval_ms / 1000,
+            HEARTBEAT_S, known.epoch_bytes,
+        )  # fmt: skip
+
+
+class OpenGroup:
+    """A key group that this process serves, from epoch to epoch."""
+
+    def __init__(
+        self, opening: Opening, state: GroupState, meta: Meta, store: PieceStore, rebuilds: int
+    ) -> None:
+        """Take the group over.
+
+        Args:
+            opening: which group, of which job.
+            state: as `meta` names it.
+            meta: of the persisted pieces; moves on.
+            store: the persisted pieces.
+            rebuilds: of the working copy, made to get here.
+
+        Raises:
+            OtherQueryError, CheckpointError: state and topics do not belong together.
+            LogError: the log no longer holds what the state needs next.
+            FencedError: another instance of the job has taken over.
+            SinkError: the brokers do not answer.
+        """
+        self.meta, self.state = meta, state
+        settings, topics = opening.settings, opening.rules.topics
+        own = opening.rules.key_groups.own(opening.group)
+        mine = {(topics.transactions, partition) for partition in own}
+        with EndOffsets(opening.client, (topics.transactions, *topics.tables)) as ends:
+            first, end = _answered(ends.first), _answered(ends.last)
+        # partitions that a table has got since are read from their beginning
+        known = {
+            place: offset for place, offset in first.items() if place in mine or place[0] in topics.tables
+        }
+        positions: Offsets = {**known, **positions_of(meta)}
+        writer = GroupWriter(settings, opening.group, own, opening.query_id, opening.instance)
+        written = writer.written()
+        written.require_query(opening.query_id)
+        require_fit(positions, written.offsets, first, end)
+        # once this instance has had the group, it is never taken from another: that one has taken over
+        is_first = meta.extra.get(INSTANCE) != opening.instance
+        written = writer.take_over({place: positions[place] for place in mine}, from_others=is_first)
+        meta.extra[INSTANCE] = opening.instance
+        quiet = {**_reported(written), **written.offsets}
+        core = GroupCore(opening.group, opening.rules, state, meta, store, quiet)
+        if core.snapshot_end is None:
+            core.learn_snapshot_end(_snapshot_end(opening, positions, end))
+        progress = GroupProgress(
+            settings.job_id,
+            opening.query_id,
+            opening.group,
+            settings.key_groups,
+            written.progress,
+            written.commit_id,
+        )
+        starts = {place: max(offset, quiet.get(place, 0)) for place, offset in positions.items()}
+        self.voice = GroupVoice(writer, progress, topics.transactions, starts, rebuilds)
+        self._transactions = LogFollower(opening.client, {place: positions[place] for place in mine})
+        self._tables = TableFollower(
+            opening.client,
+            EndOffsets(opening.client, topics.tables),
+            {place: offset for place, offset in positions.items() if place not in mine},
+            settings.max_records,
+            settings.max_bytes,
+        )
+        self.follower = Follower(
+            core, self._transactions, self._tables, self.voice, opening.pace, written.offsets
+        )
+
+    def close(self) -> None:
+        """Stop fetching and let the producer go."""
+        for part in (self._transactions, self._tables, self.voice):
+            part.close()
+
+
+def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
+    """The first epoch of all: only note where the log begins, so that no retention can move it.
+
+    Raises:
+        OtherQueryError: the job has written before, from another checkpoint.
+        LogError: the log's beginning is gone, and with it what the job has decided before.
+    """
+    settings, topics = opening.settings, opening.rules.topics
+    own = opening.rules.key_groups.own(opening.group)
+    writer = GroupWriter(settings, opening.group, own, opening.query_id, opening.instance)
+    written = writer.written()
+    writer.close()
+    written.require_query(opening.query_id)
+    with EndOffsets(opening.client, (topics.transactions, *topics.tables)) as ends:
+        first = _answered(ends.first)
+    # a checkpoint that lost its first epochs may begin again, as long as the log is whole
+    if written.commit_id and any(first.values()):
+        raise LogError(
+            f"the checkpoint is empty, and the log no longer begins where job {settings.job_id} began; restore "
+            "a copy of the checkpoint, or use another job id"
+        )
+    mine = {(topics.transactions, partition) for partition in own}
+    save_positions(meta, {p: offset for p, offset in first.items() if p in mine or p[0] in topics.tables})
+    seal(store, meta)
+
+
+def _reported(written: Written) -> Offsets:
+    """Where the group's last progress record says that it was; the only word on how far it had the tables."""
+    parts = written.progress["partitions"] if written.progress else ()
+    return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
+
+
+def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | None:
+    """When the first snapshot of the profiles ended, looked up before any of its rows is folded.
+
+    Rows of a later snapshot may lie in a partition that is read before the one that tells where the first ended.
+    """
+    topic = opening.rules.topics.profiles
+    left = {place: end for place, end in ends.items() if place[0] == topic and positions[place] < end}
+    log = LogFollower(opening.client, {place: positions[place] for place in left})
+    found, heard = None, time.monotonic()
+    try:
+        while left:
+            taken = log.take(opening.settings.max_records, opening.settings.max_bytes, PAUSE_S)
+            for records in taken:
+                found = snapshots.first_end(found, snapshots.end_among(records))
+                heard = time.monotonic()
+            left = {place: end for place, end in left.items() if log.positions[place] < end}
+            if time.monotonic() - heard > PATIENCE_S:
+                raise LogError(f"no more records of {topic} come: {log.trouble()}; check the brokers")
+    finally:
+        log.close()
+    return found
+
+
+T = TypeVar("T")
+
+
+def _answered(ask: Callable[[], T]) -> T:
+    """What the brokers say, who may be away for a while.
+
+    Raises:
+        LogError: no answer for too long.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as fault:
+            if time.monotonic() > deadline:
+                raise LogError(
+                    f"the ends of the input topics cannot be read: {fault.args[0].str()}; check the brokers"
+                ) from fault
+        time.sleep(PAUSE_S)

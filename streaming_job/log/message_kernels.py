@@ -1,0 +1,183 @@
+"""Kernels that read librdkafka's messages in place: several partitions of several topics in one queue."""
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from feature_store.jit import njit
+from streaming_job.log.ffi import (
+    END_OF_PARTITION,
+    ERROR,
+    KEY,
+    KEY_SIZE,
+    OFFSET,
+    PARTITION,
+    PAYLOAD,
+    SIZE,
+    TOPIC,
+    WORDS,
+)
+
+NO_LIMIT = np.iinfo(np.int64).max
+UNUSED, FAILED = -1, -2
+"""In place of a message's partition: not handed out; an error, which the follower has to look at."""
+PARTITION_STATE = np.dtype(
+    [
+        ("topic", np.int64),  # librdkafka's handle
+        ("position", np.int64),  # offset after what has been handed out
+        ("limit", np.int64),  # offset that is not handed out, nor any after it
+        ("rows", np.int64),  # of this batch
+        ("key_bytes", np.int64),
+        ("value_bytes", np.int64),
+        ("partition", np.int32),
+        ("topic_number", np.int32),  # in the order of names
+        ("is_cut", np.bool_),  # something was left out: nothing more is taken until fetching begins anew
+        ("is_heard", np.bool_),  # a record or the partition's end has come; the owner resets it
+    ]
+)
+"""One row for each partition, sorted by topic's name and partition."""
+
+# mypy cannot type numba's internals
+types: Any = numba.types
+_carray: Any = numba.carray  # type: ignore[attr-defined]
+_timestamp = types.ExternalFunction("rd_kafka_message_timestamp", types.int64(types.int64, types.int64))
+_destroy = types.ExternalFunction("rd_kafka_message_destroy", types.void(types.int64))
+_memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
+
+
+def _to_pointer(_context, address):  # type: ignore[no-untyped-def]
+    """The address as a pointer, inside a kernel."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(address), generate
+
+
+_pointer: Any = intrinsic(_to_pointer)
+
+
+@njit(inline="always")
+def _message(address):  # type: ignore[no-untyped-def]
+    return _carray(_pointer(address), (WORDS,), np.int64)
+
+
+@njit(cache=True)
+def _find(states, message, last):  # type: ignore[no-untyped-def]
+    """The message's partition; `last` is that of the message before, likely the same."""
+    topic, partition = message[TOPIC], np.int32(message[PARTITION])
+    if last >= 0 and states[last].topic == topic and states[last].partition == partition:
+        return last
+    for i in range(states.size):
+        if states[i].topic == topic and states[i].partition == partition:
+            return i
+    return UNUSED
+
+
+@njit(cache=True, nogil=True)
+def measure(states, messages, begin, end, owners, totals):  # type: ignore[no-untyped-def]
+    """Take in messages[begin:end]: records to hand out, bytes of them, whether an error or a cut was met.
+
+    `owners` gets the partition of each message, or UNUSED or FAILED; to `totals`, shape (topics, 3), records,
+    bytes of keys and bytes of values are added by topic.
+    """
+    records, size, is_troubled, last = 0, 0, False, UNUSED
+    for i in range(begin, end):
+        message = _message(messages[i])
+        error, offset = np.int32(message[ERROR]), message[OFFSET]
+        last = _find(states, message, last)
+        owners[i] = UNUSED
+        if last == UNUSED:
+            if error != 0 and error != END_OF_PARTITION:
+                owners[i], is_troubled = FAILED, True
+            continue
+        state = states[last]
+        if state.is_cut:
+            continue
+        if error != 0 and error != END_OF_PARTITION:
+            # what comes behind it is not sure to be the next
+            owners[i], state.is_cut, is_troubled = FAILED, True, True
+            continue
+        state.is_heard = True
+        if error == END_OF_PARTITION or offset >= state.limit:
+            # no message tells of marks of transactions and of aborted records, but here all before are past
+            state.position = max(state.position, min(offset, state.limit))
+            if error == 0 or offset > state.limit:
+                state.is_cut, is_troubled = True, True
+        elif offset >= state.position:
+            owners[i] = last
+            state.position = offset + 1
+            state.rows += 1
+            state.key_bytes += message[KEY_SIZE]
+            state.value_bytes += message[SIZE]
+            total = totals[state.topic_number]
+            total[0] += 1
+            total[1] += message[KEY_SIZE]
+            total[2] += message[SIZE]
+            records += 1
+            size += message[KEY_SIZE] + message[SIZE]
+    return records, size, is_troubled
+
+
+@njit(cache=True, nogil=True)
+def copy(  # type: ignore[no-untyped-def]
+    states,
+    topic,
+    messages,
+    count,
+    owners,
+    partitions,
+    offsets,
+    times,
+    keys,
+    key_ends,
+    keyed,
+    values,
+    ends,
+    present,
+):
+    """Copy the records of one topic and give them back; how many keys and values are null."""
+    # where each partition's next record goes
+    next_at = np.zeros((states.size, 3), dtype=np.int64)
+    row, key_at, value_at = 0, 0, 0
+    for i in range(states.size):
+        if states[i].topic_number == topic:
+            next_at[i, 0], next_at[i, 1], next_at[i, 2] = row, key_at, value_at
+            row += states[i].rows
+            key_at += states[i].key_bytes
+            value_at += states[i].value_bytes
+    null_keys, null_values = 0, 0
+    key_ends[0], ends[0] = 0, 0
+    for i in range(count):
+        if owners[i] < 0 or states[owners[i]].topic_number != topic:
+            continue
+        at, message = next_at[owners[i]], _message(messages[i])
+        row = at[0]
+        partitions[row] = states[owners[i]].partition
+        offsets[row] = message[OFFSET]
+        times[row] = _timestamp(messages[i], 0)
+        _memcpy(keys.ctypes.data + at[1], message[KEY], message[KEY_SIZE])
+        _memcpy(values.ctypes.data + at[2], message[PAYLOAD], message[SIZE])
+        keyed[row], present[row] = message[KEY] != 0, message[PAYLOAD] != 0
+        null_keys += message[KEY] == 0
+        null_values += message[PAYLOAD] == 0
+        at[0] += 1
+        at[1] += message[KEY_SIZE]
+        at[2] += message[SIZE]
+        key_ends[row + 1], ends[row + 1] = at[1], at[2]
+        _destroy(messages[i])
+    return null_keys, null_values
+
+
+@njit(cache=True, nogil=True)
+def give_back_unused(states, messages, count, owners, totals):  # type: ignore[no-untyped-def]
+    """Give back the messages that `copy` has not, and begin a new batch."""
+    for i in range(count):
+        if owners[i] < 0:
+            _destroy(messages[i])
+    for i in range(states.size):
+        states[i].rows, states[i].key_bytes, states[i].value_bytes = 0, 0, 0
+    totals[:] = 0

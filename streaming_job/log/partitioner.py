@@ -1,0 +1,132 @@
+"""The partition of a card, as the producers' partitioner chooses it, and the key group that follows it.
+
+Key group g follows the partitions p of `transactions` with p mod G == g. So the job has to compute what the
+producers' partitioner computes: for each card of a table, and to find transactions in a wrong partition.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from feature_store.jit import njit
+
+U32 = np.uint32
+MASK = np.uint64(0xFFFFFFFF)
+MURMUR2_SEED = np.uint64(0x9747B28C)
+MURMUR2_M = np.uint64(0x5BD1E995)
+
+
+class Partitioner(StrEnum):
+    """How producers choose the partition of a record with a key."""
+
+    MURMUR2 = "murmur2"
+    """Java's default; librdkafka's murmur2 and murmur2_random."""
+    CRC32 = "crc32"
+    """librdkafka's default consistent_random, and consistent."""
+
+
+def _crc32_table() -> NDArray[np.uint32]:
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ U32(0xEDB88320), table >> 1).astype(np.uint32)
+    return table
+
+
+_CRC32 = _crc32_table()
+
+
+@njit(cache=True, inline="always")
+def _times_m(x: np.uint64) -> np.uint64:
+    """32-bit product, in 64 bits: numba widens 32-bit integers."""
+    return (x * MURMUR2_M) & MASK
+
+
+@njit(cache=True)
+def murmur2(data: NDArray[np.uint8], start: int, end: int) -> np.int64:
+    """Kafka's murmur2 of data[start:end] without its sign (Java's `toPositive`)."""
+    h = MURMUR2_SEED ^ np.uint64(end - start)
+    at = start
+    while end - at >= 4:
+        k = np.uint64(data[at]) | np.uint64(data[at + 1]) << np.uint64(8)
+        k |= np.uint64(data[at + 2]) << np.uint64(16) | np.uint64(data[at + 3]) << np.uint64(24)
+        k = _times_m(k)
+        k = _times_m(k ^ (k >> np.uint64(24)))
+        h = _times_m(h) ^ k
+        at += 4
+    rest = end - at
+    if rest > 2:
+        h ^= np.uint64(data[at + 2]) << np.uint64(16)
+    if rest > 1:
+        h ^= np.uint64(data[at + 1]) << np.uint64(8)
+    if rest > 0:
+        h = _times_m(h ^ np.uint64(data[at]))
+    h = _times_m(h ^ (h >> np.uint64(13)))
+    h ^= h >> np.uint64(15)
+    return np.int64(h & np.uint64(0x7FFFFFFF))
+
+
+@njit(cache=True)
+def crc32(data: NDArray[np.uint8], start: int, end: int) -> np.int64:
+    """CRC-32, as zlib computes it, of data[start:end]."""
+    crc = np.uint64(0xFFFFFFFF)
+    for i in range(start, end):
+        crc = np.uint64(_CRC32[(crc ^ np.uint64(data[i])) & np.uint64(0xFF)]) ^ (crc >> np.uint64(8))
+    return np.int64(crc ^ MASK)
+
+
+@njit(cache=True, nogil=True)
+def _partitions(data, ends, is_murmur2, partitions, chosen):  # type: ignore[no-untyped-def]
+    for row in range(chosen.size):
+        if is_murmur2:
+            key_hash = murmur2(data, ends[row], ends[row + 1])
+        else:
+            key_hash = crc32(data, ends[row], ends[row + 1])
+        chosen[row] = key_hash % partitions
+
+
+@dataclass(frozen=True)
+class KeyGroups:
+    """Which partition of `transactions` and which key group a card belongs to."""
+
+    partitioner: Partitioner
+    partitions: int
+    """Partitions of `transactions`."""
+    groups: int
+    """Key groups, at most as many as partitions."""
+
+    def partitions_of(self, keys: pa.BinaryArray) -> NDArray[np.int32]:
+        """The partition of each key.
+
+        Args:
+            keys: n card ids, in UTF-8 (a StringArray will do). A null counts as an empty key; producers
+                choose the partition of either as they like.
+
+        Returns:
+            Shape (n,).
+        """
+        chosen = np.empty(len(keys), dtype=np.int32)
+        _, ends, data = keys.buffers()
+        # an empty Arrow array may come without buffers
+        if chosen.size:
+            offsets = np.frombuffer(ends, dtype=np.int32)[keys.offset : keys.offset + chosen.size + 1]
+            content = np.frombuffer(data if data is not None else b"", dtype=np.uint8)
+            is_murmur2 = self.partitioner == Partitioner.MURMUR2
+            _partitions(content, offsets, is_murmur2, self.partitions, chosen)
+        return chosen
+
+    def partition_of(self, card_id: str) -> int:
+        """The partition of a card."""
+        data = np.frombuffer(card_id.encode(), dtype=np.uint8)
+        key_hash = murmur2 if self.partitioner == Partitioner.MURMUR2 else crc32
+        return int(key_hash(data, 0, data.size)) % self.partitions
+
+    def group_of(self, card_id: str) -> int:
+        """The key group of a card."""
+        return self.partition_of(card_id) % self.groups
+
+    def own(self, group: int) -> list[int]:
+        """The partitions of `transactions` that a key group follows, ascending."""
+        return list(range(group, self.partitions, self.groups))

@@ -1,0 +1,130 @@
+"""Whether the job and the producers of the transactions agree on where a card belongs."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from streaming_job.log import topic_reader
+from streaming_job.log.partitioner import KeyGroups, Partitioner
+from streaming_job.runtime.checkpoint import Fixed
+from streaming_job.runtime.preconditions import TIMEOUT_S, StartUpError
+from streaming_job.settings import JobSettings
+
+SAMPLE = 200
+"""Newest records of each partition that are looked at."""
+
+
+def count_partitions(settings: JobSettings) -> int:
+    """Partitions of the transactions' topic.
+
+    Raises:
+        StartUpError: the brokers do not answer.
+    """
+    client: dict[str, Any] = {
+        "log_level": 0,
+        **settings.kafka,
+        "bootstrap.servers": settings.bootstrap_servers,
+    }
+    try:
+        return len(topic_reader.partitions(AdminClient(client), settings.topics.transactions, TIMEOUT_S))
+    except KafkaException as fault:
+        raise StartUpError(
+            f"the partitions of {settings.topics.transactions} cannot be counted ({fault.args[0].str()}); check "
+            "the brokers"
+        ) from fault
+
+
+def require_same_partitions(settings: JobSettings, known: int, found: int) -> None:
+    """See that the transactions' topic has as many partitions as when the job began.
+
+    Raises:
+        StartUpError: it has not: producers now put cards elsewhere than their histories are.
+    """
+    if found != known:
+        raise StartUpError(
+            f"{settings.topics.transactions} has {found} partitions, and had {known} when the job began: cards "
+            "would be decided without their past; go back to a topic of that number, or start a new job id on a "
+            "new topic into which the history is replayed (docs/operations.md)"
+        )
+
+
+def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
+    """See that the settings are those with which the checkpoint began.
+
+    Raises:
+        StartUpError: they are not.
+    """
+    for variable, before, now in (
+        ("FRAUD_JOB_ID", fixed.job_id, settings.job_id),
+        ("FRAUD_PARTITIONER", fixed.partitioner, settings.partitioner.value),
+        ("FRAUD_KEY_GROUPS", fixed.key_groups, settings.key_groups),
+    ):
+        if before != now:
+            raise StartUpError(
+                f"the checkpoint began with {variable}={before}, the settings say {now}; set {variable}={before}, "
+                "or start with an empty checkpoint and another job id"
+            )
+    require_same_partitions(settings, fixed.partitions, partitions)
+
+
+def require_partitioner(settings: JobSettings, partitions: int) -> None:
+    """At a first start: see that records lie where the partitioner puts their keys.
+
+    Raises:
+        StartUpError: they do not, or there are more key groups than partitions.
+    """
+    if settings.key_groups > partitions:
+        raise StartUpError(
+            f"{settings.key_groups} key groups cannot share {partitions} partitions of "
+            f"{settings.topics.transactions}; set FRAUD_KEY_GROUPS={partitions} at most"
+        )
+    keys, places = _sample(settings, partitions)
+    if not keys:
+        return
+    column = pa.array(keys, pa.binary())
+    right = {
+        partitioner: int(
+            (KeyGroups(partitioner, partitions, 1).partitions_of(column) == np.array(places)).sum()
+        )
+        for partitioner in Partitioner
+    }
+    best = max(right, key=lambda partitioner: right[partitioner])
+    if 2 * right[settings.partitioner] >= len(keys) or right[best] == right[settings.partitioner]:
+        return
+    raise StartUpError(
+        f"only {right[settings.partitioner]} of {len(keys)} records of {settings.topics.transactions} lie where "
+        f"{settings.partitioner.value} puts their keys, {right[best]} where {best.value} does; set "
+        f"FRAUD_PARTITIONER={best.value}, or have the producers use {settings.partitioner.value}"
+    )
+
+
+def _sample(settings: JobSettings, partitions: int) -> tuple[list[bytes], list[int]]:
+    """Keys of the newest records, and the partitions in which they lie."""
+    topic = settings.topics.transactions
+    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-start")
+    try:
+        keys: list[bytes] = []
+        places: list[int] = []
+        for partition in range(partitions):
+            for key in _newest_keys(reader, topic, partition):
+                keys.append(key)
+                places.append(partition)
+        return keys, places
+    except KafkaException as fault:
+        raise StartUpError(f"{topic} cannot be read ({fault.args[0].str()}); check the brokers") from fault
+    finally:
+        reader.close()
+
+
+def _newest_keys(reader: Consumer, topic: str, partition: int) -> list[bytes]:
+    first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
+    found = []
+    for message in topic_reader.to_end(reader, TopicPartition(topic, partition, max(first, end - SAMPLE))):
+        if message.key():
+            found.append(message.key())
+        if len(found) == SAMPLE or (message.offset() or 0) >= end - 1:
+            break
+    return found

@@ -1,0 +1,179 @@
+"""What a key group has said so far, as the brokers tell it: Q, the number of its last transaction, its owner.
+
+Each transaction commits the group's offsets and one progress record. The offsets are the better word, for their
+metadata names the owner; but tools may move or delete them, and brokers let them expire. So both are read, and
+of each partition the greater position counts.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from feature_store.errors import FraudError
+from streaming_job.log.records import Offsets, Place
+from streaming_job.transaction.producer import CALL_TIMEOUT_S
+
+log = logging.getLogger(__name__)
+
+RESTARTING = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+)
+"""Transient errors while a broker restarts, or a partition's leader moves."""
+POLL_S = 0.1
+T = TypeVar("T")
+
+
+class OtherQueryError(FraudError):
+    """The output is of another query than the checkpoint."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Metadata of a committed offset: which transaction committed it."""
+
+    query_id: str
+    owner: str
+    """instance/writer."""
+    commit_id: int
+
+    def to_metadata(self) -> str:
+        """For the offset."""
+        return json.dumps({"query": self.query_id, "owner": self.owner, "commit": self.commit_id})
+
+    @staticmethod
+    def from_metadata(metadata: str | None) -> "Mark | None":
+        """Inverse of `to_metadata`; None if somebody else wrote it."""
+        try:
+            fields = json.loads(metadata or "")
+            return Mark(str(fields["query"]), str(fields["owner"]), int(fields["commit"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a key group has said so far."""
+
+    offsets: Offsets = field(default_factory=dict)
+    """Q of the group's transactions partitions; those that it never committed are not there."""
+    commit_id: int = 0
+    """Number of its last transaction; 0 before the first."""
+    owner: str | None = None
+    """Who committed last, instance/writer; None if no committed offset tells."""
+    query_id: str | None = None
+    """Of the checkpoint to which the output belongs; None before the first transaction."""
+    progress: Mapping[str, Any] | None = None
+    """The group's last progress record."""
+
+    @property
+    def instance(self) -> str | None:
+        """Which process of the job the owner is of."""
+        return None if self.owner is None else self.owner.partition("/")[0]
+
+    def require_query(self, query_id: str) -> None:
+        """See that the output belongs to a checkpoint.
+
+        Raises:
+            OtherQueryError: it does not.
+        """
+        if self.query_id not in (None, query_id):
+            raise OtherQueryError(
+                f"the topics were last written by query {self.query_id}, this checkpoint is of query "
+                f"{query_id}; restore the former's checkpoint, or use another job id"
+            )
+
+
+def combined(
+    group_id: str,
+    committed: Iterable[TopicPartition],
+    progress: Mapping[str, Any] | None,
+    own: Iterable[Place],
+) -> Written:
+    """What committed offsets and progress record tell together; a warning names where they differ.
+
+    Args:
+        group_id: of the consumer group, for the warning.
+        committed: an entry for each of the key group's partitions; a negative offset: none is committed.
+        progress: the group's last progress record.
+        own: the key group's partitions.
+    """
+    ours: dict[Place, tuple[int, Mark]] = {}
+    differences: list[str] = []
+    parts = progress["partitions"] if progress is not None else ()
+    ends = {(part["topic"], part["partition"]): int(part["end_offset"]) for part in parts}
+    offsets = {place: ends[place] for place in own if place in ends}
+    for part in committed:
+        place, mark = (part.topic, part.partition), Mark.from_metadata(part.metadata)
+        told = f"last progress record: {offsets.get(place, 'none')}"
+        if part.offset < 0:
+            differences += [f"{part.topic}-{part.partition}: none, {told}"] if place in offsets else []
+        elif mark is None:
+            differences.append(
+                f"{part.topic}-{part.partition}: {part.offset}, which this job did not commit, {told}"
+            )
+        else:
+            if part.offset < offsets.get(place, 0):
+                differences.append(f"{part.topic}-{part.partition}: {part.offset}, {told}")
+            ours[place] = (part.offset, mark)
+            offsets[place] = max(part.offset, offsets.get(place, 0))
+    if differences:
+        log.warning(
+            "committed offsets of group %s are not the job's own: %s", group_id, "; ".join(differences)
+        )
+    last = max((mark for _, mark in ours.values()), key=lambda mark: mark.commit_id, default=None)
+    reported = int(progress["commit_id"]) if progress is not None else 0
+    return Written(
+        offsets,
+        max(reported, last.commit_id if last is not None else 0),
+        last.owner if last is not None else None,
+        last.query_id if last is not None else None if progress is None else str(progress["query_id"]),
+        progress,
+    )
+
+
+def committed(group: Consumer, places: Iterable[Place]) -> list[TopicPartition]:
+    """The committed offsets of some partitions, with metadata.
+
+    Args:
+        group: of the consumer group; its isolation level says whether it waits for an open transaction.
+        places: asked for.
+
+    Raises:
+        KafkaException: no answer, or none about some partition.
+    """
+    asked = [TopicPartition(topic, partition) for topic, partition in places]
+    if not asked:
+        return []
+    found: list[TopicPartition] = group.committed(asked, CALL_TIMEOUT_S)
+    # an answer about one partition only must not be taken for "nothing committed"
+    for part in found:
+        if part.error is not None:
+            raise KafkaException(part.error)
+    return found
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """An answer of the brokers, of which one may be restarting.
+
+    Raises:
+        KafkaException: another error, or no answer for too long.
+    """
+    deadline = time.monotonic() + CALL_TIMEOUT_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as fault:
+            if fault.args[0].code() not in RESTARTING or time.monotonic() > deadline:
+                raise
+        time.sleep(POLL_S)

@@ -1,0 +1,134 @@
+"""Writers of key groups alone, on topics of their own, and what a consumer finds there."""
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+
+from deploy.local import topics as broker
+from deploy.local.stack import Endpoints
+from loadtests.topic_log import TopicLog
+from streaming_job.contracts import Reason
+from streaming_job.contracts.topics import Topics
+from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.log.records import Offsets
+from streaming_job.progress.outcome import Alert
+from streaming_job.progress.totals import Totals
+from streaming_job.settings import JobSettings
+from streaming_job.transaction.writer import GroupWriter, Output
+
+OWN = {0: (0, 2), 1: (1, 3)}
+"""Partitions of the two key groups."""
+
+
+class WriterBench:
+    """Topics of a test of its own with four partitions, writers of two key groups, and what they wrote."""
+
+    def __init__(self, stack: Endpoints, topics: Topics, directory: Path, **settings: Any) -> None:
+        broker.create(stack.bootstrap_servers, topics, partitions=4)
+        self.servers = stack.bootstrap_servers
+        self.topics = topics
+        self.log = TopicLog(stack.bootstrap_servers)
+        self.settings = JobSettings(
+            **{
+                "job_id": f"writer-{topics.transactions}",
+                "bootstrap_servers": stack.bootstrap_servers,
+                "topics": topics,
+                "mlflow_tracking_uri": "none",
+                "checkpoint": "none",
+                "work_dir": directory,
+                **settings,
+            }
+        )
+
+    def writer(self, instance: str | None = None, *, group: int = 0, query: str = "q") -> GroupWriter:
+        """One that has taken the group over; of a new instance, if none is named."""
+        made = GroupWriter(self.settings, group, OWN[group], query, instance or secrets.token_hex(4))
+        made.take_over(self.ends(0, group))
+        return made
+
+    def ends(self, commit_id: int, group: int = 0) -> Offsets:
+        """Commit 1 ends at offset 10 of both partitions, commit 2 at offset 20, ...; the tables' at 1000."""
+        own = {(self.topics.transactions, partition): 10 * commit_id for partition in OWN[group]}
+        return {**own, (self.topics.model_rollouts, 0): 1000}
+
+    def output(self, commit_id: int, group: int = 0, query: str = "q") -> Output:
+        """Two alerts, a dead letter, and as much of a progress record as its readers look at."""
+        ends = self.ends(commit_id, group)
+        first = OWN[group][0]
+        progress = {
+            "schema_version": 2,
+            "job_id": self.settings.job_id,
+            "query_id": query,
+            "key_group": group,
+            "key_groups": len(OWN),
+            "commit_id": commit_id,
+            "partitions": [
+                {"topic": topic, "partition": partition, "start_offset": end - 10, "end_offset": end}
+                for (topic, partition), end in ends.items()
+            ],
+            "table_lag": {},
+            "state": {"cards": 0, "events": 0, "local_bytes": 0},
+            "totals": Totals().to_json(),
+        }
+        return Output(
+            commit_id,
+            [
+                Alert(first, 10 * commit_id + i, b"card", f"alert {group}/{commit_id}/{i}".encode())
+                for i in (0, 1)
+            ],
+            [
+                DeadLetter(
+                    self.topics.transactions, first, commit_id, 5, None, b"\xff", Reason.INVALID_UTF8, "why"
+                )
+            ],
+            orjson.dumps(progress, option=orjson.OPT_SERIALIZE_NUMPY),
+            ends,
+        )
+
+    def write(self, writer: GroupWriter, commit_id: int, group: int = 0) -> None:
+        writer.write(self.output(commit_id, group))
+
+    def committed(self, group: int = 0) -> dict[int, int]:
+        """Offsets of the group's partitions, as lag tools see them."""
+        found = self.log.committed(self.settings.job_id, (self.topics.transactions,))
+        return {part: offset for (_, part), offset in found.items() if part in OWN[group]}
+
+    def commit_as_a_tool(self, offset: int, group: int = 0) -> None:
+        """Move the group's offsets, as kafka-consumer-groups --reset-offsets does."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.settings.job_id})
+        places = [TopicPartition(self.topics.transactions, part, offset) for part in OWN[group]]
+        consumer.commit(offsets=places, asynchronous=False)
+        consumer.close()
+
+    def delete_group(self) -> None:
+        """As kafka-consumer-groups --delete does."""
+        for answer in broker.admin(self.servers).delete_consumer_groups([self.settings.job_id]).values():
+            answer.result()
+
+    def empty_progress(self) -> None:
+        """As kafka-delete-records does."""
+        place = TopicPartition(self.topics.job_progress, 0, -1)
+        for answer in broker.admin(self.servers).delete_records([place]).values():
+            answer.result()
+
+    def assert_written_once(self, *commits: int, group: int = 0) -> None:
+        """Exactly these transactions of the group are on the topics, whole and once, and the offsets say so."""
+        alerts = [
+            record.value for record in self.log.read(self.topics.fraud_alerts) if _group(record) == group
+        ]
+        assert sorted(alerts) == sorted(f"alert {group}/{n}/{i}".encode() for n in commits for i in (0, 1))
+        letters = [record for record in self.log.read(self.topics.dead_letters) if _group(record) == group]
+        assert [int(dict(record.headers)["commit_id"]) for record in letters] == list(commits)
+        assert [told["commit_id"] for told in self.progress(group)] == list(commits)
+        assert self.committed(group) == dict.fromkeys(OWN[group], 10 * commits[-1])
+
+    def progress(self, group: int = 0) -> list[dict[str, Any]]:
+        told = [orjson.loads(record.value or b"") for record in self.log.read(self.topics.job_progress)]
+        return [record for record in told if record["key_group"] == group]
+
+
+def _group(record: Any) -> int:
+    return int(dict(record.headers)["key_group"])

@@ -1,0 +1,416 @@
+"""Following a real broker's log: every committed record once, in order, whole; what is missing is told."""
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import psutil
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+
+from deploy.local.stack import Endpoints
+from streaming_job.log import end_offsets, follower, topic_reader
+from streaming_job.log.end_offsets import EndOffsets
+from streaming_job.log.errors import LogError
+from streaming_job.log.ffi import LibraryError
+from streaming_job.log.follower import LogFollower
+from streaming_job.log.partitioner import KeyGroups, Partitioner
+from streaming_job.log.records import Offsets, Place, Records
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+Row = tuple[int, int, bytes | None, bytes | None]
+"""Offset, timestamp, key, value."""
+ALL = 1 << 40
+PARTITIONS = 3
+DEADLINE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def brokers(stack: Endpoints) -> dict[str, str]:
+    return {"bootstrap.servers": stack.bootstrap_servers}
+
+
+@pytest.fixture
+def topics(brokers: dict[str, str]) -> Iterator[Callable[[], str]]:
+    """Makes topics of PARTITIONS partitions, their names new."""
+    admin, names = AdminClient(brokers), []
+
+    def make() -> str:
+        names.append(f"log-{len(names)}-{uuid.uuid4()}")
+        limits = {"max.message.bytes": str(20 << 20)}
+        admin.create_topics([NewTopic(names[-1], PARTITIONS, 1, config=limits)])[names[-1]].result()
+        return names[-1]
+
+    yield make
+    for done in admin.delete_topics(names).values():
+        done.result()
+
+
+@pytest.fixture
+def topic(topics: Callable[[], str]) -> str:
+    return topics()
+
+
+@pytest.fixture
+def follow(brokers: dict[str, str]) -> Iterator[Callable[..., LogFollower]]:
+    """Follows partitions until the test is over."""
+    made: list[LogFollower] = []
+
+    def begin(positions: Offsets, **client: str) -> LogFollower:
+        made.append(
+            LogFollower({**brokers, **{k.replace("_", "."): v for k, v in client.items()}}, positions)
+        )
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.close()
+
+
+def from_beginning(*topics: str) -> Offsets:
+    return {(topic, partition): 0 for topic in topics for partition in range(PARTITIONS)}
+
+
+def ends(brokers: dict[str, str], *topics: str) -> Offsets:
+    with EndOffsets(brokers, topics) as asked:
+        return asked.last()
+
+
+def add(rows: dict[Place, list[Row]], taken: list[Records]) -> None:
+    """Add records to their partitions' rows, having looked at how they are laid out."""
+    assert len({records.topic for records in taken}) == len(taken)
+    for records in taken:
+        partitions = records.partitions.tolist()
+        assert partitions == sorted(partitions)
+        for column in (records.keys, records.values):
+            column.validate(full=True)
+            assert column.offset == 0
+            assert column.type == pa.binary()
+        columns = (records.offsets.tolist(), records.arrivals.tolist())
+        columns += (records.keys.to_pylist(), records.values.to_pylist())
+        for partition, *row in zip(partitions, *columns, strict=True):
+            rows.setdefault((records.topic, partition), []).append(tuple(row))
+
+
+def read(log: LogFollower, end: Offsets, most: int = 50_000, most_bytes: int = ALL) -> dict[Place, list[Row]]:
+    """Everything up to the ends."""
+    rows: dict[Place, list[Row]] = {}
+    deadline = time.monotonic() + DEADLINE_S
+    while any(log.positions[place] < offset for place, offset in end.items()):
+        taken = log.take(most, most_bytes, 0.05)
+        assert sum(map(len, taken)) <= most
+        add(rows, taken)
+        assert time.monotonic() < deadline, (log.positions, end, log.trouble())
+    return rows
+
+
+def as_confluent_kafka_reads(brokers: dict[str, str], places: Offsets) -> dict[Place, list[Row]]:
+    consumer = topic_reader.consumer(brokers["bootstrap.servers"], {}, "test")
+    try:
+        rows = {
+            place: [
+                (message.offset() or 0, message.timestamp()[1], message.key(), message.value())
+                for message in topic_reader.to_end(consumer, TopicPartition(*place, offset))
+            ]
+            for place, offset in places.items()
+        }
+    finally:
+        consumer.close()
+    return {place: found for place, found in rows.items() if found}
+
+
+def fill(brokers: dict[str, str], topics: tuple[str, ...], rng: random.Random, transactions: int) -> None:
+    """Records in transactions over all partitions, some of which are aborted."""
+    producer = Producer({**brokers, "transactional.id": topics[0]})
+    producer.init_transactions()
+    for _ in range(transactions):
+        producer.begin_transaction()
+        for _ in range(rng.randrange(1, 20)):
+            key, value = (rng.choice((None, b"", rng.randbytes(rng.randrange(300)))) for _ in range(2))
+            producer.produce(rng.choice(topics), value, key, partition=rng.randrange(PARTITIONS))
+        producer.flush()  # what is to be aborted is to be there
+        if rng.random() < 0.7:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+
+
+def produce(brokers: dict[str, str], topic: str, *values: bytes, partition: int = 0) -> None:
+    producer = Producer({**brokers, "message.max.bytes": 20 << 20})
+    for value in values:
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def delete_before(brokers: dict[str, str], topic: str, offset: int) -> None:
+    place = TopicPartition(topic, 0, offset)
+    AdminClient(brokers).delete_records([place])[place].result()
+
+
+@pytest.mark.parametrize(
+    ("most", "most_bytes"), [(1, ALL), (7, ALL), (50_000, 1), (50_000, 500), (50_000, ALL)]
+)
+def test_each_committed_record_of_all_partitions_comes_once_however_it_is_cut(
+    brokers: dict[str, str],
+    topics: Callable[[], str],
+    follow: Callable[..., LogFollower],
+    most: int,
+    most_bytes: int,
+) -> None:
+    names = (topics(), topics())
+    fill(brokers, names, random.Random(1), transactions=60)
+    end, start = ends(brokers, *names), from_beginning(*names)
+    expected = as_confluent_kafka_reads(brokers, start)
+    assert set(expected) == set(start)
+    # aborted records and marks
+    assert 100 < sum(map(len, expected.values())) < sum(end.values()) - 60
+    assert {row[3] for rows in expected.values() for row in rows} > {None, b""}
+    log = follow(start)
+    assert read(log, end, most, most_bytes) == expected
+    assert log.positions == end
+    assert log.take(most, most_bytes, 0.0) == []
+
+
+def test_a_follower_goes_on_from_any_position(
+    brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
+) -> None:
+    rng = random.Random(2)
+    fill(brokers, (topic,), rng, transactions=40)
+    end = ends(brokers, topic)
+    for _ in range(4):
+        cuts = {place: rng.randrange(offset + 1) for place, offset in end.items()}
+        assert read(follow(cuts), end) == as_confluent_kafka_reads(brokers, cuts)
+
+
+def test_an_open_transaction_is_not_read_and_its_mark_moves_the_position(
+    brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
+) -> None:
+    producer = Producer({**brokers, "transactional.id": topic})
+    producer.init_transactions()
+    log, rows = follow(from_beginning(topic)), []
+    for number, value in enumerate((b"first", b"second", b"third")):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        producer.flush()
+        assert ends(brokers, topic)[topic, 0] == 2 * number
+        assert log.take(10, ALL, 0.03) == []
+        if value == b"second":
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+        rows += [row[3] for row in read(log, ends(brokers, topic)).get((topic, 0), ())]
+        assert log.positions[topic, 0] == 2 * (number + 1)
+    assert rows == [b"first", b"third"]
+
+
+def test_take_waits_for_the_first_record_and_lingers_for_more(
+    brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
+) -> None:
+    log = follow(from_beginning(topic))
+    begin = time.monotonic()
+    assert log.take(100, ALL, 0.2) == []
+    assert 0.2 <= time.monotonic() - begin < 1
+    produce(brokers, topic, b"a", b"b", b"c")
+    begin = time.monotonic()
+    found = log.take(100, ALL, 10.0, linger_s=0.2)
+    assert 0.2 <= time.monotonic() - begin < 1
+    assert [records.values.to_pylist() for records in found] == [[b"a", b"b", b"c"]]
+    produce(brokers, topic, b"d", b"e")
+    begin = time.monotonic()
+    rows = [value for _ in range(2) for records in log.take(1, ALL, 10.0, 10.0) for value in records.values]
+    assert [value.as_py() for value in rows] == [b"d", b"e"]  # full: there is nothing to linger for
+    assert time.monotonic() - begin < 5
+
+
+def test_very_large_records_are_bounded_by_their_bytes(
+    brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
+) -> None:
+    large = [bytes([number]) * (4 << 20) for number in range(8)]
+    produce(brokers, topic, *large, b"small", b"x" * (18 << 20))
+    log, end, sizes, values = follow(from_beginning(topic)), ends(brokers, topic), [], []
+    while log.positions != end:
+        for records in log.take(50_000, 6 << 20, 1.0):
+            values += records.values.to_pylist()
+            sizes.append(records.values.nbytes)
+    assert values == [*large, b"small", b"x" * (18 << 20)]
+    # the first batch does not know yet how large records are
+    assert len(sizes) >= 4
+    assert max(sizes[1:-1]) <= (6 + 4 + 1) << 20
+
+
+def test_records_that_retention_has_taken_are_missed(
+    brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
+) -> None:
+    produce(brokers, topic, *(str(number).encode() for number in range(20)))
+    produce(brokers, topic, b"other", partition=1)
+    delete_before(brokers, topic, 5)
+    assert [row[3] for row in read(follow({(topic, 0): 5}), {(topic, 0): 20})[topic, 0]] == [
+        str(number).encode() for number in range(5, 20)
+    ]
+    log = follow({(topic, 0): 3, (topic, 1): 0})
+    with pytest.raises(LogError, match=rf"records of {topic}-0 from offset 3 on are gone"):
+        read(log, {(topic, 0): 20})
+    assert log.positions[topic, 0] == 3
+    with pytest.raises(LogError, match="are gone"):
+        log.take(1, ALL, 0.0)
+    # a position beyond the end: the topic was made anew
+    with pytest.raises(LogError, match=rf"records of {topic}-0 from offset 21 on are gone"):
+        read(follow({(topic, 0): 21}), {(topic, 0): 22})
+    with EndOffsets(brokers, (topic,)) as asked:
+        assert asked.first() == {(topic, 0): 5, (topic, 1): 0, (topic, 2): 0}
+
+
+def test_a_partition_that_fails_goes_on_where_it_was_and_holds_up_no_other(
+    brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(brokers, topic, b"before")
+    log = follow({**from_beginning(topic), (topic, PARTITIONS): 0})  # the last one is not there yet
+    assert [row[3] for row in read(log, {(topic, 0): 1})[topic, 0]] == [b"before"]
+    deadline = time.monotonic() + DEADLINE_S
+    while f"{topic}-{PARTITIONS}" not in log.trouble():
+        log.take(10, ALL, 0.05)
+        assert time.monotonic() < deadline
+    AdminClient(brokers).create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
+    produce(brokers, topic, b"late", partition=PARTITIONS)
+    produce(brokers, topic, b"after")
+    rows = read(log, {(topic, 0): 2, (topic, PARTITIONS): 1})
+    assert [row[3] for row in rows[topic, 0]] == [b"after"]
+    assert [row[3] for row in rows[topic, PARTITIONS]] == [b"late"]
+    assert log.trouble() == ""
+
+
+def test_a_partition_that_keeps_failing_is_given_up(
+    brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "PATIENCE_S", 0.5)
+    log = follow({(topic, 7): 0})
+    with pytest.raises(LogError, match=rf"{topic}-7 from offset 0 on cannot be read for 0 s \(.*partition"):
+        read(log, {(topic, 7): 1})
+
+
+def test_a_limit_is_not_passed_and_lifted_without_a_gap(
+    brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
+) -> None:
+    fill(brokers, (topic,), random.Random(4), transactions=40)
+    end, start = ends(brokers, topic), from_beginning(topic)
+    expected = as_confluent_kafka_reads(brokers, start)
+    rng, log = random.Random(5), follow(start)
+    rows: dict[Place, list[Row]] = {}
+    for _ in range(5):
+        limits = {place: rng.randrange(log.positions[place], offset + 1) for place, offset in end.items()}
+        del limits[topic, 1]
+        log.limit(limits)
+        for place, found in read(log, limits).items():
+            rows.setdefault(place, []).extend(found)
+        add(rows, log.take(50_000, ALL, 0.05))
+        assert {place: log.positions[place] for place in limits} == limits
+        assert all(rows[place][-1][0] < limit for place, limit in limits.items() if place in rows)
+    log.limit(None)
+    for place, found in read(log, end).items():
+        rows.setdefault(place, []).extend(found)
+    assert rows == expected
+    assert log.positions == end
+
+
+def test_a_broker_that_is_away_is_told_and_holds_up_nothing(follow: Callable[..., LogFollower]) -> None:
+    log = follow({("topic", 0): 0}, bootstrap_servers="127.0.0.1:9")
+    deadline = time.monotonic() + DEADLINE_S
+    while "refused" not in log.trouble():
+        assert log.take(10, ALL, 0.02) == []
+        assert time.monotonic() < deadline
+    nobody = {"bootstrap.servers": "127.0.0.1:9"}
+    patience, end_offsets.TIMEOUT_S = end_offsets.TIMEOUT_S, 0.5
+    try:
+        with EndOffsets(nobody, ("topic",)) as asked, pytest.raises(KafkaException):
+            asked.last()
+    finally:
+        end_offsets.TIMEOUT_S = patience
+
+
+def test_what_is_promised_is_not_for_settings_to_change(
+    brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
+) -> None:
+    careless = {
+        "auto_offset_reset": "earliest",
+        "isolation_level": "read_uncommitted",
+        "enable_partition_eof": "false",
+    }
+    fill(brokers, (topic,), random.Random(6), transactions=10)
+    end, start = ends(brokers, topic), from_beginning(topic)
+    assert read(follow(start, **careless), end) == as_confluent_kafka_reads(brokers, start)
+    delete_before(brokers, topic, 2)
+    with pytest.raises(LogError, match="are gone"):
+        read(follow(start, **careless), end)
+
+
+def test_settings_that_librdkafka_does_not_know_are_refused() -> None:
+    with pytest.raises(LibraryError, match=r"No such configuration property.*correct FRAUD_KAFKA"):
+        LogFollower({"bootstrap.server": "x"}, {})
+
+
+def test_nothing_to_follow(follow: Callable[..., LogFollower]) -> None:
+    log = follow({})
+    assert log.take(10, ALL, 0.01) == []
+    assert log.positions == {}
+
+
+def test_a_closed_follower_gives_threads_and_memory_back(brokers: dict[str, str], topic: str) -> None:
+    produce(brokers, topic, *(bytes(100_000) for _ in range(400)))
+    process = psutil.Process()
+    before = process.num_threads()
+    sizes = []
+    for _ in range(6):
+        log = LogFollower(brokers, from_beginning(topic))
+        for _ in range(3):
+            log.take(50_000, 4 << 20, 5.0)
+        log.close()
+        log.close()
+        sizes.append(process.memory_info().rss)
+    assert process.num_threads() == before
+    assert sizes[-1] - sizes[0] < 20 << 20
+
+
+def test_ends_are_looked_up_quickly_and_of_new_partitions_too(
+    brokers: dict[str, str], topics: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = (topics(), topics())
+    produce(brokers, names[1], b"a", b"b", partition=2)
+    with EndOffsets(brokers, names) as asked:
+        assert asked.partitions(names[0]) == [0, 1, 2]
+        assert asked.last(names[1:]) == {(names[1], 0): 0, (names[1], 1): 0, (names[1], 2): 2}
+        assert set(asked.last()) == set(from_beginning(*names))
+        AdminClient(brokers).create_partitions([NewPartitions(names[0], 4)])[names[0]].result()
+        monkeypatch.setattr(end_offsets, "NEW_PARTITIONS_S", 0.0)
+        deadline = time.monotonic() + DEADLINE_S
+        while (names[0], 3) not in asked.last():
+            assert time.monotonic() < deadline
+    with EndOffsets(brokers, ("no-such-topic",)) as asked, pytest.raises(KafkaException):
+        asked.last()
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "setting"), [(Partitioner.MURMUR2, "murmur2_random"), (Partitioner.CRC32, None)]
+)
+def test_cards_are_where_producers_put_them(
+    brokers: dict[str, str],
+    topic: str,
+    follow: Callable[..., LogFollower],
+    partitioner: Partitioner,
+    setting: str | None,
+) -> None:
+    producer = Producer({**brokers, **({"partitioner": setting} if setting else {})})
+    rng = random.Random(7)
+    for number in range(500):
+        producer.produce(topic, b"", f"card-{number}" + "é" * rng.randrange(9))
+    producer.flush()
+    log, end, seen = follow(from_beginning(topic)), ends(brokers, topic), 0
+    groups = KeyGroups(partitioner, PARTITIONS, 2)
+    while log.positions != end:
+        for records in log.take(100, ALL, 0.1):
+            assert groups.partitions_of(records.keys).tolist() == records.partitions.tolist()
+            seen += len(records)
+    assert seen == 500

@@ -1,0 +1,445 @@
+"""The writer of a key group against a real broker, with all that can happen to it at each of its steps."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from harness.writer_bench import OWN, WriterBench
+
+from streaming_job.log.records import Offsets
+from streaming_job.progress.outcome import Alert
+from streaming_job.runtime.failpoints import Step
+from streaming_job.transaction import producer
+from streaming_job.transaction import writer as writer_module
+from streaming_job.transaction.writer import FencedError, GroupWriter, Output, SinkError
+from streaming_job.transaction.written import OtherQueryError
+
+pytestmark = pytest.mark.integration
+
+At = Callable[[Step, Callable[[], object]], None]
+IN_TRANSACTION = (Step.BEGUN, Step.SENT, Step.OFFSETS_ADDED)
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[At]:
+    """Makes something happen once, when a writer reaches a step."""
+
+    def happen(step: Step, event: Callable[[], object]) -> None:
+        waiting = [event]
+
+        def reach(reached: Step) -> None:
+            if reached is step and waiting:
+                waiting.pop()()
+
+        monkeypatch.setattr(writer_module, "reach", reach)
+
+    return happen
+
+
+def lose_answer() -> None:
+    """What a client sees of an answer that never came."""
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def q(bench: WriterBench, offset: int, group: int = 0) -> Offsets:
+    """The group's positions, all the same."""
+    return {(bench.topics.transactions, partition): offset for partition in OWN[group]}
+
+
+def test_transactions_are_written_once_and_the_next_process_goes_on_behind_them(bench: WriterBench) -> None:
+    writer = bench.writer("a")
+    for commit_id in (1, 2):
+        bench.write(writer, commit_id)
+    successor = GroupWriter(bench.settings, 0, OWN[0], "q", "b")
+    asked = successor.written()
+    assert (asked.commit_id, asked.offsets, asked.instance, asked.query_id) == (2, q(bench, 20), "a", "q")
+    assert asked.progress is not None
+    assert asked.progress["commit_id"] == 2
+    bench.write(writer, 3)  # asking fences nobody
+    taken = successor.take_over(bench.ends(1))  # a state that is behind
+    assert (taken.commit_id, taken.offsets, taken.instance) == (3, q(bench, 30), "b")
+    bench.write(successor, 4)
+    bench.assert_written_once(1, 2, 3, 4)
+
+
+def test_headers_and_metadata_tell_which_transaction_it_was(bench: WriterBench) -> None:
+    bench.write(bench.writer("a"), 1)
+    for topic in (bench.topics.fraud_alerts, bench.topics.dead_letters):
+        for record in bench.log.read(topic):
+            assert dict(record.headers) == {"query_id": b"q", "key_group": b"0", "commit_id": b"1"}
+    assert [record.key for record in bench.log.read(bench.topics.job_progress)] == [
+        bench.settings.job_id.encode()
+    ]
+
+
+def test_first_start_claims_where_the_log_begins(bench: WriterBench) -> None:
+    writer = GroupWriter(bench.settings, 0, OWN[0], "q", "a")
+    assert writer.written().offsets == {}
+    taken = writer.take_over(q(bench, 7))
+    assert (taken.offsets, taken.commit_id) == (q(bench, 7), 0)
+    assert bench.committed() == dict.fromkeys(OWN[0], 7)
+    assert bench.progress() == []
+
+
+@pytest.mark.parametrize("step", IN_TRANSACTION)
+def test_failure_inside_the_transaction_is_sent_again(bench: WriterBench, at: At, step: Step) -> None:
+    writer = bench.writer()
+    at(step, lose_answer)
+    bench.write(writer, 1)
+    bench.write(writer, 2)
+    bench.assert_written_once(1, 2)
+
+
+def test_commit_whose_answer_was_lost_is_not_sent_again(bench: WriterBench, at: At) -> None:
+    writer = bench.writer()
+    at(Step.COMMITTED, lose_answer)
+    bench.write(writer, 1)
+    bench.write(writer, 2)
+    bench.assert_written_once(1, 2)
+
+
+@pytest.mark.parametrize("step", IN_TRANSACTION)
+def test_second_instance_fences_the_first_inside_its_transaction(
+    bench: WriterBench, at: At, step: Step
+) -> None:
+    first = bench.writer()
+    bench.write(first, 1)
+    successors: list[GroupWriter] = []
+    at(step, lambda: successors.append(bench.writer()))
+    with pytest.raises(FencedError, match=r"another instance of job .* has taken over key group 0") as fenced:
+        bench.write(first, 2)
+    assert fenced.value.exit_code == 3
+    bench.write(successors[0], 2)
+    bench.assert_written_once(1, 2)
+
+
+def test_first_instance_that_learns_of_the_second_while_it_sends_is_told_so(
+    bench: WriterBench, at: At, wait_for: Callable[..., object]
+) -> None:
+    first = bench.writer()
+    bench.write(first, 1)
+    successors: list[GroupWriter] = []
+
+    def refuses() -> bool:
+        """Whether the client knows: what it says to a record then is "fatal error" and no more."""
+        assert first._producer is not None
+        try:
+            first._producer._client.produce(bench.topics.fraud_alerts, b"too late")
+            first._producer._client.poll(0.05)
+        except KafkaException:
+            return True
+        return False
+
+    def take_over() -> None:
+        successors.append(bench.writer())
+        wait_for(refuses)
+
+    at(Step.BEGUN, take_over)
+    with pytest.raises(FencedError):
+        bench.write(first, 2)
+    bench.write(successors[0], 2)
+    bench.assert_written_once(1, 2)
+
+
+@pytest.mark.parametrize("successor_wrote", [False, True])
+def test_deposed_instance_that_was_cut_off_exits_before_it_fences_its_successor(
+    bench: WriterBench, at: At, successor_wrote: bool
+) -> None:
+    first = bench.writer()
+    bench.write(first, 1)
+    successors: list[GroupWriter] = []
+
+    def cut_off() -> None:
+        successors.append(bench.writer())
+        if successor_wrote:  # just the same transaction: it is not the first one's
+            bench.write(successors[0], 2)
+        lose_answer()
+
+    at(Step.BEGUN, cut_off)
+    with pytest.raises(FencedError):
+        bench.write(first, 2)
+    successor_producer = successors[0]._producer
+    for commit_id in (3, 4) if successor_wrote else (2, 3, 4):
+        bench.write(successors[0], commit_id)
+    assert successors[0]._producer is successor_producer  # nobody has fenced it
+    bench.assert_written_once(1, 2, 3, 4)
+
+
+def test_deposed_instance_waits_for_the_successor_that_has_fenced_it_to_say_so(
+    bench: WriterBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = bench.writer()
+    bench.write(first, 1)
+    successor = GroupWriter(bench.settings, 0, OWN[0], "q", "b")
+    claim = successor._claim
+    made = threading.Event()
+
+    def claim_late(starts: Offsets, commit_id: int) -> None:
+        made.set()
+        time.sleep(0.5)
+        claim(starts, commit_id)
+
+    monkeypatch.setattr(successor, "_claim", claim_late)
+    taking = threading.Thread(target=successor.take_over, args=(bench.ends(0),))
+    taking.start()
+    assert made.wait(10)
+    with pytest.raises(FencedError):
+        bench.write(first, 2)
+    taking.join()
+    bench.write(successor, 2)
+    bench.assert_written_once(1, 2)
+
+
+def test_own_transaction_that_was_open_too_long_is_told_apart_and_written_again(
+    bench: WriterBench, at: At, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = bench.writer()
+    bench.write(writer, 1)
+
+    def time_passes() -> None:
+        """The brokers end the transaction as they do for one that is open too long: with a newer epoch."""
+        producer.TransactionalProducer(bench.settings, f"{bench.settings.job_id}-0").close()
+        assert writer._producer is not None
+        writer._producer._begun -= bench.settings.transaction_timeout_ms / 1000
+        monkeypatch.setattr(writer._producer, "_left_s", lambda _: 5.0)
+
+    at(Step.BEGUN, time_passes)
+    with caplog.at_level(logging.WARNING):
+        bench.write(writer, 2)
+    assert "gave up a transaction that was open for more than 120 s" in caplog.text
+    bench.write(writer, 3)
+    bench.assert_written_once(1, 2, 3)
+
+
+def test_successor_that_died_before_it_said_so_does_not_stop_the_first(
+    bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "CLAIM_S", 0.3)
+    writer = bench.writer()
+    at(
+        Step.SENT,
+        lambda: producer.TransactionalProducer(bench.settings, f"{bench.settings.job_id}-0").close(),
+    )
+    bench.write(writer, 1)
+    bench.assert_written_once(1)
+
+
+def test_older_attempt_of_the_same_instance_ends_without_the_words_of_a_deposed_one(
+    bench: WriterBench, at: At
+) -> None:
+    older = bench.writer("a")
+    bench.write(older, 1)
+    newer: list[GroupWriter] = []
+    at(Step.BEGUN, lambda: newer.append(bench.writer("a")))
+    with pytest.raises(SinkError, match="a newer attempt of this instance has key group 0") as ended:
+        bench.write(older, 2)
+    assert not isinstance(ended.value, FencedError)
+    bench.write(newer[0], 2)
+    bench.assert_written_once(1, 2)
+
+
+def test_newer_attempt_of_a_deposed_instance_does_not_fence_its_successor(bench: WriterBench) -> None:
+    bench.write(bench.writer("a"), 1)
+    successor = bench.writer("b")
+    with pytest.raises(FencedError):
+        GroupWriter(bench.settings, 0, OWN[0], "q", "a").take_over(bench.ends(0), from_others=False)
+    successor_producer = successor._producer
+    bench.write(successor, 2)
+    assert successor._producer is successor_producer
+
+
+def test_transaction_of_a_dead_process_does_not_block_the_next(bench: WriterBench, at: At) -> None:
+    class Killed(BaseException):
+        """Stands for SIGKILL."""
+
+    def die() -> None:
+        raise Killed
+
+    at(Step.OFFSETS_ADDED, die)
+    with pytest.raises(Killed):
+        bench.write(bench.writer(), 1)
+    begun = time.monotonic()
+    successor = bench.writer()
+    assert time.monotonic() - begun < 5
+    bench.write(successor, 1)
+    bench.assert_written_once(1)
+
+
+def test_output_of_another_query_is_left_alone(bench: WriterBench) -> None:
+    running = bench.writer()
+    bench.write(running, 1)
+    with pytest.raises(OtherQueryError, match="last written by query q, this checkpoint is of query other"):
+        bench.writer(query="other")
+    running_producer = running._producer
+    bench.write(running, 2)
+    assert running._producer is running_producer
+    bench.assert_written_once(1, 2)
+
+
+@pytest.mark.parametrize("offset", [None, 5, 1000])
+@pytest.mark.parametrize("lost", [False, True])
+def test_offsets_that_a_tool_moved_while_the_job_runs_are_not_believed(
+    bench: WriterBench, at: At, caplog: pytest.LogCaptureFixture, offset: int | None, lost: bool
+) -> None:
+    """Deleted, or set back, or forwards; before the next transaction, or before a doubt about it."""
+
+    def tool() -> None:
+        if offset is None:
+            bench.delete_group()
+        else:
+            bench.commit_as_a_tool(offset)
+
+    writer = bench.writer()
+    bench.write(writer, 1)
+    if lost:
+
+        def happens() -> None:
+            tool()
+            lose_answer()
+
+        at(Step.COMMITTED, happens)
+        with caplog.at_level(logging.WARNING):
+            bench.write(writer, 2)
+        assert "committed offsets of group" in caplog.text
+        bench.write(writer, 3)
+        bench.assert_written_once(1, 2, 3)
+    else:
+        tool()
+        bench.write(writer, 2)
+        bench.assert_written_once(1, 2)
+
+
+@pytest.mark.parametrize("offset", [None, 5, 1000])
+def test_offsets_that_a_tool_moved_while_the_job_stood_are_put_right(
+    bench: WriterBench, caplog: pytest.LogCaptureFixture, offset: int | None
+) -> None:
+    writer = bench.writer()
+    for commit_id in (1, 2):
+        bench.write(writer, commit_id)
+    writer.close()
+    if offset is None:
+        bench.delete_group()
+    else:
+        bench.commit_as_a_tool(offset)
+    successor = GroupWriter(bench.settings, 0, OWN[0], "q", "b")
+    with caplog.at_level(logging.WARNING):
+        taken = successor.take_over(bench.ends(1))
+    assert (taken.offsets, taken.commit_id, taken.query_id) == (q(bench, 20), 2, "q")
+    told = "none" if offset is None else f"{offset}, which this job did not commit"
+    assert f"{bench.topics.transactions}-0: {told}, last progress record: 20" in caplog.text
+    assert bench.committed() == dict.fromkeys(OWN[0], 20)
+    bench.write(successor, 3)
+    bench.assert_written_once(1, 2, 3)
+
+
+def test_emptied_progress_topic_loses_neither_positions_nor_numbers(bench: WriterBench) -> None:
+    bench.write(bench.writer(), 1)
+    bench.empty_progress()
+    successor = GroupWriter(bench.settings, 0, OWN[0], "q", "b")
+    taken = successor.take_over(bench.ends(0))
+    assert (taken.offsets, taken.commit_id, taken.progress) == (q(bench, 10), 1, None)
+    bench.write(successor, 2)
+    assert [told["commit_id"] for told in bench.progress()] == [2]
+    assert GroupWriter(bench.settings, 0, OWN[0], "q", "c").written().commit_id == 2
+
+
+def test_key_groups_do_not_disturb_one_another(bench: WriterBench, at: At) -> None:
+    first, second = bench.writer("a"), bench.writer("a", group=1)
+
+    def write(writer: GroupWriter, group: int) -> None:
+        for commit_id in range(1, 21):
+            bench.write(writer, commit_id, group)
+
+    at(Step.OFFSETS_ADDED, lose_answer)  # of either
+    threads = [threading.Thread(target=write, args=job) for job in ((first, 0), (second, 1))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for group in (0, 1):
+        bench.assert_written_once(*range(1, 21), group=group)
+    bench.writer("b", group=1)
+    bench.write(first, 21)
+    with pytest.raises(FencedError, match="key group 1"):
+        bench.write(second, 21, 1)
+
+
+def test_group_0_alone_commits_the_tables_offsets(bench: WriterBench) -> None:
+    bench.write(bench.writer(group=1), 1, 1)
+    tables = (bench.topics.model_rollouts,)
+    assert bench.log.committed(bench.settings.job_id, tables) == {}
+    bench.write(bench.writer(), 1)
+    assert bench.log.committed(bench.settings.job_id, tables) == {(tables[0], 0): 1000}
+
+
+def test_heartbeat_moves_no_position(bench: WriterBench) -> None:
+    writer = bench.writer()
+    bench.write(writer, 1)
+    idle = bench.output(2)
+    writer.write(Output(2, [], [], idle.progress, bench.ends(1)))
+    assert bench.committed() == dict.fromkeys(OWN[0], 10)
+    assert writer.written().commit_id == 2
+
+
+def test_slow_transaction_is_followed_by_a_new_producer(
+    bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = bench.writer()
+    used = writer._producer
+    at(Step.SENT, lambda: time.sleep(2 * producer.UNDISTURBED_S))
+    bench.write(writer, 1)
+    bench.write(writer, 2)
+    assert writer._producer is not used
+    bench.assert_written_once(1, 2)
+
+
+def test_deposed_instance_after_a_slow_transaction_does_not_fence_its_successor(
+    bench: WriterBench, at: At
+) -> None:
+    first = bench.writer()
+    at(Step.SENT, lambda: time.sleep(2 * producer.UNDISTURBED_S))
+    bench.write(first, 1)
+    successor = bench.writer()
+    with pytest.raises(FencedError):
+        bench.write(first, 2)
+    successor_producer = successor._producer
+    bench.write(successor, 2)
+    assert successor._producer is successor_producer
+    bench.assert_written_once(1, 2)
+
+
+def test_call_that_never_returns_is_given_up(
+    bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "OFFSETS_TIMEOUT_S", 0.3)
+    writer = bench.writer()
+    used = writer._producer
+    assert used is not None
+    hangs = [used]
+    call = used._caller.call
+
+    def never(_call: object, limit_s: float) -> None:
+        call(lambda: threading.Event().wait() and None, limit_s)
+
+    at(Step.SENT, lambda: monkeypatch.setattr(hangs.pop()._caller, "call", never))
+    bench.write(writer, 1)
+    assert writer._producer is not used
+    bench.assert_written_once(1)
+
+
+def test_output_that_a_broker_never_takes_is_an_error_that_says_so(bench: WriterBench) -> None:
+    whole = bench.output(1)
+    large = Alert(0, 9, b"card", b"x" * (producer.MAX_MESSAGE_BYTES + 1))
+    with pytest.raises(SinkError, match=r"was not taken in 5 attempts: .*too large.*; check the brokers"):
+        bench.writer().write(Output(1, [*whole.alerts, large], [], whole.progress, whole.ends))
+    assert list(bench.log.read(bench.topics.fraud_alerts)) == []
+
+
+def test_no_broker_is_an_error_that_says_so(bench: WriterBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer, "CALL_TIMEOUT_S", 0.5)
+    away = bench.settings.model_copy(update={"bootstrap_servers": "127.0.0.1:9", "kafka": {"log_level": "0"}})
+    with pytest.raises(SinkError, match=r"no transactional producer: .*; check the brokers"):
+        producer.TransactionalProducer(away, "any")

@@ -1,0 +1,146 @@
+"""Progress records of one key group: they keep their contract, go on from each other, and are cheap."""
+
+import hashlib
+import timeit
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from models.registry import ModelRef
+from streaming_job.contracts import Contract, Reason, validate
+from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.log.records import Offsets
+from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, Alert, Outcome, PartitionTimes
+from streaming_job.progress.totals import HISTOGRAMS
+from streaming_job.progress.writer import GroupProgress
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_780_000_000_000
+MODEL = ModelRef("card-fraud", "1", "models:/card-fraud/1", "d" * 64, "f" * 64)
+SIZES = {"cards": 5, "events": 50, "local_bytes": 500}
+
+
+def group(last: dict[str, Any] | None = None, commit_id: int = 0) -> GroupProgress:
+    return GroupProgress("job", "query", 1, 2, last, commit_id)
+
+
+def ends(transactions: int = 0) -> Offsets:
+    return {("tx", 1): transactions, ("profiles", 0): 7}
+
+
+def outcome(transactions: int = 10, **changes: Any) -> Outcome:
+    """Transactions that arrived 1, 2, 3 ... ms ago; one became an alert, another record a dead letter."""
+    made = Outcome(
+        alerts=[Alert(1, 4, b"card", b'{"alert": 1}')],
+        dead_letters=[DeadLetter("tx", 1, 5, NOW, b"card", None, Reason.WRONG_PARTITION, "why")],
+        arrivals=[NOW - 1 - np.arange(transactions)],
+        partitions={1: PartitionTimes(NOW - 20, NOW - 1, np.bincount([2], minlength=len(LATENESS_MS) + 1))},
+        rollout={"number": 3, "rollout_id": "r3", "model": MODEL},
+        sizes=SIZES,
+    )
+    made.counts.update(transactions=transactions, duplicates=2, profile_changes=1, late_table_changes=1)
+    made.rules["score"] = 1
+    made.phases["decide"] = 1.25
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def record(progress: GroupProgress, made: Outcome, **changes: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "epoch": 4,
+        "started_at": NOW - 100,
+        "now": NOW,
+        "starts": ends(),
+        "ends": ends(13),
+        "transactions_topic": "tx",
+        "table_lag": {},
+    }
+    told: dict[str, Any] = orjson.loads(progress.record(made, **{**given, **changes}))
+    validate(Contract.JOB_PROGRESS, told)
+    return told
+
+
+def test_a_record_tells_what_came_of_the_log_between_its_offsets() -> None:
+    told = record(group(), outcome())
+    names = ("job_id", "query_id", "key_group", "key_groups", "commit_id", "epoch")
+    assert [told[name] for name in names] == ["job", "query", 1, 2, 1, 4]
+    assert told["counts"] == {
+        "records": 14, "transactions": 10, "duplicates": 2, "profile_changes": 1, "rollouts": 0, "late": 0,
+        "late_table_changes": 1, "missing_profile": 0, "scoring_failures": 0, "alerts": 1, "dead_letters": 1,
+    }  # fmt: skip
+    assert told["dead_letters_by_reason"] == {"wrong_partition": 1}
+    assert told["alerts_digest"] == hashlib.sha256(b'{"alert": 1}').hexdigest()
+    assert told["state"] == {**SIZES, "rebuilds": 0}
+    assert told["model"] == {"name": "card-fraud", "version": "1", "digest": "d" * 64}
+    places = [(p["topic"], p["start_offset"], p["end_offset"], p["event_time"]) for p in told["partitions"]]
+    assert places == [("profiles", 7, 7, None), ("tx", 0, 13, NOW - 20)]
+
+
+def test_latencies_are_exact() -> None:
+    told = record(group(), outcome(arrivals=[NOW - np.array([5, 6]), NOW - np.array([20, 21, 4_000_000])]))
+    expected = dict.fromkeys((*LATENCY_MS, None), 0) | {5.0: 1, 10.0: 1, 20.0: 1, 50.0: 1, None: 1}
+    assert told["latency_ms"]["counts"] == list(expected.values())
+    assert told["latency_ms"]["sum"] == 5 + 6 + 20 + 21 + 4_000_000
+
+
+def test_totals_and_numbers_go_on_from_the_last_record_in_whatever_process() -> None:
+    stays, last = group(), None
+    for commit_id in range(1, 5):
+        started = NOW - 100 + commit_id
+        told = record(stays, outcome(commit_id), started_at=started)
+        again = record(group(last), outcome(commit_id), started_at=started)
+        assert again == told
+        assert told["commit_id"] == told["totals"]["commits"] == commit_id
+        last = told
+    assert last is not None
+    totals = last["totals"]
+    assert totals["counts"]["transactions"] == 1 + 2 + 3 + 4
+    assert totals["dead_letters_by_reason"] == {"wrong_partition": 4}
+    assert totals["alerts_by_rule"] == {"score": 4}
+    assert totals["elapsed_ms"] == 99 + 98 + 97 + 96
+    assert totals["phases_ms"] == {"decide": 5.0}
+    assert totals["since"] == NOW - 99
+    assert sum(totals["latency_ms"]["counts"]) == 10
+    assert set(HISTOGRAMS) < set(totals)
+
+
+def test_an_idle_group_repeats_what_it_is() -> None:
+    progress = group()
+    record(progress, outcome())
+    idle = record(progress, Outcome(), starts=ends(13), now=NOW + 10_000, table_lag={"profiles": 3})
+    assert (idle["rollout_id"], idle["model"]["version"], idle["state"]) == (
+        "r3",
+        "1",
+        {**SIZES, "rebuilds": 0},
+    )
+    assert idle["counts"]["records"] == 0
+    assert idle["table_lag"] == {"profiles": 3}
+    assert [part["active_at"] for part in idle["partitions"]] == [None, NOW]
+
+
+def test_a_new_job_has_nothing_to_repeat() -> None:
+    told = record(group(), Outcome(), ends=ends())
+    assert (told["rollout_id"], told["model"], told["state"]["cards"]) == (None, None, 0)
+
+
+def test_numbers_go_on_where_the_offsets_know_more_than_the_topic() -> None:
+    assert group(None, 41).commit_id == 41
+    last = record(group(None, 41), outcome())
+    assert last["commit_id"] == 42
+    assert last["totals"]["commits"] == 1
+    assert group(last, 7).commit_id == 42
+
+
+def test_a_record_costs_little() -> None:
+    """It is made 200 times a second while alerts wait; measured 0.03 ms, ten times that is a mistake."""
+    progress, made = group(), outcome(100)
+    positions = {("profiles", partition): 7 for partition in range(12)} | {("tx", 1): 13}
+    given: Any = {"epoch": 4, "started_at": NOW - 100, "now": NOW, "starts": positions, "ends": positions}
+    took = timeit.repeat(
+        lambda: progress.record(made, **given, transactions_topic="tx", table_lag={}), number=50, repeat=7
+    )
+    assert min(took) / 50 < 0.3e-3

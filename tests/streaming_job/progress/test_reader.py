@@ -1,0 +1,74 @@
+"""Which messages are a job's progress, and which are the newest of their groups."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from streaming_job.log.records import Offsets
+from streaming_job.progress.outcome import Outcome
+from streaming_job.progress.reader import decoded, newest_among
+from streaming_job.progress.writer import GroupProgress
+
+pytestmark = pytest.mark.unit
+ENDS: Offsets = {("tx", 0): 1}
+
+
+class Sent:
+    """A message as the client gives it."""
+
+    def __init__(self, value: Any, key: bytes = b"job") -> None:
+        self._value, self._key = value if isinstance(value, bytes) else orjson.dumps(value), key
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes:
+        return self._value
+
+
+def progress(key_group: int, commit_id: int) -> dict[str, Any]:
+    group = GroupProgress("job", "query", key_group, 2, None, commit_id - 1)
+    made: dict[str, Any] = orjson.loads(
+        group.record(
+            Outcome(),
+            epoch=0,
+            started_at=1,
+            now=2,
+            starts={},
+            ends=ENDS,
+            transactions_topic="tx",
+            table_lag={},
+        )
+    )
+    return made
+
+
+def test_the_last_record_of_each_group_is_the_newest() -> None:
+    log: Any = [Sent(progress(*named)) for named in ((0, 1), (1, 8), (0, 2), (0, 3), (1, 9), (0, 4))]
+    found, unreadable = newest_among(log, "job")
+    assert {group: record["commit_id"] for group, record in found.items()} == {0: 4, 1: 9}
+    assert unreadable == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"[]",
+        b"no json",
+        {},
+        progress(0, 5) | {"totals": {}},
+        progress(0, 5) | {"key_group": 2},
+        progress(0, 5) | {"commit_id": "5"},
+        progress(0, 5) | {"partitions": None},
+    ],
+)
+def test_what_is_no_progress_is_counted_and_passed_over(value: Any) -> None:
+    other: Any = Sent(progress(0, 3), key=b"another job")
+    message: Any = Sent(value)
+    assert decoded(message, "job") is None
+    assert decoded(other, "job") is None
+    good: Any = Sent(progress(1, 4))
+    found, unreadable = newest_among([message, other, good], "job")
+    assert (list(found), unreadable) == ([1], 1)
