@@ -1,4 +1,4 @@
-"""The query: one control row a key group and epoch, each key group's task follows the log, summaries come back."""
+"""The streaming query: each micro-batch is an epoch, in which one task a key group follows the log."""
 
 import logging
 import secrets
@@ -37,8 +37,8 @@ STOP_POLL_S = 0.02
 SHORT_S = 0.15
 """Length of an epoch while Java compiles, and while there are fewer task slots than groups."""
 SHORT_EPOCHS = 100
-"""Java has compiled what lies between two epochs only after it has run so often: the pause shrinks from half a second
-to a tenth."""
+"""Java has compiled what lies between two epochs only after it has run so often: the pause shrinks from half
+a second to a tenth."""
 SLOTS_S = 0.5
 """How often the task slots of a cluster are counted."""
 PARTITIONS_S = 10.0
@@ -69,11 +69,13 @@ class Job:
         self._checkpoint = Checkpoint(self._spark, settings.checkpoint)
         self._key_groups = self._fixed()
         self._slots = Slots(self._spark, settings.key_groups)
-        self._epochs = EpochServer(session.driver_host(self._spark), self._must_end)
         self._instance = secrets.token_hex(8)
+        self._is_short = True
+        """Whether the running epoch is a short one."""
         self._ended = 0
         """Epochs that have ended in this run."""
         self._partitions_counted = self._idle_since = time.monotonic()
+        self._epochs = EpochServer(session.driver_host(self._spark), self._must_end)
 
     def _fixed(self) -> KeyGroups:
         """What the first start has fixed, or fixes now."""
@@ -146,12 +148,12 @@ class Job:
         self._idle_since = ended
 
     def _length(self) -> float:
-        is_short = self._ended < SHORT_EPOCHS or self._slots.are_short()
-        return min(SHORT_S, self._settings.epoch_s) if is_short else self._settings.epoch_s
+        self._is_short = self._ended < SHORT_EPOCHS or self._slots.are_short()
+        return min(SHORT_S, self._settings.epoch_s) if self._is_short else self._settings.epoch_s
 
     def _must_end(self) -> bool:
         """Whether the running epoch has to end before its time."""
-        return self._stop.is_set() or self._slots.are_short()
+        return self._stop.is_set() or (not self._is_short and self._slots.are_short())
 
     def _look_at_partitions(self) -> None:
         now = time.monotonic()
@@ -167,8 +169,8 @@ class Job:
     def run(self) -> None:
         """Run until a stop is asked for.
 
-        A checkpoint whose last files are damaged, as a power cut leaves them, is no end: the job goes back to an
-        epoch that is whole and decides the log from there, in silence up to where it had been.
+        A checkpoint whose last files are damaged, as a power cut leaves them, is no end: the job goes back to
+        an epoch that is whole and decides the log from there, in silence up to where it had been.
 
         Raises:
             FraudError: what ended the query.
@@ -225,15 +227,13 @@ class Job:
 class Slots:
     """Whether there is a task slot for every key group.
 
-    A group without one waits until another's epoch is over. So epochs are short until an executor that is gone
-    has been replaced.
+    A group without one waits until another's epoch is over. So epochs are short until an executor that is
+    gone has been replaced.
     """
 
     def __init__(self, spark: Any, groups: int) -> None:
         context = spark.sparkContext._jsc.sc()
-        self._count = lambda: int(
-            context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
-        )
+        self._context = context
         self._groups = groups
         self._looked, self._short, self._is_local = 0.0, False, context.isLocal()
         self.are_short()
@@ -244,13 +244,14 @@ class Slots:
         if now - self._looked > SLOTS_S and not (self._is_local and self._looked):
             self._looked, before = now, self._short
             try:
-                slots = self._count()
+                profile = self._context.resourceProfileManager().defaultResourceProfile()
+                slots = int(self._context.maxNumConcurrentTasks(profile))
             except (Py4JError, OSError):
                 return self._short
             self._short = slots < self._groups
             if self._short != before:
-                log.warning(
-                    "%d task slots for %d key groups: %s", slots, self._groups,
-                    "the groups take turns in short epochs, alerts come late" if self._short else "enough again",
-                )  # fmt: skip
+                now_what = (
+                    "they take turns in short epochs, alerts are late" if self._short else "enough again"
+                )
+                log.warning("%d task slots for %d key groups: %s", slots, self._groups, now_what)
         return self._short

@@ -40,11 +40,11 @@ class JobSettings(BaseSettings):
     """Spark master; a local one says how often a task may fail, too: once would end the job with every worker
     that is killed."""
     partitioner: Partitioner = Partitioner.MURMUR2
-    """How the producers of the transactions choose the partition of a card: murmur2 (Java's clients, librdkafka's
-    murmur2_random) or crc32 (librdkafka's default); fixed by the first start."""
+    """How the producers of the transactions choose the partition of a card: murmur2 (Java's clients,
+    librdkafka's murmur2_random) or crc32 (librdkafka's default); fixed by the first start."""
     key_groups: Annotated[int, Field(ge=1, le=4096)] = 2
-    """Groups in which cards are decided side by side, at most one a partition of the transactions and one a task
-    slot; fixed by the first start."""
+    """Groups in which cards are decided side by side, at most one a partition of the transactions and one a
+    task slot; fixed by the first start."""
     epoch_s: Annotated[float, Field(gt=0, le=600)] = 20.0
     """Seconds between two checkpoints of the state. Each costs a pause of about a tenth of a second; after a
     crash the log is decided again, in silence, from the last one."""
@@ -56,7 +56,8 @@ class JobSettings(BaseSettings):
     """Upper bound of their keys and values, to which one record at most is added: what a flood may take of
     memory, and of a transaction's time."""
     linger_ms: Annotated[float, Field(ge=0, le=1000)] = 3.0
-    """How long the first record waits for others: each set of records costs a millisecond of processor time."""
+    """How long the first record waits for others: each set of records costs a millisecond of processor
+    time."""
     commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200
     """How often positions are committed when there is nothing to say; an alert is committed at once."""
     allowed_lateness_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS

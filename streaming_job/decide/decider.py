@@ -171,8 +171,9 @@ class Decider:
         self._outcome.scores = self._outcome.scores + histogram(said.scores, SCORES)
         self._outcome.sums["scores"] += float(np.nansum(said.scores))  # type: ignore[assignment]
         number = int(deciding.max())
-        newest = known[number]
-        self._outcome.rollout = {"number": number, "rollout_id": newest.rollout_id, "model": newest.model}
+        if self._outcome.rollout is None or number >= self._outcome.rollout["number"]:
+            newest = known[number]
+            self._outcome.rollout = {"number": number, "rollout_id": newest.rollout_id, "model": newest.model}
         return alerted
 
     def _score(self, known: list[Rollout], deciding: NDArray[np.int64], applied: Applied) -> Scored:

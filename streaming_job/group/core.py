@@ -1,7 +1,8 @@
 """What a key group does to its state: folds tables, decides transactions, writes deltas. Pure.
 
-Knows records in and an outcome out, and a store of pieces; neither Spark nor Kafka. State is a function of the log
-and of a position in it: the same records give the same state and the same alerts however they are cut.
+Knows records in and an outcome out, and a store of pieces; neither Spark nor Kafka. State is a function of
+the log and of a position in it: the same records give the same state and the same alerts however they are
+cut.
 """
 
 from collections.abc import Mapping
@@ -89,7 +90,7 @@ class GroupCore:
 
     @property
     def snapshot_end(self) -> int | None:
-        """Arrival of the record that ended the first snapshot of the profiles, ms; None if it has not come."""
+        """Arrival of the first snapshot's last row of the profiles, ms; None if it has not come."""
         return self._meta.extra.get(SNAPSHOT_END)
 
     def learn_snapshot_end(self, arrival: int | None) -> None:

@@ -7,9 +7,9 @@
     Step 5  persist   what was decided goes to the state store, piece by piece
     Step 6  end       say the rest, then the last delta and the positions (P); Spark commits the state
 
-P is written after everything up to it has been said, so Q is never behind P. After any failure the group goes on
-from P, and decides in silence up to Q: decisions are a function of the log, so nothing is lost and nothing doubled.
-Knows neither Kafka nor Spark: what it works on is handed to it.
+P is written after everything up to it has been said, so Q is never behind P. After any failure the group goes
+on from P, and decides in silence up to Q: decisions are a function of the log, so nothing is lost and nothing
+doubled. Knows neither Kafka nor Spark: what it works on is handed to it.
 """
 
 import time
@@ -24,7 +24,8 @@ from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Step, reach
 
 DELTA_ROWS = 65_536
-"""Transactions and changes of a delta at most: encoding them takes about 30 ms, in which nothing is decided."""
+"""Transactions and changes of a delta at most: encoding them takes about 30 ms, in which nothing is
+decided."""
 IDLE_S = 0.05
 """How long records are waited for before the loop looks whether its epoch is over."""
 
@@ -32,7 +33,9 @@ IDLE_S = 0.05
 class Transactions(Protocol):
     """The group's own partitions of the transactions."""
 
-    positions: Offsets
+    @property
+    def positions(self) -> Offsets:
+        """By partition: the offset after what has been handed out."""
 
     def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
         """What has come, in bounds."""
@@ -129,7 +132,9 @@ class Follower:
             FraudError: the group cannot go on; nothing of the epoch is persisted then.
         """
         core, written = self.core, 0
-        while not epoch.is_over():
+        has_had_turn = False  # a task that had to wait for a slot may come when the epoch is over
+        while not has_had_turn or not epoch.is_over():
+            has_had_turn = True
             if self._tables.lag():
                 for piece in self._tables.arrived(IDLE_S):
                     core.fold(piece)

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 from confluent_kafka import KafkaException
 
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, PieceStore, seal
-from streaming_job.decode import snapshots
+from streaming_job.decode import keys, snapshots
 from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit
@@ -20,7 +21,7 @@ from streaming_job.group.voice import GroupVoice
 from streaming_job.log.end_offsets import EndOffsets
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
-from streaming_job.log.records import Offsets
+from streaming_job.log.records import Offsets, Records
 from streaming_job.log.table_follower import TableFollower
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.settings import JobSettings
@@ -151,8 +152,8 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     # a checkpoint that lost its first epochs may begin again, as long as the log is whole
     if written.commit_id and any(first.values()):
         raise LogError(
-            f"the checkpoint is empty, and the log no longer begins where job {settings.job_id} began; restore "
-            "a copy of the checkpoint, or use another job id"
+            f"the checkpoint is empty, and the log no longer begins where job {settings.job_id} began; "
+            "restore a copy of the checkpoint, or use another job id"
         )
     mine = {(topics.transactions, partition) for partition in own}
     save_positions(meta, {p: offset for p, offset in first.items() if p in mine or p[0] in topics.tables})
@@ -168,7 +169,8 @@ def _reported(written: Written) -> Offsets:
 def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | None:
     """When the first snapshot of the profiles ended, looked up before any of its rows is folded.
 
-    Rows of a later snapshot may lie in a partition that is read before the one that tells where the first ended.
+    Rows of a later snapshot may lie in a partition that is read before the one that tells where the first
+    ended.
     """
     topic = opening.rules.topics.profiles
     left = {place: end for place, end in ends.items() if place[0] == topic and positions[place] < end}
@@ -178,7 +180,7 @@ def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | 
         while left:
             taken = log.take(opening.settings.max_records, opening.settings.max_bytes, PAUSE_S)
             for records in taken:
-                found = snapshots.first_end(found, snapshots.end_among(records))
+                found = snapshots.first_end(found, _earliest_end(records))
                 heard = time.monotonic()
             left = {place: end for place, end in left.items() if log.positions[place] < end}
             if time.monotonic() - heard > PATIENCE_S:
@@ -186,6 +188,13 @@ def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | 
     finally:
         log.close()
     return found
+
+
+def _earliest_end(records: Records) -> int | None:
+    """Earliest arrival of a record that ends a snapshot."""
+    suspects = np.flatnonzero(keys.may_end_snapshot(records.values, np.ones(len(records), dtype=np.bool_)))
+    ends = [row for row in suspects.tolist() if snapshots.ends_snapshot(records.values[row].as_py())]
+    return min(records.arrivals[ends].tolist(), default=None)
 
 
 T = TypeVar("T")

@@ -25,22 +25,22 @@ def require_fit(state: Offsets, said: Offsets, first: Offsets, end: Offsets) -> 
     for place, offset in sorted(state.items()):
         if place in said and said[place] < offset:
             raise CheckpointError(
-                f"the checkpoint is ahead of the topics: its state holds {_name(place)} up to {offset}, the job's "
-                f"output and progress reach {said[place]}; restore the topics and the consumer group that belong to it, an "
-                "older copy of the checkpoint, or use another job id"
+                f"the checkpoint is ahead of the topics: its state holds {_name(place)} up to {offset}, "
+                f"output and progress reach {said[place]}; restore the topics and the consumer group that belong to "
+                "it, or an older copy of the checkpoint, or use another job id"
             )
         if place not in end:
             raise LogError(f"{_name(place)} is gone: restore the topic, or use another job id")
         if first[place] > offset:
             raise LogError(
-                f"{_name(place)} is to be read from offset {offset} on and begins at {first[place]}: retention has "
-                "taken the records, or the topic was made anew; restore a younger copy of the checkpoint, or use "
-                "another job id"
+                f"{_name(place)} is to be read from offset {offset} on and begins at {first[place]}: "
+                "retention has deleted the records, or the topic was recreated; restore a younger copy of the "
+                "checkpoint, or use another job id"
             )
         if end[place] < offset:
             raise LogError(
-                f"{_name(place)} was read up to offset {offset} and ends at {end[place]}: the topic was made anew, "
-                "or has lost records; restore it, or use another job id"
+                f"{_name(place)} was read up to offset {offset} and ends at {end[place]}: the topic was "
+                "recreated, or has lost records; restore it, or use another job id"
             )
 
 

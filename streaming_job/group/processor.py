@@ -1,4 +1,4 @@
-"""A key group on Spark: `transformWithState` over one control row a group and epoch, state in one MapState."""
+"""A key group on Spark: `transformWithState` over one control row an epoch, state in one MapState."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.group.core import Rules, positions_of
-from streaming_job.group.opening import Opening, OpenGroup, begin
+from streaming_job.group.opening import OpenGroup, Opening, begin
 from streaming_job.group.placement import grouping_values
 from streaming_job.group.working_copy import WorkingCopy
 from streaming_job.log.partitioner import KeyGroups

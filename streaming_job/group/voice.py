@@ -54,7 +54,7 @@ class GroupVoice:
         outcome.alerts.sort(key=lambda alert: (alert.partition, alert.offset))
         outcome.counts["rebuilds"], self._rebuilds = self._rebuilds, 0
         if self._took_ms:  # of the one before: this one's own is not known yet
-            outcome.phases["transaction"] += self._took_ms
+            outcome.phases["transaction"] += self._took_ms  # type: ignore[assignment]
         now = _now_ms()
         progress = self._progress.record(
             outcome,

@@ -82,7 +82,7 @@ class TableFollower:
         ends = self.ends()
         if new := ends.keys() - self.positions.keys():
             raise LogError(
-                f"{_words({place: 0 for place in new})}: a table has got partitions; the group is opened anew"
+                f"{_words(dict.fromkeys(new, 0))}: a table has got partitions; the group is opened anew"
             )
         heard, before = time.monotonic(), dict(self.positions)
         while any(self.positions.get(place, 0) < end for place, end in ends.items()):

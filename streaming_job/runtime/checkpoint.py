@@ -117,7 +117,7 @@ class Checkpoint:
             raise CheckpointError(f"the checkpoint was deleted or moved under a running job; {RESTORE}")
 
     def drop_after(self, epoch: int) -> None:
-        """Forget the epochs after one; their versions of the state are never met again, each has a name of its own."""
+        """Forget the epochs after one; their versions of the state have names that no other has."""
         for log in ("commits", "offsets"):
             for number in self.epochs(log):
                 if number > epoch:

@@ -1,8 +1,8 @@
 """When an epoch ends: the driver decides, the tasks are told over a socket.
 
-Each task of an epoch keeps a connection to the driver. One byte from there ends the task's loop, and so does the end
-of the connection: a task whose driver is gone must not go on. A byte from the task asks the driver to end the
-epoch early. Who connects has to know a secret that travels with the task.
+Each task of an epoch keeps a connection to the driver. One byte from there ends the task's loop, and so does
+the end of the connection: a task whose driver is gone must not go on. A byte from the task asks the driver to
+end the epoch early. Who connects has to know a secret that travels with the task.
 """
 
 import hmac
@@ -29,8 +29,9 @@ LOOK_S = 0.1
 HELLO_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 20.0
 APART_S = 0.02
-"""Between the ends of two groups: Spark gives idle Python workers to tasks first in, first out, so groups that
-end in their order meet the same process, which has their partitions and their producer, in the next epoch."""
+"""Between the ends of two groups: Spark gives idle Python workers to tasks first in, first out, so groups
+that end in their order meet the same process, which has their partitions and their producer, in the next
+epoch."""
 
 
 class EpochError(FraudError):
@@ -158,8 +159,8 @@ class Epoch:
             self._socket.sendall(_HELLO.pack(address.secret, number, group))
         except OSError as fault:
             raise EpochError(
-                f"the job's driver does not answer at {address.host}:{address.port} ({fault}); executors must "
-                "reach it: set spark.driver.host in FRAUD_SPARK, and open the port to them"
+                f"the job's driver does not answer at {address.host}:{address.port} ({fault}); executors "
+                "must reach it: set spark.driver.host in FRAUD_SPARK, and open the port to them"
             ) from fault
         self._socket.setblocking(False)
         self.number = number

@@ -32,8 +32,8 @@ def count_partitions(settings: JobSettings) -> int:
         return len(topic_reader.partitions(AdminClient(client), settings.topics.transactions, TIMEOUT_S))
     except KafkaException as fault:
         raise StartUpError(
-            f"the partitions of {settings.topics.transactions} cannot be counted ({fault.args[0].str()}); check "
-            "the brokers"
+            f"the partitions of {settings.topics.transactions} cannot be counted ({fault.args[0].str()}); "
+            "check the brokers"
         ) from fault
 
 
@@ -45,9 +45,9 @@ def require_same_partitions(settings: JobSettings, known: int, found: int) -> No
     """
     if found != known:
         raise StartUpError(
-            f"{settings.topics.transactions} has {found} partitions, and had {known} when the job began: cards "
-            "would be decided without their past; go back to a topic of that number, or start a new job id on a "
-            "new topic into which the history is replayed (docs/operations.md)"
+            f"{settings.topics.transactions} has {found} partitions, and had {known} when the job began: "
+            "cards would be decided without their past; go back to a topic of that number, or start a new "
+            "job id on a new topic into which the history is replayed (docs/operations.md)"
         )
 
 
@@ -64,8 +64,8 @@ def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
     ):
         if before != now:
             raise StartUpError(
-                f"the checkpoint began with {variable}={before}, the settings say {now}; set {variable}={before}, "
-                "or start with an empty checkpoint and another job id"
+                f"the checkpoint began with {variable}={before}, the settings say {now}; set "
+                f"{variable}={before}, or start with an empty checkpoint and another job id"
             )
     require_same_partitions(settings, fixed.partitions, partitions)
 
@@ -95,8 +95,8 @@ def require_partitioner(settings: JobSettings, partitions: int) -> None:
     if 2 * right[settings.partitioner] >= len(keys) or right[best] == right[settings.partitioner]:
         return
     raise StartUpError(
-        f"only {right[settings.partitioner]} of {len(keys)} records of {settings.topics.transactions} lie where "
-        f"{settings.partitioner.value} puts their keys, {right[best]} where {best.value} does; set "
+        f"only {right[settings.partitioner]} of {len(keys)} records of {settings.topics.transactions} lie "
+        f"where {settings.partitioner.value} puts their keys, {right[best]} where {best.value} does; set "
         f"FRAUD_PARTITIONER={best.value}, or have the producers use {settings.partitioner.value}"
     )
 
@@ -123,8 +123,8 @@ def _newest_keys(reader: Consumer, topic: str, partition: int) -> list[bytes]:
     first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
     found = []
     for message in topic_reader.to_end(reader, TopicPartition(topic, partition, max(first, end - SAMPLE))):
-        if message.key():
-            found.append(message.key())
+        if key := message.key():
+            found.append(key)
         if len(found) == SAMPLE or (message.offset() or 0) >= end - 1:
             break
     return found

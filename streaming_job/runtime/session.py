@@ -19,10 +19,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from streaming_job.runtime import temp_dir
 from streaming_job.environment import SettingsError
-from streaming_job.settings import JobSettings
+from streaming_job.runtime import temp_dir
 from streaming_job.runtime.workers import fork_server
+from streaming_job.settings import JobSettings
 
 _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"

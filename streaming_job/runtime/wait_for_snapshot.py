@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from streaming_job.log import topic_reader
 from streaming_job.decode import snapshots
 from streaming_job.decode.strict import Rejected, parse_object
-from streaming_job.settings import JobSettings
+from streaming_job.log import topic_reader
 from streaming_job.runtime.preconditions import StartUpError
+from streaming_job.settings import JobSettings
 
 log = logging.getLogger(__name__)
 

@@ -147,8 +147,13 @@ def produce(brokers: dict[str, str], topic: str, *values: bytes, partition: int 
 
 
 def delete_before(brokers: dict[str, str], topic: str, offset: int) -> None:
-    place = TopicPartition(topic, 0, offset)
-    AdminClient(brokers).delete_records([place])[place].result()
+    admin, place = AdminClient(brokers), TopicPartition(topic, 0, offset)
+    admin.delete_records([place])[place].result()
+
+
+def add_partition(brokers: dict[str, str], topic: str) -> None:
+    admin = AdminClient(brokers)  # has to be there when the answer comes
+    admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
 
 
 @pytest.mark.parametrize(
@@ -274,7 +279,7 @@ def test_a_partition_that_fails_goes_on_where_it_was_and_holds_up_no_other(
     while f"{topic}-{PARTITIONS}" not in log.trouble():
         log.take(10, ALL, 0.05)
         assert time.monotonic() < deadline
-    AdminClient(brokers).create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
+    add_partition(brokers, topic)
     produce(brokers, topic, b"late", partition=PARTITIONS)
     produce(brokers, topic, b"after")
     rows = read(log, {(topic, 0): 2, (topic, PARTITIONS): 1})
@@ -383,7 +388,7 @@ def test_ends_are_looked_up_quickly_and_of_new_partitions_too(
         assert asked.partitions(names[0]) == [0, 1, 2]
         assert asked.last(names[1:]) == {(names[1], 0): 0, (names[1], 1): 0, (names[1], 2): 2}
         assert set(asked.last()) == set(from_beginning(*names))
-        AdminClient(brokers).create_partitions([NewPartitions(names[0], 4)])[names[0]].result()
+        add_partition(brokers, names[0])
         monkeypatch.setattr(end_offsets, "NEW_PARTITIONS_S", 0.0)
         deadline = time.monotonic() + DEADLINE_S
         while (names[0], 3) not in asked.last():

@@ -73,7 +73,7 @@ def load_kernels() -> None:
 
     def records(topic: str, keys: list[bytes], values: list[bytes]) -> Records:
         return Records(
-            topic, zero.astype(np.int32), zero + [0, 1], zero + now, pa.array(keys), pa.array(values)
+            topic, zero.astype(np.int32), np.arange(2), zero + now, pa.array(keys), pa.array(values)
         )
 
     for partitioner in Partitioner:

@@ -12,7 +12,7 @@ from feature_store.arena import FileArena, MemoryArena
 from feature_store.codec import StateDamagedError
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, commit, load_meta
+from feature_store.journal import MemoryPieces, Meta, append, load_meta, seal
 from feature_store.layout import PROFILE, TRANSACTION
 from streaming_job.group import working_copy
 from streaming_job.group.working_copy import WorkingCopy
@@ -37,14 +37,15 @@ def batch(state: GroupState, meta: Meta, store: MemoryPieces, number: int, cards
     numbers = state.card_numbers(rows)
     applied = state.apply(rows, numbers)
     no_changes = np.zeros(0, dtype=PROFILE)
-    commit(
+    append(
         store, meta, state, Delta(no_changes, np.zeros(0, np.int32), rows, numbers, np.zeros(cards, np.bool_))
     )
+    seal(store, meta)
     return float(applied.features[0, 5]) - 1
 
 
 def run(copy: WorkingCopy, store: MemoryPieces, number: int, cards: int = 50) -> float:
-    """A batch as the keyed stage runs it."""
+    """An epoch of one batch."""
     meta = load_meta(store)
     with copy.use(meta, store) as state:
         return batch(state, meta, store, number, cards)

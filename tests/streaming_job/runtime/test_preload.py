@@ -25,27 +25,28 @@ def kernels() -> dict[str, int]:
 PACKAGES = ("feature_store", "models", "streaming_job")
 
 
-def rehearsed_and_then_used() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """Kernels at first, after a rehearsal, and after a batch of a job."""
-    from job_world import SECOND, World
+def preloaded_and_then_used() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """Kernels at first, after preloading, and after two epochs of a key group."""
+    from harness.job_world import SECOND, World
 
     from streaming_job.runtime.workers import preload
 
     at_first = kernels()
-    rehearsal.load_kernels()
-    rehearsed = kernels()
+    preload.load_kernels()
+    preloaded = kernels()
     world = World()
     for second in range(5):
-        world.tx(second * SECOND, 1e6)
-    world.run()
-    return at_first, rehearsed, kernels()
+        world.tx(second * SECOND, 1e6, partition=0)
+    world.run(cuts=(3,), rebuild_each_batch=True)
+    return at_first, preloaded, kernels()
 
 
-def test_a_batch_finds_every_kernel_loaded() -> None:
+def test_an_epoch_finds_every_kernel_loaded() -> None:
     # a process of its own: in this one other tests have loaded them
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
-        at_first, rehearsed, used = alone.submit(rehearsed_and_then_used).result()
-    assert sum(rehearsed.values()) > sum(at_first.values())
-    assert {name: count for name, count in used.items() if count != rehearsed[name]} == {}
-    # reading is not part of that batch
-    assert rehearsed["streaming_job.source.librdkafka._take"] == 1
+        at_first, preloaded, used = alone.submit(preloaded_and_then_used).result()
+    assert sum(preloaded.values()) > sum(at_first.values())
+    assert {name: count for name, count in used.items() if count != preloaded[name]} == {}
+    # following the log is not part of it
+    for kernel in ("measure", "copy", "give_back_unused"):
+        assert preloaded[f"streaming_job.log.message_kernels.{kernel}"] == 1

@@ -1,13 +1,12 @@
-"""A micro-batch from records to alerts, dead letters and progress, against the contracts and the oracle."""
+"""What key groups make of records: alerts, dead letters, counts; against the contracts and the oracle."""
 
+import base64
 import json
-import random
+from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from job_world import (
+from harness.job_world import (
     DAY,
     HOUR,
     MINUTE,
@@ -17,75 +16,38 @@ from job_world import (
     World,
     dead_letters,
     expected_alerts,
-    from_base64,
     load,
+    model_ref,
+    place,
+    random_world,
     scorer,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 from thoroughness import examples
 
 from feature_store.catalogue import NAMES
 from models.errors import ModelError
-from streaming_job import progress, sink
 from streaming_job.contracts import Contract, Reason, validate
-from streaming_job.progress.outcome import Outcome
-from streaming_job.progress.watermarks import Partitions
-from streaming_job.progress.record import Batch, OffsetRange
 from streaming_job.decide.rollout_history import NoRolloutError
-from streaming_job.progress.totals import Totals
+from streaming_job.progress.outcome import Outcome
 
 pytestmark = pytest.mark.unit
 
 
-def random_world(seed: int, n: int = 150) -> World:
-    """A day of a dozen cards: changing profiles, rollouts, late and repeated and broken records."""
-    rng = random.Random(seed)
-    world = World(rollout=False)
-    world.rollout("r1", 0, max_count_5m=3)
-    for card in range(0, 12, 2):
-        origin = {"snapshot": "last" if card == 10 else "true", "lsn": 1}
-        world.profile("r", -HOUR, f"c{card}", credit_limit=300.0, source=origin)
-    clock = 0
-    for number in range(n):
-        clock += rng.choice([0, 0, SECOND, MINUTE, 20 * MINUTE])
-        card = f"c{min(rng.randrange(12), rng.randrange(12))}"
-        if rng.random() < 0.05:
-            world.profile(
-                rng.choice(["c", "u", "u", "d", "tombstone", "r", "r"]), clock, card,
-                source={"snapshot": rng.choice(["incremental", "true", "last"]), "lsn": rng.randrange(2, 9)},
-                status=rng.choice(["active", "blocked", "closed"]), risk_tier=rng.randrange(4),
-            )  # fmt: skip
-        if rng.random() < 0.02:
-            world.rollout(
-                f"r-{number}",
-                clock,
-                threshold=rng.random(),
-                version=rng.choice("12"),
-                max_count_5m=rng.choice([2, 50]),
-                missing_profile=rng.choice(["score", "review"]),
-            )
-        if rng.random() < 0.05:
-            world.raw_tx(rng.choice([None, b"", b"{", b"[]", b'{"amount": 1}', b"\xff" * 10]), clock)
-            continue
-        fields = {"transaction_id": f"t{rng.randrange(number + 1)}"} if rng.random() < 0.05 else {}
-        world.tx(
-            clock - rng.choice([0, 0, 0, SECOND, HOUR, DAY, 8 * DAY, -MINUTE]), rng.randrange(60_000) / 100,
-            arrival=clock, card_id=card, merchant_id=f"m{rng.randrange(9)}",
-            country=rng.choice(["FR", "DE", "US"]), **fields,
-        )  # fmt: skip
-    return world
-
-
 def values(outcomes: list[Outcome]) -> list[bytes]:
-    return [alert.value for outcome in outcomes for alert in outcome.alerts]
+    """Alerts in the order of partitions and offsets."""
+    alerts = [alert for outcome in outcomes for alert in outcome.alerts]
+    return [alert.value for alert in sorted(alerts, key=lambda alert: (alert.partition, alert.offset))]
 
 
 @examples(30, thorough=1000)
 @given(st.integers(0, 2**32))
 def test_job_alerts_exactly_where_the_oracle_does(seed):
-    world = random_world(seed)
+    world = random_world(seed, partitions=3)
     expected = world.expected()
     alerts = world.alerts(cuts=(40, 90), groups=2)
-    alerts.sort(key=lambda alert: alert["source"]["offset"])
+    alerts.sort(key=place)
     wanted = expected_alerts(expected)
     for ours, theirs in zip(alerts, wanted, strict=True):
         assert ours.pop("score") == pytest.approx(theirs.pop("score"), rel=1e-9)
@@ -93,7 +55,7 @@ def test_job_alerts_exactly_where_the_oracle_does(seed):
         np.testing.assert_allclose(row, wanted_row, rtol=1e-9, atol=1e-9)
         assert [r["feature"] for r in ours.pop("reasons")] == [r["feature"] for r in theirs.pop("reasons")]
         assert ours == theirs
-    refused = sorted((o.topic, o.offset, o.reason.value) for o in expected if o.reason)
+    refused = sorted((o.topic, o.partition, o.offset, o.reason.value) for o in expected if o.reason)
     assert dead_letters(world.run(cuts=(40, 90), groups=2)) == refused
 
 
@@ -102,7 +64,7 @@ def test_job_alerts_exactly_where_the_oracle_does(seed):
 def test_alerts_are_the_same_bytes_for_any_batches_rebuilds_and_groups(
     seed, cuts, rebuild_each_batch, groups
 ):
-    world = random_world(seed, n=100)
+    world = random_world(seed, n=100, partitions=5)
     cuts = {cut for cut in cuts if cut < len(world.transactions)}
     split = world.run(tuple(cuts), rebuild_each_batch=rebuild_each_batch, groups=groups)
     whole = world.run()
@@ -112,8 +74,8 @@ def test_alerts_are_the_same_bytes_for_any_batches_rebuilds_and_groups(
         assert sum(o.counts[name] for o in split) == whole[0].counts[name], name
 
 
-def test_alert_progress_and_dead_letter_keep_their_contracts():
-    world = random_world(7, n=300)
+def test_alerts_and_dead_letters_keep_their_contracts_and_are_counted():
+    world = random_world(7, n=300, partitions=2)
     for broken in (None, b"\xff", b'{"card_id": "\\ud800"}'):
         world.raw_tx(broken, key=None)
     (outcome,) = world.run()
@@ -123,44 +85,22 @@ def test_alert_progress_and_dead_letter_keep_their_contracts():
         validate(Contract.ALERT, fields)
         assert alert.key == fields["card_id"].encode()
     reasons = {letter.reason for letter in outcome.dead_letters}
-    assert {Reason.EMPTY_VALUE, Reason.TOO_LATE, Reason.INVALID_UTF8} <= reasons
+    assert {Reason.EMPTY_VALUE, Reason.TOO_LATE, Reason.INVALID_UTF8, Reason.WRONG_PARTITION} <= reasons
+    log = {(record.topic, record.partition, record.offset): record for record in world.in_order()}
     for letter in outcome.dead_letters:
-        fields = json.loads(sink._dead_letter(letter))
+        fields = json.loads(letter.encode())
         validate(Contract.DEAD_LETTER, fields)
-        log = world.transactions[letter.offset]
-        assert (from_base64(fields["value_base64"]), from_base64(fields["key_base64"])) == (
-            log.value,
-            log.key,
-        )
-    ranges = (
-        OffsetRange(TOPICS.transactions, 0, 0, len(world.transactions)),
-        OffsetRange(TOPICS.profiles, 0, 0, len(world.profiles)),
-    )
-    batch = Batch("job", "query", 3, START, ranges)
-    record = {
-        **progress.record(batch, outcome, START + DAY),
-        "partitions": Partitions().plus(batch, outcome, TOPICS.transactions, START + DAY),
-    }
-    record["totals"] = Totals().plus(record).to_json()
-    validate(Contract.JOB_PROGRESS, record)
-    counts = record["counts"]
-    assert counts["alerts"] == len(outcome.alerts)
-    assert (
-        counts["dead_letters"] == sum(record["dead_letters_by_reason"].values()) == len(outcome.dead_letters)
-    )
-    assert counts["transactions"] + counts["duplicates"] + counts["dead_letters"] == len(world.transactions)
-    assert sum(record["scores"]["counts"]) == counts["transactions"]
-    assert record["lateness_ms"]["sum"] >= 0
-    assert sum(record["latency_ms"]["counts"]) == counts["transactions"] + counts["duplicates"]
-    assert record["partitions"][0]["max_event_time"] <= START + 3 * DAY
-    assert record["partitions"][1]["max_event_time"] is None
-
-
-def test_empty_batch_makes_a_progress_record():
-    (outcome,) = World().run() or [Outcome()]
-    record = progress.record(Batch("job", "query", 0, START, ()), outcome, START)
-    record |= {"partitions": [], "totals": Totals().plus(record).to_json()}
-    validate(Contract.JOB_PROGRESS, record)
+        record = log.pop((letter.topic, letter.partition, letter.offset))
+        assert fields["arrival_time"] == record.timestamp
+        for name, content in (("key", record.key), ("value", record.value)):
+            told = fields[f"{name}_base64"]
+            assert (None if told is None else base64.b64decode(told)) == content
+    counts, read = outcome.counts, Counter(topic for topic, *_ in log)
+    assert counts["transactions"] + counts["duplicates"] == read[TOPICS.transactions]
+    assert counts["profile_changes"] == read[TOPICS.profiles]
+    assert counts["rollouts"] == read[TOPICS.model_rollouts]
+    assert outcome.scores.sum() == counts["transactions"]
+    assert max(times.max_event_time for times in outcome.partitions.values()) <= START + 3 * DAY
 
 
 @pytest.mark.parametrize("cuts", [(), (1, 2, 3)], ids=["one batch", "a batch each"])
@@ -239,7 +179,7 @@ def test_rows_of_a_later_snapshot_are_known_from_their_arrival(cuts, groups):
     arrival    -1 h                   0 s     10 s 10 s      20 s
     tx                                a, b                   a, b
     """
-    world = World(rollout=False)
+    world = World(rollout=False, partitions=3)
     world.rollout("r1", -HOUR, threshold=0.0)
     world.profile("r", -HOUR, "b", source={"snapshot": "first", "lsn": 1})
     world.profile("r", -HOUR, "z", source={"snapshot": "last", "lsn": 1})
@@ -249,8 +189,9 @@ def test_rows_of_a_later_snapshot_are_known_from_their_arrival(cuts, groups):
         for card in "ab":
             world.tx(second * SECOND, card_id=card)
     alerts = world.alerts(cuts=cuts, groups=groups, rebuild_each_batch=True)
-    alerts.sort(key=lambda alert: alert["source"]["offset"])
+    alerts.sort(key=place)
     assert [a["profile"] for a in alerts] == [a["profile"] for a in expected_alerts(world.expected())]
+    alerts.sort(key=lambda alert: (alert["arrival_time"], alert["card_id"]))
     known = [alert["profile"] and alert["profile"]["arrival_time"] for alert in alerts]
     assert known == [None, 0, START + 10 * SECOND, START + 10 * SECOND]
 
@@ -275,12 +216,6 @@ def test_duplicate_is_no_alert_and_is_counted():
         outcomes = world.run(cuts)
         assert len(values(outcomes)) == 1
         assert sum(outcome.counts["duplicates"] for outcome in outcomes) == 2
-
-
-def test_packets_may_come_in_any_order():
-    """Spark hands over the packets of a batch as it likes; the log's order counts."""
-    world = random_world(3)
-    assert values(world.run(pieces=7)) == values(world.run())
 
 
 def test_without_any_rollout_nothing_is_decided():
@@ -346,7 +281,7 @@ def test_rollout_with_an_impossible_policy_is_refused(name, text):
 
 
 def assert_refused(value: bytes) -> None:
-    world = World()
+    world = World(partitions=3)
     world.raw_rollout(value, -MINUTE)
     world.tx(0, 1.0)
     world.tx(SECOND, 1.0)
@@ -354,7 +289,7 @@ def assert_refused(value: bytes) -> None:
         outcomes = world.run(cuts, groups=3)
         (letter,) = [letter for outcome in outcomes for letter in outcome.dead_letters]
         assert (letter.topic, letter.offset) == (TOPICS.model_rollouts, 1)
-        validate(Contract.DEAD_LETTER, json.loads(sink._dead_letter(letter)))
+        validate(Contract.DEAD_LETTER, json.loads(letter.encode()))
         assert sum(outcome.counts["transactions"] for outcome in outcomes) == 2
 
 
@@ -369,16 +304,12 @@ def test_rollouts_survive_in_the_state():
 
 def test_two_partitions_keep_each_their_order():
     """Outcomes are in the order of partition and offset; each partition has its own greatest event time."""
-    world = World(rollout=False)
+    world = World(rollout=False, partitions=2)
     world.rollout("r1", 0, threshold=0.0)
+    cards = {world.key_groups().partition_of(card): card for card in ("c0", "c1", "c2", "c3")}
     for second in range(6):
-        world.tx(second * SECOND, card_id=f"c{second % 2}")
-    world.transactions = [
-        record._replace(partition=number % 2, offset=number // 2)
-        for number, record in enumerate(world.transactions)
-    ]
+        world.tx(second * SECOND, card_id=cards[second % 2])
     (outcome,) = world.run()
-    assert outcome.counts["split_cards"] == 0
     assert [(alert.partition, alert.offset) for alert in outcome.alerts] == [
         (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)
     ]  # fmt: skip
@@ -388,33 +319,14 @@ def test_two_partitions_keep_each_their_order():
     }
 
 
-def test_a_card_in_two_partitions_is_counted():
-    """c, a, c, b in the first, c, b in the second: three of b and c came before."""
-    world = World()
-    for second, card in enumerate("cacbcb"):
-        world.tx(second * SECOND, card_id=card)
-    world.transactions = [
-        record._replace(partition=number // 4, offset=number)
-        for number, record in enumerate(world.transactions)
-    ]
-    (outcome,) = world.run()
-    assert outcome.counts["split_cards"] == 3
-
-
 def test_contributions_of_the_reasons_are_the_models_own():
     world = World(rollout=False)
     world.rollout("r1", 0, threshold=0.0)
     world.tx(0, 499.0)
     (alert,) = world.alerts()
     x = np.array([[np.nan if v is None else v for v in (alert["features"][name] for name in NAMES)]])
-    raised = dict(zip(NAMES, load(_ref(alert)).explain(x)[0].tolist(), strict=True))
+    raised = dict(zip(NAMES, load(model_ref(alert["model"]["version"])).explain(x)[0].tolist(), strict=True))
     shown = [(reason["feature"], reason["contribution"]) for reason in alert["reasons"]]
     assert shown == sorted(shown, key=lambda pair: -pair[1])
     assert shown[0] == max(raised.items(), key=lambda pair: pair[1])
     assert all(contribution == raised[name] > 0 for name, contribution in shown)
-
-
-def _ref(alert):
-    from job_world import model_ref
-
-    return model_ref(alert["model"]["version"])

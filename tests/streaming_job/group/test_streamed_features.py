@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from job_world import DAY, HOUR, MINUTE, World, dead_letters
+from harness.job_world import DAY, HOUR, MINUTE, World, dead_letters, place
 
 from feature_store import training_set
 from feature_store.catalogue import NAMES
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 def world(seed: int) -> World:
     """Three weeks of a few cards, everything an alert: late, too late, early, repeated, one card hot."""
     rng = np.random.default_rng(seed)
-    made = World(rollout=False)
+    made = World(rollout=False, partitions=3)
     made.rollout("all", -HOUR, threshold=0.0)
     for card in range(5):
         made.profile("r", 0, card=f"c{card}", risk_tier=card % 4, credit_limit=500.0 * card)
@@ -67,7 +67,8 @@ def test_streamed_features_are_the_training_sets(seed: int, rebuilt: bool) -> No
     trained = training_set.build(history(made), profiles(made))
     outcomes = made.run(cuts.tolist(), groups=3, rebuild_each_batch=rebuilt)
     alerts = [json.loads(alert.value) for outcome in outcomes for alert in outcome.alerts]
-    streamed = {alert["source"]["offset"]: bits(alert["features"]) for alert in alerts}
+    rows = {(record.partition, record.offset): row for row, record in enumerate(made.transactions)}
+    streamed = {rows[place(alert)]: bits(alert["features"]) for alert in alerts}
     decided = np.flatnonzero(~np.isnan(trained).all(axis=1)).tolist()
     assert sorted(streamed) == decided
     assert all(streamed[row] == trained[row].tobytes() for row in decided)

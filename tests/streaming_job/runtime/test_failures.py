@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming_job.runtime.checkpoint import CheckpointError
-from streaming_job.runtime.failures import JobFailedError, named
+from streaming_job.runtime.failures import DamagedCheckpointError, JobFailedError, classify
+from streaming_job.transaction.writer import FencedError
 
 pytestmark = pytest.mark.unit
 
@@ -18,7 +18,7 @@ TRACE = "\tat org.apache.spark.Some.method(Some.scala:1)\n"
     [
         (
             f"{STREAM}x\nfeature_store.codec.StateDamagedError: piece s1 is cut short\n",
-            JobFailedError,
+            DamagedCheckpointError,
             "piece s1",
         ),
         (
@@ -36,10 +36,10 @@ TRACE = "\tat org.apache.spark.Some.method(Some.scala:1)\n"
             JobFailedError,
             "Python workers crash",
         ),
-        (f"{STREAM}{MISSING}\n{TRACE}", CheckpointError, "the checkpoint is damaged"),
+        (f"{STREAM}{MISSING}\n{TRACE}", DamagedCheckpointError, "the checkpoint is damaged"),
         (
             f"x\nCaused by: org.apache.hadoop.fs.ChecksumException: Checksum error: /c/4.changelog\n{TRACE}",
-            CheckpointError,
+            DamagedCheckpointError,
             "the checkpoint is damaged",
         ),
         (
@@ -48,15 +48,15 @@ TRACE = "\tat org.apache.spark.Some.method(Some.scala:1)\n"
             "the query failed: KeyError: 'rows'; see the log",
         ),
         (
-            f"{STREAM} SQLSTATE: XXKST\n=== Streaming Query ===",
-            JobFailedError,
-            "the Python process that fixes",
+            f"{STREAM}x\nstreaming_job.transaction.writer.FencedError: another instance of job j\n{TRACE}",
+            FencedError,
+            "another instance",
         ),
         ("", JobFailedError, "the query failed: Exception"),
     ],
 )
 def test_cause_is_named_in_one_line(text: str, kind: type[Exception], words: str) -> None:
-    error = named(Exception(text))
+    error = classify(Exception(text))
     assert type(error) is kind
     assert str(error).startswith(words)
     assert "\n" not in str(error)

@@ -1,0 +1,377 @@
+"""A log of transactions, profiles and rollouts, and the job's key groups over it without Spark or Kafka."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from threadpoolctl import threadpool_limits
+
+from feature_store import training_set
+from feature_store.arena import MemoryArena
+from feature_store.catalogue import NAMES, feature_hash
+from feature_store.group_state import GroupState
+from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild
+from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
+from loadtests.oracle import Outcome as Expected
+from loadtests.oracle import Rules as OracleRules
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts import Rollout
+from models.scoring import Scorer
+from models.train import train
+from models.trees import compile_trees
+from streaming_job.contracts.topics import Topics
+from streaming_job.decode.transactions import TimeLimits
+from streaming_job.group.core import GroupCore, Rules
+from streaming_job.log.partitioner import KeyGroups, Partitioner
+from streaming_job.log.records import Offsets, Records
+from streaming_job.progress.outcome import Outcome
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+START = 1_780_000_200_000
+TOPICS = Topics()
+LIMITS = TimeLimits(7 * DAY, 5 * MINUTE)
+THRESHOLD = 0.5
+PARTITIONER = Partitioner.MURMUR2
+
+
+def model_ref(version: str = "1") -> ModelRef:
+    """What a rollout names."""
+    return ModelRef("card-fraud", version, f"models:/card-fraud/{version}", version * 64, feature_hash())
+
+
+@cache
+def scorer(version: str = "1") -> Scorer:
+    """A small gradient-boosted model of real features; another version has learnt from other labels."""
+    rng = np.random.default_rng(int(version))
+    n = 2000
+    times = START - DAY + np.sort(rng.integers(0, DAY, n))
+    table = pa.table(
+        {
+            "transaction_id": [f"t{row}" for row in range(n)],
+            "card_id": [f"c{card}" for card in rng.integers(0, 100, n)],
+            "merchant_id": [f"m{merchant}" for merchant in rng.integers(0, 30, n)],
+            "amount": rng.integers(1, 50_000, n) / 100,
+            "currency": ["EUR"] * n,
+            "country": [("FR", "DE")[bit] for bit in rng.integers(0, 2, n)],
+            "event_time": times,
+        }
+    )
+    x = training_set.build(table)
+    y = (x[:, 0] > 300 + 50 * int(version)) ^ (rng.random(n) < 0.05)
+    with threadpool_limits(1):
+        trees = compile_trees(train(x, y, iterations=15))
+    return Scorer("card-fraud", version, version * 64, NAMES, trees)
+
+
+def load(ref: ModelRef) -> Scorer:
+    """The model of a rollout."""
+    return scorer(ref.version)
+
+
+class World:
+    """The log in the order of arrival, and what the job makes of it."""
+
+    def __init__(self, *, rollout: bool = True, partitions: int = 1) -> None:
+        """Begin a log.
+
+        Args:
+            rollout: whether it begins with a model.
+            partitions: of the transactions.
+        """
+        self.partitions = partitions
+        self.transactions: list[Record] = []
+        self.profiles: list[Record] = []
+        self.rollouts: list[Record] = []
+        self._ends: Counter[int] = Counter()
+        if rollout:
+            self.rollout("r1", -HOUR)
+
+    def rollout(
+        self,
+        name: str,
+        arrival: int,
+        *,
+        threshold: float = THRESHOLD,
+        max_count_5m: int = 10,
+        version: str = "1",
+        model: ModelRef | None = None,
+        missing_profile: str = "score",
+    ) -> None:
+        """Append a rollout; `arrival` in ms from START."""
+        value = Rollout(
+            name, model or model_ref(version), Policy(threshold, max_count_5m, missing_profile), "test", START
+        ).to_json()
+        self.raw_rollout(value, arrival)
+
+    def raw_rollout(self, value: bytes | None, arrival: int = 0) -> None:
+        """Append any record to the rollouts."""
+        offset = len(self.rollouts)
+        self.rollouts.append(Record(TOPICS.model_rollouts, 0, offset, START + arrival, b"r", value))
+
+    def profile(
+        self, op: str, arrival: int, card: str = "c", *, source: dict[str, Any] | None = None, **row: Any
+    ) -> None:
+        """Append a profile change (`op`, `source` as Debezium has them, or "tombstone")."""
+        full = {
+            "card_id": card, "status": "active", "home_country": "FR", "currency": "EUR",
+            "credit_limit": 1000.0, "risk_tier": 0, "opened_on": 20_000, **row,
+        }  # fmt: skip
+        side = "before" if op == "d" else "after"
+        value = None if op == "tombstone" else json.dumps({"op": op, side: full, "source": source}).encode()
+        self.raw_profile(value, arrival, json.dumps({"card_id": card}).encode())
+
+    def raw_profile(self, value: bytes | None, arrival: int = 0, key: bytes | None = b"{}") -> None:
+        """Append any record to the profiles."""
+        offset = len(self.profiles)
+        self.profiles.append(Record(TOPICS.profiles, 0, offset, START + arrival, key, value))
+
+    def tx(
+        self,
+        time: int,
+        amount: float = 10.0,
+        *,
+        arrival: int | None = None,
+        partition: int | None = None,
+        **fields: Any,
+    ) -> None:
+        """Append a transaction; times in ms from START; arrives when it happens unless told otherwise.
+
+        It lies in its card's partition unless told otherwise.
+        """
+        value = {
+            "transaction_id": f"t{len(self.transactions)}", "card_id": "c", "merchant_id": "m",
+            "amount": amount, "currency": "EUR", "country": "FR", "event_time": START + time, **fields,
+        }  # fmt: skip
+        card = value["card_id"]
+        self.raw_tx(
+            json.dumps(value).encode(),
+            time if arrival is None else arrival,
+            key=card.encode(),
+            partition=self.key_groups().partition_of(card) if partition is None else partition,
+        )
+
+    def raw_tx(
+        self, value: bytes | None, arrival: int = 0, key: bytes | None = b"c", partition: int = 0
+    ) -> None:
+        """Append any record to the transactions."""
+        offset = self._ends[partition]
+        self._ends[partition] += 1
+        self.transactions.append(Record(TOPICS.transactions, partition, offset, START + arrival, key, value))
+
+    def key_groups(self, groups: int = 1) -> KeyGroups:
+        """Which partition and group a card belongs to."""
+        assert groups <= self.partitions
+        return KeyGroups(PARTITIONER, self.partitions, groups)
+
+    def rules(self, groups: int = 1, load_model: Callable[[ModelRef], Scorer] = load) -> Rules:
+        """What decides, beside the log."""
+        return Rules(TOPICS, self.key_groups(groups), LIMITS, load_model)
+
+    def in_order(self) -> list[Record]:
+        """All records as they were written; at the same time those of tables come first."""
+        logs = (self.profiles, self.rollouts, self.transactions)
+        return [record for _, record in sorted((r for log in logs for r in _when_written(log)), key=_time)]
+
+    def run(
+        self,
+        cuts: Sequence[int] = (),
+        *,
+        groups: int = 1,
+        load_model: Callable[[ModelRef], Scorer] = load,
+        rebuild_each_batch: bool = False,
+    ) -> list[Outcome]:
+        """One outcome per batch, of all groups together; batches end before the transactions in `cuts`.
+
+        Each batch reads the tables up to its last transaction's arrival at least, as the job does.
+        """
+        rules = self.rules(groups, load_model)
+        serving = [Group(number, rules) for number in range(groups)]
+        borders = sorted({0, len(self.transactions), *cuts})
+        tables = [*_when_written(self.profiles), *_when_written(self.rollouts)]
+        read, outcomes = START - 10**12, []
+        for start, end in pairwise(borders):
+            transactions = self.transactions[start:end]
+            last = end == len(self.transactions)
+            known = 10**15 if last else max(record.timestamp for record in transactions)
+            if not outcomes and self.rollouts:  # the job does not start without one
+                known = max(known, self.rollouts[0].timestamp)
+            known = max(known, read)
+            changes = [record for when, record in tables if read < when <= known]
+            read = known
+            for group in serving:
+                group.take(changes, transactions)
+                if rebuild_each_batch:
+                    group.rebuild()
+            outcomes.append(merged(group.core.take_outcome() for group in serving))
+        return outcomes
+
+    def alerts(self, **options: Any) -> list[dict[str, Any]]:
+        """The alerts of a run, in the order of batches, partitions and offsets."""
+        return [json.loads(alert.value) for outcome in self.run(**options) for alert in outcome.alerts]
+
+    def expected(self, load_model: Callable[[ModelRef], Scorer] = load) -> list[Expected]:
+        """What the oracle says had to become of every record."""
+        profiles, rollouts = ProfileLog(), RolloutLog()
+        out = profiles.read(self.profiles) + rollouts.read(self.rollouts)
+        rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, self.partitions, PARTITIONER.value)
+        oracle = Oracle(profiles, rollouts, lambda rollout: load_model(rollout.model), rules)
+        return out + list(oracle.judge(self.transactions))
+
+
+class Group:
+    """A key group whose epochs are batches."""
+
+    def __init__(self, number: int, rules: Rules, quiet: Offsets | None = None) -> None:
+        """Begin with an empty state.
+
+        Args:
+            number: of the group.
+            rules: of the job.
+            quiet: Q.
+        """
+        self._number, self._rules, self._quiet = number, rules, quiet or {}
+        self.store = MemoryPieces()
+        self._positions: Offsets = {}
+        self.core = self._core(GroupState(MemoryArena()), Meta())
+
+    def _core(self, state: GroupState, meta: Meta) -> GroupCore:
+        return GroupCore(self._number, self._rules, state, meta, self.store, self._quiet)
+
+    def take(self, tables: Iterable[Record], transactions: Iterable[Record]) -> None:
+        """One epoch: fold records of tables, then decide those transactions that are the group's."""
+        own = self._rules.key_groups.own(self._number)
+        mine = [record for record in transactions if record.partition in own]
+        changes = list(tables)
+        for records in as_records(changes):
+            self.core.fold(records)
+        for records in as_records(mine):
+            self.core.decide(records)
+        for record in (*changes, *mine):
+            self._positions[record.topic, record.partition] = record.offset + 1
+        self.core.seal(self.store, self._positions)
+
+    def rebuild(self) -> None:
+        """Lose the working copy; what has not been taken of the outcome stays."""
+        state, meta = GroupState(MemoryArena()), load_meta(self.store)
+        rebuild(self.store, meta, state)
+        outcome, self.core = self.core.outcome, self._core(state, meta)
+        self.core.outcome = outcome
+
+
+def merged(outcomes: Iterable[Outcome]) -> Outcome:
+    """What has come of several key groups, in the order of partitions and offsets."""
+    whole = Outcome()
+    for outcome in outcomes:
+        whole.alerts += outcome.alerts
+        whole.dead_letters += outcome.dead_letters
+        whole.counts.update(outcome.counts)
+        whole.rules.update(outcome.rules)
+        whole.partitions |= outcome.partitions  # no partition is of two groups
+        whole.scores = whole.scores + outcome.scores
+    whole.alerts.sort(key=lambda alert: (alert.partition, alert.offset))
+    whole.dead_letters.sort(key=lambda letter: (letter.topic, letter.partition, letter.offset))
+    return whole
+
+
+def random_world(seed: int, n: int = 150, partitions: int = 1) -> World:
+    """A day of a dozen cards: profile changes, rollouts, late, repeated, broken and misplaced records."""
+    rng = random.Random(seed)
+    world = World(rollout=False, partitions=partitions)
+    world.rollout("r1", 0, max_count_5m=3)
+    for card in range(0, 12, 2):
+        origin = {"snapshot": "last" if card == 10 else "true", "lsn": 1}
+        world.profile("r", -HOUR, f"c{card}", credit_limit=300.0, source=origin)
+    clock = 0
+    for number in range(n):
+        clock += rng.choice([0, 0, SECOND, MINUTE, 20 * MINUTE])
+        card = f"c{min(rng.randrange(12), rng.randrange(12))}"
+        if rng.random() < 0.05:
+            world.profile(
+                rng.choice(["c", "u", "u", "d", "tombstone", "r", "r"]), clock, card,
+                source={"snapshot": rng.choice(["incremental", "true", "last"]), "lsn": rng.randrange(2, 9)},
+                status=rng.choice(["active", "blocked", "closed"]), risk_tier=rng.randrange(4),
+            )  # fmt: skip
+        if rng.random() < 0.02:
+            world.raw_profile(
+                rng.choice([b"{", b'{"op": "x"}', b'{"op": "c", "after": {"card_id": "c1"}}']), clock,
+                rng.choice([b'{"card_id":"c1"}', b'{"card_id":"c4"}', b"{}", None]),
+            )  # fmt: skip
+        if rng.random() < 0.01:
+            world.raw_rollout(rng.choice([None, b"{}"]), clock)
+        if rng.random() < 0.02:
+            world.rollout(
+                f"r-{number}",
+                clock,
+                threshold=rng.random(),
+                version=rng.choice("12"),
+                max_count_5m=rng.choice([2, 50]),
+                missing_profile=rng.choice(["score", "review"]),
+            )
+        if rng.random() < 0.05:
+            world.raw_tx(
+                rng.choice([None, b"", b"{", b"[]", b'{"amount": 1}', b"\xff" * 10]), clock,
+                partition=rng.randrange(partitions),
+            )  # fmt: skip
+            continue
+        fields = {"transaction_id": f"t{rng.randrange(number + 1)}"} if rng.random() < 0.05 else {}
+        world.tx(
+            clock - rng.choice([0, 0, 0, SECOND, HOUR, DAY, 8 * DAY, -MINUTE]), rng.randrange(60_000) / 100,
+            arrival=clock, card_id=card, merchant_id=f"m{rng.randrange(9)}",
+            country=rng.choice(["FR", "DE", "US"]),
+            partition=rng.randrange(partitions) if rng.random() < 0.03 else None, **fields,
+        )  # fmt: skip
+    return world
+
+
+def expected_alerts(outcomes: list[Expected]) -> list[dict[str, Any]]:
+    """The alerts among the oracle's outcomes, in the order of partitions and offsets."""
+    alerts = [outcome.alert for outcome in outcomes if outcome.kind == Kind.ALERT and outcome.alert]
+    return sorted(alerts, key=place)
+
+
+def place(alert: dict[str, Any]) -> tuple[int, int]:
+    """Partition and offset of an alert's transaction."""
+    return alert["source"]["partition"], alert["source"]["offset"]
+
+
+def dead_letters(outcomes: list[Outcome]) -> list[tuple[str, int, int, str]]:
+    """(topic, partition, offset, reason) of all dead letters, sorted."""
+    return sorted(
+        (letter.topic, letter.partition, letter.offset, letter.reason.value)
+        for outcome in outcomes
+        for letter in outcome.dead_letters
+    )
+
+
+def _when_written(records: Sequence[Record]) -> list[tuple[int, Record]]:
+    """When each record was written at the earliest, whatever its timestamp says: after the one before."""
+    times = accumulate((record.timestamp for record in records), max)
+    return list(zip(times, records, strict=True))
+
+
+def _time(written: tuple[int, Record]) -> int:
+    return written[0]
+
+
+def as_records(records: Iterable[Record]) -> Iterator[Records]:
+    """Records as they are taken from the log, topic by topic."""
+    topics: dict[str, list[Record]] = {}
+    for record in records:
+        topics.setdefault(record.topic, []).append(record)
+    for topic, found in topics.items():
+        found.sort(key=lambda record: (record.partition, record.offset))
+        yield Records(
+            topic,
+            np.array([r.partition for r in found], dtype=np.int32),
+            np.array([r.offset for r in found], dtype=np.int64),
+            np.array([r.timestamp for r in found], dtype=np.int64),
+            pa.array([r.key for r in found], pa.binary()),
+            pa.array([r.value for r in found], pa.binary()),
+        )
