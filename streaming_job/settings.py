@@ -70,7 +70,7 @@ class JobSettings(BaseSettings):
     """The brokers abort a transaction that is open for longer: far above what writing one takes."""
     spark: dict[str, str] = {}
     """More Spark settings, for example spark.executor.instances; they win over the job's own."""
-    driver_memory: str = "1g"
+    driver_memory: str = "512m"
     """Heap of the driver's JVM."""
     driver_java_options: str = ""
     """More options of the driver's JVM, as on a command line; in `spark` they would replace the job's own."""

@@ -177,7 +177,7 @@ class GroupCore:
                 found.reason,
                 found.detail,
             )
-            for found in decoded.rejections
+            for found in sorted(decoded.rejections, key=lambda found: found.row)
         )
         batch = decoded.records
         self.watch.lap("decode")

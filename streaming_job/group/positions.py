@@ -26,16 +26,16 @@ def require_fit(state: Offsets, said: Offsets, first: Offsets, end: Offsets) -> 
         if place in said and said[place] < offset:
             raise CheckpointError(
                 f"the checkpoint is ahead of the topics: its state holds {_name(place)} up to {offset}, "
-                f"output and progress reach {said[place]}; restore the topics and the consumer group that belong to "
-                "it, or an older copy of the checkpoint, or use another job id"
+                f"output and progress reach {said[place]}; restore the topics and the consumer group that "
+                "belong to it, or an older copy of the checkpoint, or use another job id"
             )
         if place not in end:
             raise LogError(f"{_name(place)} is gone: restore the topic, or use another job id")
         if first[place] > offset:
             raise LogError(
                 f"{_name(place)} is to be read from offset {offset} on and begins at {first[place]}: "
-                "retention has deleted the records, or the topic was recreated; restore a younger copy of the "
-                "checkpoint, or use another job id"
+                "retention has deleted the records, or the topic was recreated; restore a younger copy of "
+                "the checkpoint, or use another job id"
             )
         if end[place] < offset:
             raise LogError(

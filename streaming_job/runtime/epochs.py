@@ -32,6 +32,8 @@ APART_S = 0.02
 """Between the ends of two groups: Spark gives idle Python workers to tasks first in, first out, so groups
 that end in their order meet the same process, which has their partitions and their producer, in the next
 epoch."""
+ALL_APART_S = 0.1
+"""Between the first and the last end, however many groups there are."""
 
 
 class EpochError(FraudError):
@@ -127,12 +129,13 @@ class EpochServer:
     def _end(self) -> None:
         """Tell every task, in the order of the groups."""
         self._ended = True
+        apart_s = min(APART_S, ALL_APART_S / max(1, len(self._tasks)))
         for connection, _ in sorted(self._tasks.items(), key=lambda task: task[1]):
             try:
                 connection.sendall(_END)
             except OSError:
                 continue
-            time.sleep(APART_S)
+            time.sleep(apart_s)
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

@@ -27,18 +27,8 @@ from streaming_job.settings import JobSettings
 _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
 SPARK_HOME = Path(pyspark.__file__).parent
-HEAP = (
-    "-XX:+UseParallelGC",  # shorter batches than with G1 on few cores
-    "-XX:NewRatio=1",
-    "-XX:SurvivorRatio=4",
-    "-XX:-UseAdaptiveSizePolicy",
-)
-"""Half of Java's heap for what is young, with room for what survives.
-
-By default Java makes that room as small as it can. What lives for a second or two, as broadcasts do until
-Spark's cleaner has found them, then fills the old generation, and collecting that stops every thread for 250
-to 480 ms, twice a minute at 2,000 transactions a second.
-"""
+COLLECTOR = "-XX:+UseParallelGC"
+"""Java has work between two epochs only, and few cores for it."""
 LOOPBACK = "127.0.0.1"
 END_S = 30.0
 """For a JVM whose stdin is closed to end before it is killed."""
@@ -49,13 +39,13 @@ GONE_S = 0.5
 def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> dict[str, str]:
     class_path = ":".join(str(jar) for jar in jars)
     driver_memory = settings.spark.get("spark.driver.memory", settings.driver_memory)
-    ours = (*HEAP, f"-Xms{driver_memory}", f"-Djava.io.tmpdir={temporary}")
+    ours = (COLLECTOR, f"-Djava.io.tmpdir={temporary}")
     quoted = " ".join(f'"{option}"' for option in ours)  # Spark splits them as a shell does
     options = {
         "spark.app.name": settings.job_id,
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": f"{quoted} {settings.driver_java_options}",
-        "spark.executor.extraJavaOptions": " ".join(HEAP),
+        "spark.executor.extraJavaOptions": COLLECTOR,
         "spark.local.dir": str(temporary),
         "spark.ui.enabled": str(settings.ui_port > 0).lower(),
         "spark.ui.port": str(settings.ui_port or 4040),

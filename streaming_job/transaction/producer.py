@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from feature_store.errors import FraudError
 from streaming_job.settings import JobSettings
@@ -63,7 +63,6 @@ class TransactionalProducer:
         self._settings, self._id = settings, transactional_id
         self._limit_s = settings.transaction_timeout_ms / 1000
         self._begun = 0.0
-        self._failures: list[KafkaError] = []
         self.disturbed = False
         """A request of an earlier transaction may have been repeated, and its first copy may still arrive."""
         try:
@@ -104,7 +103,6 @@ class TransactionalProducer:
                 "linger.ms": 0,  # the flush follows at once
                 "compression.type": "lz4",
                 "retry.backoff.ms": RETRY_BACKOFF_MS,
-                "delivery.report.only.error": True,
             }
         )
         # the second answer comes from a broker known by its id: without one, the client would look for the
@@ -128,14 +126,14 @@ class TransactionalProducer:
         self._client.begin_transaction()
 
     def produce(self, topic: str, key: bytes | None, value: bytes, headers: Headers) -> None:
-        """Add a record.
+        """Add a record; if it cannot be delivered, `send_offsets` or `commit` fails.
 
         Raises:
             KafkaException: the producer is not usable any more, or the brokers are too slow.
         """
         while True:
             try:
-                self._client.produce(topic, value, key, headers=headers, on_delivery=self._failed)
+                self._client.produce(topic, value, key, headers=headers)
                 return
             except BufferError:  # the local queue is full: let some out
                 self._client.poll(min(0.1, self._left_s(1 / 2)))
@@ -145,13 +143,12 @@ class TransactionalProducer:
 
         The commit would wait for them, too. But offsets sent before the brokers have finished the transaction
         before are refused, and librdkafka repeats that only after 200 ms; for records it takes 20 ms.
+        (No delivery callbacks: confluent-kafka would call them with the exception of a fatal error set.)
 
         Raises:
             KafkaException: they have not.
         """
         left = self._client.flush(self._left_s(1 / 2))
-        if self._failures:
-            raise KafkaException(self._failures[0])
         if left:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {left} records"))
 
@@ -210,10 +207,6 @@ class TransactionalProducer:
         if left <= 0:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the transaction takes too long"))
         return left
-
-    def _failed(self, error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            self._failures.append(error)
 
 
 class _Caller:

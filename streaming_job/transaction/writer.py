@@ -274,7 +274,10 @@ class GroupWriter:
             raise SinkError(
                 f"what key group {self._group} has written cannot be read: {say(fault.args[0])}; check the brokers"
             ) from fault
-        return combined(job, parts, found.get(self._group), self._own)
+        written, differences = combined(parts, found.get(self._group), self._own)
+        if differences and group is self._settled:  # while another one writes, they differ for a moment
+            log.warning("committed offsets of group %s were changed: %s", job, "; ".join(differences))
+        return written
 
     def _renew(self) -> None:
         self._drop()

@@ -6,7 +6,6 @@ of each partition the greater position counts.
 """
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,8 +16,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from feature_store.errors import FraudError
 from streaming_job.log.records import Offsets, Place
 from streaming_job.transaction.producer import CALL_TIMEOUT_S
-
-log = logging.getLogger(__name__)
 
 RESTARTING = (
     KafkaError.NOT_COORDINATOR,
@@ -95,51 +92,45 @@ class Written:
 
 
 def combined(
-    group_id: str,
-    committed: Iterable[TopicPartition],
-    progress: Mapping[str, Any] | None,
-    own: Iterable[Place],
-) -> Written:
-    """What committed offsets and progress record tell together; a warning names where they differ.
+    committed: Iterable[TopicPartition], progress: Mapping[str, Any] | None, own: Iterable[Place]
+) -> tuple[Written, list[str]]:
+    """What committed offsets and progress record tell together, and where they differ, in words.
 
     Args:
-        group_id: of the consumer group, for the warning.
         committed: an entry for each of the key group's partitions; a negative offset: none is committed.
         progress: the group's last progress record.
         own: the key group's partitions.
     """
-    ours: dict[Place, tuple[int, Mark]] = {}
+    marks: list[Mark] = []
     differences: list[str] = []
     parts = progress["partitions"] if progress is not None else ()
     ends = {(part["topic"], part["partition"]): int(part["end_offset"]) for part in parts}
     offsets = {place: ends[place] for place in own if place in ends}
     for part in committed:
         place, mark = (part.topic, part.partition), Mark.from_metadata(part.metadata)
-        told = f"last progress record: {offsets.get(place, 'none')}"
+        found = None
         if part.offset < 0:
-            differences += [f"{part.topic}-{part.partition}: none, {told}"] if place in offsets else []
+            found = "none" if place in offsets else None
         elif mark is None:
-            differences.append(
-                f"{part.topic}-{part.partition}: {part.offset}, which this job did not commit, {told}"
-            )
+            found = f"{part.offset}, which this job did not commit"
         else:
-            if part.offset < offsets.get(place, 0):
-                differences.append(f"{part.topic}-{part.partition}: {part.offset}, {told}")
-            ours[place] = (part.offset, mark)
+            found = str(part.offset) if part.offset < offsets.get(place, 0) else None
+            marks.append(mark)
             offsets[place] = max(part.offset, offsets.get(place, 0))
-    if differences:
-        log.warning(
-            "committed offsets of group %s are not the job's own: %s", group_id, "; ".join(differences)
-        )
-    last = max((mark for _, mark in ours.values()), key=lambda mark: mark.commit_id, default=None)
-    reported = int(progress["commit_id"]) if progress is not None else 0
-    return Written(
+        if found is not None:
+            reported = ends.get(place, "none")
+            differences.append(f"{part.topic}-{part.partition}: {found}, last progress record: {reported}")
+    last = max(marks, key=lambda mark: mark.commit_id, default=None)
+    if last is None and progress is None:
+        return Written(offsets), differences
+    written = Written(
         offsets,
-        max(reported, last.commit_id if last is not None else 0),
-        last.owner if last is not None else None,
-        last.query_id if last is not None else None if progress is None else str(progress["query_id"]),
+        max(last.commit_id if last else 0, int(progress["commit_id"]) if progress else 0),
+        last.owner if last else None,
+        last.query_id if last else str(progress["query_id"]) if progress else None,
         progress,
     )
+    return written, differences
 
 
 def committed(group: Consumer, places: Iterable[Place]) -> list[TopicPartition]:

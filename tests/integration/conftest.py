@@ -1,6 +1,6 @@
 """An installation of the job for each module of tests, and writers for each test, on the session's stack."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,8 @@ def installed(
 
 
 @pytest.fixture
-def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> WriterBench:
+def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> Iterator[WriterBench]:
     """Writers of key groups alone, on topics of a test's own."""
-    return WriterBench(stack, topic_names(), tmp_path)
+    made = WriterBench(stack, topic_names(), tmp_path)
+    yield made
+    made.close()

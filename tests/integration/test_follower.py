@@ -272,29 +272,42 @@ def test_records_that_retention_has_taken_are_missed(
 def test_a_partition_that_fails_goes_on_where_it_was_and_holds_up_no_other(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    produce(brokers, topic, b"before")
-    log = follow({**from_beginning(topic), (topic, PARTITIONS): 0})  # the last one is not there yet
-    assert [row[3] for row in read(log, {(topic, 0): 1})[topic, 0]] == [b"before"]
+    monkeypatch.setattr(follower, "GONE", ())  # an error that passes
+    produce(brokers, topic, b"0", b"1")
+    log = follow({(topic, 0): 3, (topic, 1): 0})
     deadline = time.monotonic() + DEADLINE_S
-    while f"{topic}-{PARTITIONS}" not in log.trouble():
-        log.take(10, ALL, 0.05)
+    while not log.trouble().startswith(f"{topic}-0: "):
+        assert log.take(10, ALL, 0.02) == []
         assert time.monotonic() < deadline
-    add_partition(brokers, topic)
-    produce(brokers, topic, b"late", partition=PARTITIONS)
-    produce(brokers, topic, b"after")
-    rows = read(log, {(topic, 0): 2, (topic, PARTITIONS): 1})
-    assert [row[3] for row in rows[topic, 0]] == [b"after"]
-    assert [row[3] for row in rows[topic, PARTITIONS]] == [b"late"]
+    produce(brokers, topic, b"other", partition=1)
+    assert [row[3] for row in read(log, {(topic, 1): 1})[topic, 1]] == [b"other"]
+    assert log.positions[topic, 0] == 3
+    produce(brokers, topic, b"2", b"3", b"4")
+    assert [row[0::3] for row in read(log, {(topic, 0): 5})[topic, 0]] == [(3, b"3"), (4, b"4")]
     assert log.trouble() == ""
 
 
 def test_a_partition_that_keeps_failing_is_given_up(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(follower, "GONE", ())
     monkeypatch.setattr(follower, "PATIENCE_S", 0.5)
-    log = follow({(topic, 7): 0})
-    with pytest.raises(LogError, match=rf"{topic}-7 from offset 0 on cannot be read for 0 s \(.*partition"):
-        read(log, {(topic, 7): 1})
+    log = follow({(topic, 0): 1})
+    with pytest.raises(
+        LogError, match=rf"{topic}-0 from offset 1 on cannot be read for 0 s \(.*not available"
+    ):
+        read(log, {(topic, 0): 2})
+
+
+def test_a_partition_that_is_not_there_yet_is_waited_for(
+    brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
+) -> None:
+    produce(brokers, topic, b"before")
+    log = follow({(topic, 0): 0, (topic, PARTITIONS): 0}, topic_metadata_refresh_interval_ms="100")
+    assert [row[3] for row in read(log, {(topic, 0): 1})[topic, 0]] == [b"before"]
+    add_partition(brokers, topic)
+    produce(brokers, topic, b"late", partition=PARTITIONS)
+    assert [row[3] for row in read(log, {(topic, PARTITIONS): 1})[topic, PARTITIONS]] == [b"late"]
 
 
 def test_a_limit_is_not_passed_and_lifted_without_a_gap(
@@ -368,7 +381,7 @@ def test_a_closed_follower_gives_threads_and_memory_back(brokers: dict[str, str]
     process = psutil.Process()
     before = process.num_threads()
     sizes = []
-    for _ in range(6):
+    for _ in range(12):
         log = LogFollower(brokers, from_beginning(topic))
         for _ in range(3):
             log.take(50_000, 4 << 20, 5.0)
@@ -376,7 +389,8 @@ def test_a_closed_follower_gives_threads_and_memory_back(brokers: dict[str, str]
         log.close()
         sizes.append(process.memory_info().rss)
     assert process.num_threads() == before
-    assert sizes[-1] - sizes[0] < 20 << 20
+    # each queue held 16 MB and more; the C library keeps some
+    assert sizes[-1] - sizes[0] < 64 << 20
 
 
 def test_ends_are_looked_up_quickly_and_of_new_partitions_too(

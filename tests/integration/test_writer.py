@@ -53,7 +53,7 @@ def test_transactions_are_written_once_and_the_next_process_goes_on_behind_them(
     writer = bench.writer("a")
     for commit_id in (1, 2):
         bench.write(writer, commit_id)
-    successor = GroupWriter(bench.settings, 0, OWN[0], "q", "b")
+    successor = bench.new("b")
     asked = successor.written()
     assert (asked.commit_id, asked.offsets, asked.instance, asked.query_id) == (2, q(bench, 20), "a", "q")
     assert asked.progress is not None
@@ -76,7 +76,7 @@ def test_headers_and_metadata_tell_which_transaction_it_was(bench: WriterBench) 
 
 
 def test_first_start_claims_where_the_log_begins(bench: WriterBench) -> None:
-    writer = GroupWriter(bench.settings, 0, OWN[0], "q", "a")
+    writer = bench.new("a")
     assert writer.written().offsets == {}
     taken = writer.take_over(q(bench, 7))
     assert (taken.offsets, taken.commit_id) == (q(bench, 7), 0)
@@ -173,7 +173,7 @@ def test_deposed_instance_waits_for_the_successor_that_has_fenced_it_to_say_so(
 ) -> None:
     first = bench.writer()
     bench.write(first, 1)
-    successor = GroupWriter(bench.settings, 0, OWN[0], "q", "b")
+    successor = bench.new("b")
     claim = successor._claim
     made = threading.Event()
 
@@ -245,7 +245,7 @@ def test_newer_attempt_of_a_deposed_instance_does_not_fence_its_successor(bench:
     bench.write(bench.writer("a"), 1)
     successor = bench.writer("b")
     with pytest.raises(FencedError):
-        GroupWriter(bench.settings, 0, OWN[0], "q", "a").take_over(bench.ends(0), from_others=False)
+        bench.new("a").take_over(bench.ends(0), from_others=False)
     successor_producer = successor._producer
     bench.write(successor, 2)
     assert successor._producer is successor_producer
@@ -319,12 +319,11 @@ def test_offsets_that_a_tool_moved_while_the_job_stood_are_put_right(
     writer = bench.writer()
     for commit_id in (1, 2):
         bench.write(writer, commit_id)
-    writer.close()
     if offset is None:
         bench.delete_group()
     else:
         bench.commit_as_a_tool(offset)
-    successor = GroupWriter(bench.settings, 0, OWN[0], "q", "b")
+    successor = bench.new("b")
     with caplog.at_level(logging.WARNING):
         taken = successor.take_over(bench.ends(1))
     assert (taken.offsets, taken.commit_id, taken.query_id) == (q(bench, 20), 2, "q")
@@ -338,12 +337,12 @@ def test_offsets_that_a_tool_moved_while_the_job_stood_are_put_right(
 def test_emptied_progress_topic_loses_neither_positions_nor_numbers(bench: WriterBench) -> None:
     bench.write(bench.writer(), 1)
     bench.empty_progress()
-    successor = GroupWriter(bench.settings, 0, OWN[0], "q", "b")
+    successor = bench.new("b")
     taken = successor.take_over(bench.ends(0))
     assert (taken.offsets, taken.commit_id, taken.progress) == (q(bench, 10), 1, None)
     bench.write(successor, 2)
     assert [told["commit_id"] for told in bench.progress()] == [2]
-    assert GroupWriter(bench.settings, 0, OWN[0], "q", "c").written().commit_id == 2
+    assert bench.new("c").written().commit_id == 2
 
 
 def test_key_groups_do_not_disturb_one_another(bench: WriterBench, at: At) -> None:

@@ -1,0 +1,224 @@
+"""A key group's job in memory: its output and its checkpoints, which outlive processes, and the processes.
+
+What the loop works on keeps the contracts of `group.voice`, `runtime.epochs` and Spark's state store, whose
+changes become durable together; the log is that of `memory_log`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from feature_store import deltas, journal, pieces
+from feature_store.arena import MemoryArena
+from feature_store.group_state import GroupState
+from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild, seal
+from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
+from loadtests.oracle import Record
+from streaming_job.decode.snapshots import ends_snapshot
+from streaming_job.group import core, loop
+from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
+from streaming_job.group.loop import Follower, Pace
+from streaming_job.group.positions import require_fit
+from streaming_job.log.records import Offsets, Place
+from streaming_job.progress.outcome import Outcome
+
+DELTA_ROWS, CARDS_PER_PIECE = 9, 3
+
+
+@dataclass
+class Output:
+    """The output topics, as committed."""
+
+    alerts: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    """By partition of their transactions, in the order of the topic."""
+    dead_letters: dict[Place, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    """By partition of their records, in the order of the topic."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Of all progress records together."""
+    said: Offsets = field(default_factory=dict)
+    """Committed offsets of transactions."""
+    reported: Offsets = field(default_factory=dict)
+    """Ends of the last progress record."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Append what has come of records."""
+        for alert in outcome.alerts:
+            self.alerts[alert.partition].append(alert.value)
+        for letter in outcome.dead_letters:
+            self.dead_letters[letter.topic, letter.partition].append(letter.encode())
+        self.counts.update(outcome.counts)
+
+
+class MemoryVoice:
+    """See `loop.Voice`; a kill may leave the transaction committed, or not."""
+
+    def __init__(self, output: Output, fate: Fate) -> None:
+        """Go on after what has been said."""
+        self._output, self._fate = output, fate
+
+    def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+        """See `loop.Voice`."""
+        outcome = take_outcome()
+        self._fate.call()
+        output = self._output
+        output.add(outcome)
+        assert all(ends[place] >= end for place, end in output.reported.items()), "goes back behind Q"
+        output.reported = dict(ends)
+        output.said |= {place: ends[place] for place in output.said}
+        self._fate.call()
+
+
+class MemoryEpoch:
+    """See `loop.Epoch`; over after so many looks."""
+
+    def __init__(self, looks: int, fate: Fate) -> None:
+        """Begin."""
+        self._left, self._fate = looks, fate
+
+    def is_over(self) -> bool:
+        """See `loop.Epoch`."""
+        self._fate.call()
+        self._left -= 1
+        return self._left < 0
+
+    def ask_for_end(self) -> None:
+        """See `loop.Epoch`."""
+        self._left = min(self._left, 1)
+
+
+class MortalPieces(MemoryPieces):
+    """A store in which each call may be the last."""
+
+    def __init__(self, pieces: MemoryPieces, fate: Fate) -> None:
+        """A copy: nothing becomes durable by itself."""
+        super().__init__(pieces)
+        self._fate = fate
+
+    def put(self, name: str, blob: bytes) -> None:
+        """See `PieceStore.put`."""
+        self._fate.call()
+        super().put(name, blob)
+
+    def remove(self, name: str) -> None:
+        """See `PieceStore.remove`."""
+        self._fate.call()
+        super().remove(name)
+
+
+@contextmanager
+def mortal(fate: Fate) -> Iterator[None]:
+    """Failpoints are calls, too; deltas and snapshots are small, and several deltas have no snapshot yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(core, "reach", fate.call)
+        patch.setattr(loop, "reach", fate.call)
+        patch.setattr(loop, "DELTA_ROWS", DELTA_ROWS)
+        patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", 1)
+        for module in (deltas, journal, pieces):
+            patch.setattr(module, "CARDS_PER_PIECE", CARDS_PER_PIECE)
+        yield
+
+
+class MemoryJob:
+    """One key group, from epoch to epoch."""
+
+    def __init__(self, group: int, rules: Rules, records: Sequence[Record], fate: Fate) -> None:
+        """Nothing has happened.
+
+        Args:
+            group: number.
+            rules: of the job.
+            records: of all topics, in the order in which they are written (`as_written`).
+            fate: of everything.
+        """
+        self._group, self._rules, self._fate = group, rules, fate
+        self.log, self.output = MemoryLog(records, fate), Output()
+        self.checkpoints = [MemoryPieces()]
+        """Every one that ever was."""
+        self.pieces = self.checkpoints[0]
+        """The pieces of the one in force."""
+        own = rules.key_groups.own(group)
+        self._mine = [place for place in self.log.ends([rules.topics.transactions]) if place[1] in own]
+        self._now = 0.0
+        self._meta, self._state, self._follower = Meta(), GroupState(MemoryArena()), None
+
+    def restore(self, number: int) -> None:
+        """Put a checkpoint of earlier in place, in a new process."""
+        self.pieces = self.checkpoints[number % len(self.checkpoints)]
+        self.lose_copy()
+
+    def lose_process(self) -> None:
+        """The group moves to another process of the machine, which finds the working copy."""
+        self._follower = None
+
+    def lose_copy(self) -> None:
+        """The group moves to another machine."""
+        self._follower, self._meta = None, Meta()
+
+    def epoch(self, looks: int) -> None:
+        """One epoch; see `group.processor`.
+
+        Raises:
+            KilledError: its process was killed; what it had put in the store is gone.
+        """
+        store = MortalPieces(self.pieces, self._fate)
+        try:
+            self._follow(looks, store)
+            self._fate.call()  # before Spark commits
+        except KilledError:
+            self.lose_copy()
+            raise
+        self.pieces = MemoryPieces(store)
+        self.checkpoints.append(self.pieces)
+
+    def _follow(self, looks: int, store: MortalPieces) -> None:
+        meta = load_meta(store)
+        if not positions_of(meta):
+            tables = self.log.ends(self._rules.topics.tables)
+            save_positions(meta, dict.fromkeys([*self._mine, *tables], 0))
+            seal(store, meta)
+            return
+        if self._follower is None:
+            self._follower = self._opened(meta, store)
+        self._follower.run(MemoryEpoch(looks, self._fate), store)
+
+    def _opened(self, meta: Meta, store: MortalPieces) -> Follower:
+        """See `group.opening`."""
+        fate, output, topics = self._fate, self.output, self._rules.topics
+        if self._meta.token != meta.token:
+            self._state = GroupState(MemoryArena())
+            rebuild(store, meta, self._state)
+        self._meta = meta
+        positions, ends = positions_of(meta), self.log.ends([topics.transactions, *topics.tables])
+        require_fit(positions, output.said, dict.fromkeys(ends, 0), ends)
+        fate.call()
+        output.said = {place: max(positions[place], output.said.get(place, 0)) for place in self._mine}
+        fate.call()
+        heart = GroupCore(
+            self._group, self._rules, self._state, meta, store, {**output.reported, **output.said}
+        )
+        tables = {place: offset for place, offset in positions.items() if place[0] in topics.tables}
+        for record in self.log.between(tables, ends):
+            if record.topic == topics.profiles and ends_snapshot(record.value):
+                heart.learn_snapshot_end(record.timestamp)
+        return Follower(
+            heart,
+            MemoryTransactions(self.log, fate, {place: positions[place] for place in self._mine}),
+            MemoryTables(self.log, fate, tables, topics.tables),
+            MemoryVoice(output, fate),
+            Pace(1 + fate.up_to(9), 1 << 20, 0.003, 0.2, 10.0, 2_000),
+            output.said,
+            self._clock,
+        )
+
+    def _clock(self) -> float:
+        self._now += self._fate.random.choice((0.0, 0.0, 0.05, 0.3, 11.0))
+        return self._now
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything has been written, said and persisted."""
+        ends = self.log.ends(self._rules.topics.tables) | {p: self.log.end(p) for p in self._mine}
+        return self.log.is_complete and positions_of(load_meta(self.pieces)) == ends
