@@ -75,7 +75,7 @@ class Job:
         self._ended = 0
         """Epochs that have ended in this run."""
         self._partitions_counted = self._idle_since = time.monotonic()
-        self._epochs = EpochServer(session.driver_host(self._spark), self._must_end)
+        self._epochs = EpochServer(session.driver_host(self._spark), settings.epoch_port, self._must_end)
 
     def _fixed(self) -> KeyGroups:
         """What the first start has fixed, or fixes now."""

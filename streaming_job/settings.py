@@ -68,6 +68,8 @@ class JobSettings(BaseSettings):
     """At a first start: how long Debezium's first snapshot of the profiles may take; 0 does not wait."""
     transaction_timeout_ms: Annotated[int, Field(ge=10_000, le=900_000)] = 120_000
     """The brokers abort a transaction that is open for longer: far above what writing one takes."""
+    epoch_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port on which the driver tells the tasks that an epoch is over; 0: any that is free."""
     spark: dict[str, str] = {}
     """More Spark settings, for example spark.executor.instances; they win over the job's own."""
     driver_memory: str = "512m"

@@ -56,8 +56,10 @@ class Relay:
         Raises:
             FaultError: none does.
         """
+        # some before, so that what ends an epoch finds something in it
+        self.burst(BURST // 2)
         self.job.arm(step)
-        self.burst()
+        self.burst(BURST // 2)
         return self.until(lambda: self.job.reached(step), f"step {step}")
 
     def until(self, condition: Callable[[], T | None], what: str) -> T:

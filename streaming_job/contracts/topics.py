@@ -5,6 +5,7 @@ from pydantic import BaseModel
 CREATE_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 COMPACT = {"cleanup.policy": "compact"}
+DAY_MS = 24 * 3600 * 1000
 
 
 class Topics(BaseModel):
@@ -35,7 +36,9 @@ class Topics(BaseModel):
         arrival = CREATE_TIME if replay else LOG_APPEND_TIME
         return {
             self.transactions: {**arrival, "max.message.bytes": str(2 * 1024 * 1024)},
-            self.profiles: {**arrival, **COMPACT},
+            # older versions are needed as long as a copy of the checkpoint may be restored: what lies behind it is
+            # decided again with what was known then
+            self.profiles: {**arrival, **COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)},
             self.chargebacks: arrival,
             self.model_rollouts: {**arrival, "retention.ms": "-1"},
             self.fraud_alerts: {},
@@ -44,8 +47,8 @@ class Topics(BaseModel):
             self.dead_letters: {"max.message.bytes": str(1024 * 1024)},
             # which dead letters have been sent again: the newest word on each, for ever
             self.dead_letter_replays: COMPACT,
-            # never compacted: every batch is needed to audit the alerts of its transaction
-            self.job_progress: {"retention.ms": str(30 * 24 * 3600 * 1000)},
+            # never compacted: every record is needed to audit the alerts of its transaction
+            self.job_progress: {"retention.ms": str(30 * DAY_MS)},
         }
 
     def partitions(self, partitions: int) -> dict[str, int]:

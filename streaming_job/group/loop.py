@@ -159,7 +159,8 @@ class Follower:
         wait_s = min(IDLE_S, max(0.0, self._spoke + pace.commit_interval_s - self._clock())) or IDLE_S
         taken = self._transactions.take(pace.max_records, pace.max_bytes, wait_s, pace.linger_s)
         core.watch.lap("take")
-        reach(Step.TAKEN)
+        if taken:
+            reach(Step.TAKEN)
         # Step 2: tables
         for piece in self._tables.up_to_now() if taken else self._tables.arrived():
             core.fold(piece)

@@ -20,7 +20,7 @@ def require_fit(state: Offsets, said: Offsets, first: Offsets, end: Offsets) -> 
 
     Raises:
         CheckpointError: the state is ahead of the output.
-        LogError: the log no longer holds what comes next, or ends before it.
+        LogError: the log no longer holds what comes next, or ends before P or Q.
     """
     for place, offset in sorted(state.items()):
         if place in said and said[place] < offset:
@@ -37,9 +37,11 @@ def require_fit(state: Offsets, said: Offsets, first: Offsets, end: Offsets) -> 
                 "retention has deleted the records, or the topic was recreated; restore a younger copy of "
                 "the checkpoint, or use another job id"
             )
-        if end[place] < offset:
+        # records that came below Q would be decided without a word
+        read = max(offset, said.get(place, 0))
+        if end[place] < read:
             raise LogError(
-                f"{_name(place)} was read up to offset {offset} and ends at {end[place]}: the topic was "
+                f"{_name(place)} was read up to offset {read} and ends at {end[place]}: the topic was "
                 "recreated, or has lost records; restore it, or use another job id"
             )
 

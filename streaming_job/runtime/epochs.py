@@ -52,15 +52,16 @@ class Address:
 class EpochServer:
     """The driver's side."""
 
-    def __init__(self, host: str, must_end: Callable[[], bool]) -> None:
+    def __init__(self, host: str, port: int, must_end: Callable[[], bool]) -> None:
         """Listen.
 
         Args:
             host: an address of this machine that the executors can reach.
+            port: to listen on; 0: any that is free.
             must_end: asked now and then during an epoch; true ends it.
         """
         self._must_end = must_end
-        self._listener = socket.create_server((host, 0), backlog=256)
+        self._listener = socket.create_server((host, port), backlog=256)
         self.address = Address(host, self._listener.getsockname()[1], secrets.token_hex(16).encode())
         self._lock = threading.Lock()
         self._epoch, self._deadline, self._ended = -1, 0.0, True

@@ -2,19 +2,18 @@
 
 librdkafka repeats a request by itself when a connection breaks, and the first copy may still be on its way. A
 late copy of an EndTxn would end the *next* transaction, half-written (librdkafka 5423; Jepsen on Bufstream
-0.1.0 shows it). Requests of an older epoch are refused, so whoever is not sure gets a new producer (decision 12).
+0.1.0 shows it). Requests of an older epoch are refused, so whoever is not sure gets a new producer
+(decision 12).
 """
 
-import queue
-import threading
 import time
-from collections.abc import Callable
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from feature_store.errors import FraudError
 from streaming_job.settings import JobSettings
+from streaming_job.transaction.caller import Caller
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -69,7 +68,7 @@ class TransactionalProducer:
             self._producer: Producer | None = self._ready()
         except KafkaException as fault:
             raise SinkError(f"no transactional producer: {say(fault.args[0])}; check the brokers") from fault
-        self._caller = _Caller()
+        self._caller = Caller()
 
     def _ready(self) -> Producer:
         """Initialise a client; while the brokers settle what an earlier one left open, clients anew.
@@ -207,50 +206,6 @@ class TransactionalProducer:
         if left <= 0:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the transaction takes too long"))
         return left
-
-
-class _Caller:
-    """A thread that makes calls, one at a time, of which any may never return."""
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        threading.Thread(target=_make, args=(self._calls, self._answers), name="offsets", daemon=True).start()
-
-    def call(self, call: Callable[[], None], limit_s: float) -> None:
-        """Make a call.
-
-        Raises:
-            KafkaException: the call's, or no return in time; no other call can be made then.
-        """
-        self._calls.put(call)
-        try:
-            fault = self._answers.get(timeout=limit_s + 0.1)  # the call's own word, if it keeps its limit
-        except queue.Empty:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer about the offsets")) from None
-        finally:
-            del call  # an exception would keep it, and with it the producer
-        try:
-            if fault is not None:
-                raise fault
-        finally:
-            del fault  # or it would keep itself, and all that its traceback knows
-
-    def close(self) -> None:
-        """End the thread, once its call returns."""
-        self._calls.put(None)
-
-
-def _make(
-    calls: "queue.SimpleQueue[Callable[[], None] | None]", answers: "queue.SimpleQueue[BaseException | None]"
-) -> None:
-    while (call := calls.get()) is not None:
-        try:
-            call()
-            answers.put(None)
-        except BaseException as fault:  # raised again by who asked
-            answers.put(fault)
-        del call  # or the thread would keep the producer while it waits
 
 
 def say(error: object) -> str:

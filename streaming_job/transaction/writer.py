@@ -1,27 +1,26 @@
 """Writes a key group's output, one Kafka transaction after another. The order of statements is the guarantee.
 
-Alerts, dead letters, progress record and input offsets become visible together or not at all. Each transaction
-has a number; so after a doubt whether it is on the topics (a timeout, a lost answer, a fenced producer) the
-brokers can tell. But first they are asked whose the group is: a new producer fences whoever has taken it over.
+Alerts, dead letters, progress record and input offsets become visible together or not at all. Each
+transaction has a number; so after a doubt whether it is on the topics (a timeout, a lost answer, a fenced
+producer) the brokers can tell. But first they are asked whose the group is: a new producer would fence
+whoever has taken it over.
 """
 
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streaming_job.dead_letters.record import DeadLetter
-from streaming_job.log import topic_reader
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Alert
-from streaming_job.progress.reader import newest_by_group
 from streaming_job.runtime.failpoints import Step, reach
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.producer import CLIENT, FENCED, Headers, SinkError, TransactionalProducer, say
-from streaming_job.transaction.written import Mark, Written, combined, committed, patiently
+from streaming_job.transaction.producer import FENCED, Headers, SinkError, TransactionalProducer, say
+from streaming_job.transaction.written import Mark, Written, WrittenReader
 
 log = logging.getLogger(__name__)
 
@@ -70,20 +69,10 @@ class GroupWriter:
         self._own = [(settings.topics.transactions, partition) for partition in own]
         self._query_id, self._instance = query_id, instance
         self._owner = f"{instance}/{secrets.token_hex(8)}"
-        client = CLIENT | settings.kafka
-        # waits for an open transaction to end
-        self._settled = topic_reader.consumer(settings.bootstrap_servers, client, settings.job_id)
-        # does not: what another one has open is not to be waited for, and an offset in it is not shown
-        self._open = Consumer(
-            {
-                **client,
-                "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": settings.job_id,
-                "enable.auto.commit": False,
-                "isolation.level": "read_uncommitted",
-            }
-        )
+        self._reader = WrittenReader(settings, group, self._own)
         self._producer: TransactionalProducer | None = None
+        self._before: tuple[str | None, int] = (None, 0)
+        """From whom the group was taken over, and its last commit."""
         self._fenced_early = False
         """The last failure was that somebody else has made a producer of this group."""
 
@@ -93,15 +82,15 @@ class GroupWriter:
         Raises:
             SinkError: the brokers do not answer.
         """
-        return self._look(self._open)
+        return self._reader.running()
 
     def take_over(self, ends: Offsets, *, from_others: bool = True) -> Written:
         """Fence every earlier producer of the group, settle what it left open, and claim the group.
 
         Args:
             ends: of the group's partitions: where it begins if nothing is committed.
-            from_others: whether the group may be another instance's until now: that is so when a process of the
-                job starts. Later it would mean that this instance has been replaced itself.
+            from_others: whether the group may be another instance's until now. That is so when the job
+                starts; later it would mean that this instance has been replaced itself.
 
         Returns:
             What the group has said before, and nobody else can add to any more.
@@ -122,23 +111,22 @@ class GroupWriter:
                 # Step 2. Fence the earlier producers. What they had open is committed or aborted after this.
                 self._renew()
                 # Step 3. Ask again: nobody can write any more.
-                written = self._look(self._settled)
+                written = self._reader.settled()
                 written.require_query(self._query_id)
                 # Step 4. Claim the group: its offsets, and whose they are from here on.
+                self._before = (written.owner, written.commit_id)
                 starts = {
                     place: max(ends.get(place, 0), written.offsets.get(place, 0)) for place in self._own
                 }
                 self._claim(starts, written.commit_id)
                 return Written(starts, written.commit_id, self._owner, self._query_id, written.progress)
-            except (
-                KafkaException
-            ) as fault:  # fenced by a producer of the instance before, or a broker is away
+            except KafkaException as fault:  # fenced by who had the group before, or a broker is away
                 error = fault.args[0]
             log.warning("key group %d: not taken over yet: %s", self._group, say(error))
             self._drop()
         raise SinkError(
-            f"key group {self._group} was not taken over in {ATTEMPTS} attempts: {say(error)}; check the brokers, "
-            "then start the job again"
+            f"key group {self._group} was not taken over in {ATTEMPTS} attempts: {say(error)}; "
+            "check the brokers, then start the job again"
         )
 
     def write(self, output: Output) -> None:
@@ -146,15 +134,16 @@ class GroupWriter:
 
         Raises:
             FencedError: another instance of the job has taken the group over.
-            SinkError: the brokers did not take it in several attempts, or a newer attempt of this instance has
-                the group.
+            SinkError: the brokers did not take it in several attempts, or a newer attempt of this instance
+                has the group.
         """
         for _ in range(ATTEMPTS):
             # Step 1. After a doubt: see whose the group is, get a new producer, and see what is written.
             if self._producer is None or self._producer.disturbed:
-                self._require_ownership(self._open, output.commit_id)
+                self._require_ownership(self._reader.running, output.commit_id)
                 self._renew()
-                if self._require_ownership(self._settled, output.commit_id).commit_id >= output.commit_id:
+                written = self._require_ownership(self._reader.settled, output.commit_id)
+                if written.commit_id >= output.commit_id:
                     return
             try:
                 self._write_once(output)
@@ -170,8 +159,7 @@ class GroupWriter:
     def close(self) -> None:
         """Let the brokers go."""
         self._drop()
-        self._settled.close()
-        self._open.close()
+        self._reader.close()
 
     def _write_once(self, output: Output) -> None:
         producer, topics = self._producer, self._topics
@@ -194,9 +182,7 @@ class GroupWriter:
         producer.flush()
         reach(Step.SENT)
         # Step 5. Add the positions, with the transaction's number and owner.
-        producer.send_offsets(
-            self._marked(output.ends, output.commit_id), self._settled.consumer_group_metadata()
-        )
+        producer.send_offsets(self._marked(output.ends, output.commit_id), self._reader.group_metadata())
         reach(Step.OFFSETS_ADDED)
         # Step 6. Commit: all of it is seen, or nothing.
         producer.commit()
@@ -207,11 +193,11 @@ class GroupWriter:
         assert producer is not None
         if starts:
             producer.begin()
-            producer.send_offsets(self._marked(starts, commit_id), self._settled.consumer_group_metadata())
+            producer.send_offsets(self._marked(starts, commit_id), self._reader.group_metadata())
             producer.commit()
 
     def _marked(self, ends: Offsets, commit_id: int) -> list[TopicPartition]:
-        """What this group commits: its own partitions; the tables' are for lag tools, and group 0's to commit."""
+        """What this group commits: its own partitions; group 0 also the tables', for lag tools."""
         mark = Mark(self._query_id, self._owner, commit_id).to_metadata()
         return [
             TopicPartition(topic, partition, end, mark)
@@ -235,8 +221,8 @@ class GroupWriter:
         self._drop()
         return error
 
-    def _require_ownership(self, asked: Consumer, commit_id: int) -> Written:
-        """What the group has said, if it is still this writer's; commit_id: of what is to be written.
+    def _require_ownership(self, ask: Callable[[], Written], commit_id: int) -> Written:
+        """What the group has said, if it is still this writer's; `commit_id` is to be written next.
 
         Raises:
             FencedError: it is another instance's.
@@ -244,14 +230,16 @@ class GroupWriter:
         """
         deadline = time.monotonic() + (CLAIM_S if self._fenced_early else 0.0)
         while True:
-            written = self._look(asked)
+            written = ask()
+            # the claim is committed, but perhaps not to be seen yet
+            unclaimed = written.owner == self._before[0] and written.commit_id <= self._before[1]
             others = written.owner is None and written.commit_id > commit_id
-            if others or written.instance not in (None, self._instance):
+            if others or (written.instance not in (None, self._instance) and not unclaimed):
                 raise self._replaced()
-            if written.owner not in (None, self._owner):
+            if written.owner not in (None, self._owner) and not unclaimed:
                 raise SinkError(
-                    f"a newer attempt of this instance has key group {self._group} of job {self._settings.job_id}; "
-                    "this attempt ends"
+                    f"a newer attempt of this instance has key group {self._group} of job "
+                    f"{self._settings.job_id}; this attempt ends"
                 )
             if time.monotonic() >= deadline:
                 self._fenced_early = False
@@ -263,21 +251,6 @@ class GroupWriter:
             f"another instance of job {self._settings.job_id} has taken over key group {self._group}; this "
             "instance stops"
         )
-
-    def _look(self, group: Consumer) -> Written:
-        job, topic = self._settings.job_id, self._topics.job_progress
-        try:
-            parts = patiently(lambda: committed(group, self._own))
-            found = patiently(lambda: newest_by_group(self._settled, topic, job, {self._group}))
-            self._settled.unassign()
-        except KafkaException as fault:
-            raise SinkError(
-                f"what key group {self._group} has written cannot be read: {say(fault.args[0])}; check the brokers"
-            ) from fault
-        written, differences = combined(parts, found.get(self._group), self._own)
-        if differences and group is self._settled:  # while another one writes, they differ for a moment
-            log.warning("committed offsets of group %s were changed: %s", job, "; ".join(differences))
-        return written
 
     def _renew(self) -> None:
         self._drop()

@@ -1,21 +1,27 @@
 """What a key group has said so far, as the brokers tell it: Q, the number of its last transaction, its owner.
 
-Each transaction commits the group's offsets and one progress record. The offsets are the better word, for their
-metadata names the owner; but tools may move or delete them, and brokers let them expire. So both are read, and
-of each partition the greater position counts.
+Each transaction commits the group's offsets and one progress record. The offsets' metadata names the owner;
+but tools may move or delete offsets, and brokers let them expire. So both are read, and of each partition the
+greater position counts.
 """
 
 import json
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from feature_store.errors import FraudError
+from streaming_job.log import topic_reader
 from streaming_job.log.records import Offsets, Place
-from streaming_job.transaction.producer import CALL_TIMEOUT_S
+from streaming_job.progress.reader import newest_by_group
+from streaming_job.settings import JobSettings
+from streaming_job.transaction.producer import CALL_TIMEOUT_S, CLIENT, SinkError, say
+
+log = logging.getLogger(__name__)
 
 RESTARTING = (
     KafkaError.NOT_COORDINATOR,
@@ -133,16 +139,81 @@ def combined(
     return written, differences
 
 
-def committed(group: Consumer, places: Iterable[Place]) -> list[TopicPartition]:
-    """The committed offsets of some partitions, with metadata.
+class WrittenReader:
+    """Asks the brokers what a key group has said."""
 
-    Args:
-        group: of the consumer group; its isolation level says whether it waits for an open transaction.
-        places: asked for.
+    def __init__(self, settings: JobSettings, group: int, own: Sequence[Place]) -> None:
+        """Make clients; they connect by themselves.
 
-    Raises:
-        KafkaException: no answer, or none about some partition.
-    """
+        Args:
+            settings: of the job.
+            group: the key group.
+            own: its partitions of the transactions.
+        """
+        self._job_id, self._topic = settings.job_id, settings.topics.job_progress
+        self._group, self._own = group, own
+        client = CLIENT | settings.kafka
+        # is told of committed offsets once an open transaction has ended
+        self._settled = topic_reader.consumer(settings.bootstrap_servers, client, settings.job_id)
+        # is told at once; what is in an open transaction it does not see either
+        self._running = Consumer(
+            {
+                **client,
+                "bootstrap.servers": settings.bootstrap_servers,
+                "group.id": settings.job_id,
+                "enable.auto.commit": False,
+                "isolation.level": "read_uncommitted",
+            }
+        )
+
+    def running(self) -> Written:
+        """What the group has said at least, without waiting for a transaction that may be open.
+
+        Raises:
+            SinkError: the brokers do not answer.
+        """
+        return self._look(self._running)[0]
+
+    def settled(self) -> Written:
+        """What the group has said, to be asked once no earlier producer can write any more.
+
+        A warning names what a tool has changed.
+
+        Raises:
+            SinkError: the brokers do not answer.
+        """
+        written, differences = self._look(self._settled)
+        if differences:
+            log.warning(
+                "committed offsets of group %s were changed: %s", self._job_id, "; ".join(differences)
+            )
+        return written
+
+    def group_metadata(self) -> object:
+        """Of the consumer group, which nobody joins, for a transaction."""
+        return self._settled.consumer_group_metadata()
+
+    def close(self) -> None:
+        """Let the brokers go."""
+        self._settled.close()
+        self._running.close()
+
+    def _look(self, client: Consumer) -> tuple[Written, list[str]]:
+        try:
+            told = _patiently(
+                lambda: newest_by_group(self._settled, self._topic, self._job_id, {self._group})
+            )
+            self._settled.unassign()
+            offsets = _patiently(lambda: _committed(client, self._own))
+        except KafkaException as fault:
+            raise SinkError(
+                f"what key group {self._group} has written cannot be read: {say(fault.args[0])}; "
+                "check the brokers"
+            ) from fault
+        return combined(offsets, told.get(self._group), self._own)
+
+
+def _committed(group: Consumer, places: Iterable[Place]) -> list[TopicPartition]:
     asked = [TopicPartition(topic, partition) for topic, partition in places]
     if not asked:
         return []
@@ -154,12 +225,7 @@ def committed(group: Consumer, places: Iterable[Place]) -> list[TopicPartition]:
     return found
 
 
-def patiently(ask: Callable[[], T]) -> T:
-    """An answer of the brokers, of which one may be restarting.
-
-    Raises:
-        KafkaException: another error, or no answer for too long.
-    """
+def _patiently(ask: Callable[[], T]) -> T:
     deadline = time.monotonic() + CALL_TIMEOUT_S
     while True:
         try:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
         "models.trees",
         "streaming_job.decode.plain",
         "streaming_job.decode.strict",  # limits that the kernels of the decoder have in them
-        "streaming_job.source.librdkafka",
+        "streaming_job.log.message_kernels",
     ],
 )
 def test_change_of_a_kernels_source_or_of_what_it_imports_is_another_cache(

@@ -1,9 +1,8 @@
 """A log of transactions, profiles and rollouts, and the job's key groups over it without Spark or Kafka."""
 
 import json
-import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any
@@ -13,10 +12,8 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from feature_store import training_set
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES, feature_hash
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild
+from harness.group_batches import Group, merged
 from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
 from loadtests.oracle import Outcome as Expected
 from loadtests.oracle import Rules as OracleRules
@@ -28,9 +25,8 @@ from models.train import train
 from models.trees import compile_trees
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
-from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.core import Rules
 from streaming_job.log.partitioner import KeyGroups, Partitioner
-from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -225,111 +221,6 @@ class World:
         return out + list(oracle.judge(self.transactions))
 
 
-class Group:
-    """A key group whose epochs are batches."""
-
-    def __init__(self, number: int, rules: Rules, quiet: Offsets | None = None) -> None:
-        """Begin with an empty state.
-
-        Args:
-            number: of the group.
-            rules: of the job.
-            quiet: Q.
-        """
-        self._number, self._rules, self._quiet = number, rules, quiet or {}
-        self.store = MemoryPieces()
-        self._positions: Offsets = {}
-        self.core = self._core(GroupState(MemoryArena()), Meta())
-
-    def _core(self, state: GroupState, meta: Meta) -> GroupCore:
-        return GroupCore(self._number, self._rules, state, meta, self.store, self._quiet)
-
-    def take(self, tables: Iterable[Record], transactions: Iterable[Record]) -> None:
-        """One epoch: fold records of tables, then decide those transactions that are the group's."""
-        own = self._rules.key_groups.own(self._number)
-        mine = [record for record in transactions if record.partition in own]
-        changes = list(tables)
-        for records in as_records(changes):
-            self.core.fold(records)
-        for records in as_records(mine):
-            self.core.decide(records)
-        for record in (*changes, *mine):
-            self._positions[record.topic, record.partition] = record.offset + 1
-        self.core.seal(self.store, self._positions)
-
-    def rebuild(self) -> None:
-        """Lose the working copy; what has not been taken of the outcome stays."""
-        state, meta = GroupState(MemoryArena()), load_meta(self.store)
-        rebuild(self.store, meta, state)
-        outcome, self.core = self.core.outcome, self._core(state, meta)
-        self.core.outcome = outcome
-
-
-def merged(outcomes: Iterable[Outcome]) -> Outcome:
-    """What has come of several key groups, in the order of partitions and offsets."""
-    whole = Outcome()
-    for outcome in outcomes:
-        whole.alerts += outcome.alerts
-        whole.dead_letters += outcome.dead_letters
-        whole.counts.update(outcome.counts)
-        whole.rules.update(outcome.rules)
-        whole.partitions |= outcome.partitions  # no partition is of two groups
-        whole.scores = whole.scores + outcome.scores
-    whole.alerts.sort(key=lambda alert: (alert.partition, alert.offset))
-    whole.dead_letters.sort(key=lambda letter: (letter.topic, letter.partition, letter.offset))
-    return whole
-
-
-def random_world(seed: int, n: int = 150, partitions: int = 1) -> World:
-    """A day of a dozen cards: profile changes, rollouts, late, repeated, broken and misplaced records."""
-    rng = random.Random(seed)
-    world = World(rollout=False, partitions=partitions)
-    world.rollout("r1", 0, max_count_5m=3)
-    for card in range(0, 12, 2):
-        origin = {"snapshot": "last" if card == 10 else "true", "lsn": 1}
-        world.profile("r", -HOUR, f"c{card}", credit_limit=300.0, source=origin)
-    clock = 0
-    for number in range(n):
-        clock += rng.choice([0, 0, SECOND, MINUTE, 20 * MINUTE])
-        card = f"c{min(rng.randrange(12), rng.randrange(12))}"
-        if rng.random() < 0.05:
-            world.profile(
-                rng.choice(["c", "u", "u", "d", "tombstone", "r", "r"]), clock, card,
-                source={"snapshot": rng.choice(["incremental", "true", "last"]), "lsn": rng.randrange(2, 9)},
-                status=rng.choice(["active", "blocked", "closed"]), risk_tier=rng.randrange(4),
-            )  # fmt: skip
-        if rng.random() < 0.02:
-            world.raw_profile(
-                rng.choice([b"{", b'{"op": "x"}', b'{"op": "c", "after": {"card_id": "c1"}}']), clock,
-                rng.choice([b'{"card_id":"c1"}', b'{"card_id":"c4"}', b"{}", None]),
-            )  # fmt: skip
-        if rng.random() < 0.01:
-            world.raw_rollout(rng.choice([None, b"{}"]), clock)
-        if rng.random() < 0.02:
-            world.rollout(
-                f"r-{number}",
-                clock,
-                threshold=rng.random(),
-                version=rng.choice("12"),
-                max_count_5m=rng.choice([2, 50]),
-                missing_profile=rng.choice(["score", "review"]),
-            )
-        if rng.random() < 0.05:
-            world.raw_tx(
-                rng.choice([None, b"", b"{", b"[]", b'{"amount": 1}', b"\xff" * 10]), clock,
-                partition=rng.randrange(partitions),
-            )  # fmt: skip
-            continue
-        fields = {"transaction_id": f"t{rng.randrange(number + 1)}"} if rng.random() < 0.05 else {}
-        world.tx(
-            clock - rng.choice([0, 0, 0, SECOND, HOUR, DAY, 8 * DAY, -MINUTE]), rng.randrange(60_000) / 100,
-            arrival=clock, card_id=card, merchant_id=f"m{rng.randrange(9)}",
-            country=rng.choice(["FR", "DE", "US"]),
-            partition=rng.randrange(partitions) if rng.random() < 0.03 else None, **fields,
-        )  # fmt: skip
-    return world
-
-
 def expected_alerts(outcomes: list[Expected]) -> list[dict[str, Any]]:
     """The alerts among the oracle's outcomes, in the order of partitions and offsets."""
     alerts = [outcome.alert for outcome in outcomes if outcome.kind == Kind.ALERT and outcome.alert]
@@ -358,20 +249,3 @@ def _when_written(records: Sequence[Record]) -> list[tuple[int, Record]]:
 
 def _time(written: tuple[int, Record]) -> int:
     return written[0]
-
-
-def as_records(records: Iterable[Record]) -> Iterator[Records]:
-    """Records as they are taken from the log, topic by topic."""
-    topics: dict[str, list[Record]] = {}
-    for record in records:
-        topics.setdefault(record.topic, []).append(record)
-    for topic, found in topics.items():
-        found.sort(key=lambda record: (record.partition, record.offset))
-        yield Records(
-            topic,
-            np.array([r.partition for r in found], dtype=np.int32),
-            np.array([r.offset for r in found], dtype=np.int64),
-            np.array([r.timestamp for r in found], dtype=np.int64),
-            pa.array([r.key for r in found], pa.binary()),
-            pa.array([r.value for r in found], pa.binary()),
-        )

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from harness.job_world import TOPICS, World, as_records
+from harness.group_batches import as_records
+from harness.job_world import TOPICS, World
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.log.records import Offsets, Place, Records

@@ -129,7 +129,7 @@ class WriterBench:
             answer.result()
 
     def assert_written_once(self, *commits: int, group: int = 0) -> None:
-        """Exactly these transactions of the group are on the topics, whole and once, and the offsets say so."""
+        """Exactly these transactions of the group are on the topics, whole and once, as the offsets say."""
         alerts = [
             record.value for record in self.log.read(self.topics.fraud_alerts) if _group(record) == group
         ]

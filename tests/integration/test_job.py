@@ -1,19 +1,30 @@
 """The whole path with real servers: transactions and profiles in, alerts out, as an outsider sees it."""
 
 import base64
+import hashlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 from harness.records import transaction
 
 from loadtests.faults.installation import Installation, world
@@ -22,7 +33,9 @@ from loadtests.oracle import Kind
 from loadtests.simulator.profiles import ProfileLoader
 from models.registry import ModelRef
 from streaming_job.contracts import Contract, Reason, validate
-from streaming_job.transaction.ownership import Marker
+from streaming_job.dead_letters.record import MAX_LETTER
+from streaming_job.group.opening import HEARTBEAT_S
+from streaming_job.transaction.written import Mark
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -32,22 +45,52 @@ BLOCKED = 7
 """Number of the card that is blocked."""
 
 
+EPOCH = re.compile(r"^(.{23}) INFO epoch \d+: (\d+) transactions, (\d+) alerts, (\d+) dead letters", re.M)
+"""What the job logs at the end of each epoch."""
+PROGRESS = "StreamingQueryListener$QueryProgressEvent"
+STOP_S = 3.0
+"""From SIGTERM to the end of the epoch; what has been taken is decided first."""
+LARGE = 3 << 20
+"""Bytes of a record that no dead letter holds."""
+
+
+def events(installed: Installation) -> Path:
+    """Directory of Spark's event log."""
+    return installed.directory / "spark-events"
+
+
 @pytest.fixture(scope="module")
 def job(installed: Installation) -> Iterator[JobProcess]:
+    """The job, which has decided some thousand transactions of all kinds."""
     ProfileLoader(installed.stack.postgres_dsn).load(world())
-    with installed.start() as running:
+    events(installed).mkdir()
+    spark = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{events(installed)}",
+        "spark.eventLog.compress": "false",
+    }
+    with installed.start(spark=spark) as running:
+        installed.send(3_000, late=0.02, out_of_order=0.05, future=0.01, malformed=0.05, duplicated=0.02)
+        installed.caught_up(running)
         yield running
 
 
-def decoded(value: bytes | None) -> dict:
+def decoded(value: bytes | None) -> dict[str, Any]:
     found = json.loads(value or b"")
     assert isinstance(found, dict)
     return found
 
 
+def by_group(installed: Installation) -> dict[int, list[dict[str, Any]]]:
+    """Progress records of each key group, in order."""
+    groups: dict[int, list[dict[str, Any]]] = {group: [] for group in range(installed.settings.key_groups)}
+    for record in installed.progress():
+        told = decoded(record.value)
+        groups[told["key_group"]].append(told)
+    return groups
+
+
 def test_alerts_and_dead_letters_are_the_oracles(installed: Installation, job: JobProcess) -> None:
-    installed.send(3_000, late=0.02, out_of_order=0.05, future=0.01, malformed=0.05, duplicated=0.02)
-    installed.caught_up(job)
     verdict = installed.audit()
     assert min(verdict.kinds[kind] for kind in Kind) > 0
     assert len(verdict.dead_letters) > 5
@@ -64,18 +107,44 @@ def test_records_keep_their_contracts(installed: Installation, job: JobProcess) 
         assert records
         for record in records:
             validate(contract, decoded(record.value))
+    for topic in (topics.fraud_alerts, topics.dead_letters):
+        for record in installed.read(topic):
             headers = dict(record.headers)
-            assert int(headers["batch_id"] or b"") >= 0
             assert headers["query_id"]
+            assert int(headers["key_group"] or b"") in range(installed.settings.key_groups)
+            assert int(headers["commit_id"] or b"") > 0
 
 
-def test_progress_is_keyed_and_gapless(installed: Installation, job: JobProcess) -> None:
-    records = installed.read(installed.topics.job_progress)
-    assert {record.key for record in records} == {installed.settings.job_id.encode()}
-    assert [decoded(record.value)["batch_id"] for record in records] == list(range(len(records)))
+def test_progress_is_keyed_and_gapless_in_each_group(installed: Installation, job: JobProcess) -> None:
+    assert {record.key for record in installed.progress()} == {installed.settings.job_id.encode()}
+    for told in by_group(installed).values():
+        assert [record["commit_id"] for record in told] == list(range(1, len(told) + 1))
+        assert len(told) > 1
+
+
+def test_idle_groups_say_that_they_are_there(
+    installed: Installation, job: JobProcess, wait_for: WaitFor
+) -> None:
+    installed.caught_up(job)
+    before = {group: told[-1]["commit_id"] for group, told in by_group(installed).items()}
+
+    def heartbeats() -> dict[int, dict[str, Any]]:
+        return {
+            group: record
+            for group, told in by_group(installed).items()
+            for record in told[before[group] :]
+            if record["written_at"] - record["started_at"] > 900 * HEARTBEAT_S
+        }
+
+    wait_for(lambda: len(heartbeats()) == len(before), deadline_s=60, what="a heartbeat of each group")
+    for record in heartbeats().values():
+        assert record["counts"]["records"] == 0
+        assert all(part["start_offset"] == part["end_offset"] for part in record["partitions"])
+        assert record["written_at"] - record["started_at"] < 1500 * HEARTBEAT_S
 
 
 def test_admin_client_sees_the_true_offsets(installed: Installation, job: JobProcess) -> None:
+    installed.caught_up(job)
     admin = AdminClient({"bootstrap.servers": installed.stack.bootstrap_servers})
     group = installed.settings.job_id
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=30)
@@ -86,11 +155,13 @@ def test_admin_client_sees_the_true_offsets(installed: Installation, job: JobPro
     ends = admin.list_offsets({place: OffsetSpec.latest() for place in places}, request_timeout=30)
     for place, end in ends.items():
         assert committed[place.topic, place.partition].offset == end.result(60).offset
-    markers = {Marker.from_metadata(place.metadata) for place in committed.values()}
-    assert len(markers) == 1
-    (marker,) = markers
-    assert marker is not None
-    assert marker.batch_id == len(installed.read(installed.topics.job_progress)) - 1
+    groups = by_group(installed)
+    for partition in range(2):
+        mark = Mark.from_metadata(committed[transactions, partition].metadata)
+        assert mark is not None
+        # a heartbeat may come between the two looks
+        assert mark.commit_id in [record["commit_id"] for record in groups[partition][-3:]]
+        assert mark.query_id == groups[partition][-1]["query_id"]
 
 
 def test_all_workers_come_from_one_daemon(installed: Installation, job: JobProcess) -> None:
@@ -177,7 +248,7 @@ BAD: dict[str, tuple[bytes | None, Reason]] = {
     "half a surrogate pair": (text(card_id="\ud800"), Reason.INVALID_VALUE),
     "a name of 65 characters": (text(card_id="x" * 65), Reason.INVALID_VALUE),
     "a field twice": (text()[:-1] + b', "amount": 1}', Reason.DUPLICATE_FIELD),
-    "a megabyte": (text(note="x" * 1_000_000), Reason.RECORD_TOO_LARGE),
+    "a hundred kilobytes": (text(note="x" * 100_000), Reason.RECORD_TOO_LARGE),
     "Latin-1": (text(merchant_id="m").replace(b'"m"', b'"caf\xe9"'), Reason.INVALID_UTF8),
     "UTF-16": (text().decode().encode("utf-16"), Reason.INVALID_UTF8),
     "a byte-order mark": (b"\xef\xbb\xbf" + text(), Reason.MALFORMED_JSON),
@@ -204,7 +275,7 @@ def test_each_bad_record_becomes_a_dead_letter_with_its_bytes(
     installed.send_raw([value for value, _ in BAD.values()], key)
     installed.send_raw([*GOOD.values()], world().cards.ids[1].as_py().encode())
     installed.caught_up(job)
-    found = {}
+    found: dict[bytes | None, list[str]] = {}
     for record in installed.read(installed.topics.dead_letters):
         if record.key == key:
             letter = decoded(record.value)
@@ -214,9 +285,32 @@ def test_each_bad_record_becomes_a_dead_letter_with_its_bytes(
             raw = None if letter["value_base64"] is None else base64.b64decode(letter["value_base64"])
             found.setdefault(raw, []).append(letter["reason"])
     assert found == {value: [reason.value] * 2 for value, reason in BAD.values()}
-    assert set(Reason) == {reason for _, reason in BAD.values()}
+    assert {*Reason} - {reason for _, reason in BAD.values()} == {Reason.WRONG_PARTITION}
     installed.audit()
     assert job.runs
+
+
+def test_record_that_no_letter_holds_becomes_one_that_fits(installed: Installation, job: JobProcess) -> None:
+    servers, topic = installed.stack.bootstrap_servers, installed.topics.transactions
+    limit = ConfigEntry("max.message.bytes", str(2 * LARGE), incremental_operation=AlterConfigOpType.SET)
+    admin = AdminClient({"bootstrap.servers": servers})
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[limit])
+    for change in admin.incremental_alter_configs([resource]).values():
+        change.result(60)
+    value = text(note=os.urandom(LARGE // 2).hex())
+    producer = Producer({"bootstrap.servers": servers, "message.max.bytes": 2 * LARGE})
+    producer.produce(topic, value, b"large")
+    assert producer.flush(60) == 0
+    installed.sent += 1
+    installed.caught_up(job)
+    (record,) = (found for found in installed.read(installed.topics.dead_letters) if found.key == b"large")
+    letter = decoded(record.value)
+    assert len(record.value or b"") < MAX_LETTER
+    assert letter["reason"] == Reason.RECORD_TOO_LARGE.value
+    assert letter["value_base64"] is None
+    assert letter["value_bytes"] == len(value) > LARGE
+    assert letter["value_sha256"] == hashlib.sha256(value).hexdigest()
+    installed.audit()
 
 
 def test_bad_rollouts_and_profiles_become_dead_letters(installed: Installation, job: JobProcess) -> None:
@@ -294,6 +388,40 @@ def test_mended_dead_letters_are_decided_once(
     installed.audit()  # three more transactions that are decided, none twice
 
 
+def test_transactions_in_a_wrong_partition_are_refused_and_replayed_to_the_right_one(
+    installed: Installation, job: JobProcess, tmp_path: Path
+) -> None:
+    card = world().cards.ids[3].as_py()
+    right = [json.dumps(transaction(3)).encode() for _ in range(2)]
+    installed.send_raw(right)
+    place = {r.value: r.partition for r in installed.read(installed.topics.transactions)}[right[0]]
+    wrong = [json.dumps(transaction(3)).encode() for _ in range(2)]
+    installed.send_raw(wrong, partition=1 - place)
+    installed.caught_up(job)
+    letters = {
+        base64.b64decode(letter["value_base64"]): letter
+        for letter in (decoded(record.value) for record in installed.read(installed.topics.dead_letters))
+        if letter["reason"] == Reason.WRONG_PARTITION.value
+    }
+    assert [*letters] == wrong
+    for letter in letters.values():
+        assert letter["partition"] == 1 - place
+        assert f"in partition {1 - place}, but the card's partition is {place}; " in letter["detail"]
+    environment, file = installed.environment(), tmp_path / "wrong.jsonl"
+    fraud(environment, "list", "--reason", "wrong_partition", "--raw", str(file))
+    assert json.loads(fraud(environment, "replay", str(file))) == {"sent": 2, "sent_before": 0}
+    installed.sent += 2
+    installed.caught_up(job)
+    found = [
+        (record.partition, record.key)
+        for record in installed.read(installed.topics.transactions)
+        if record.value in wrong
+    ]
+    assert sorted(found) == sorted([(1 - place, card.encode())] * 2 + [(place, card.encode())] * 2)
+    assert installed.reasons()[Reason.WRONG_PARTITION.value] == 2
+    installed.audit()
+
+
 def fraud(environment: dict[str, str], *arguments: str) -> str:
     """The output of `fraud dead-letters`."""
     done = subprocess.run(
@@ -310,27 +438,45 @@ IDLE_WORKER_ENDED = re.compile(
 """What Spark's daemon prints when a worker that was idle for a minute has been sent away."""
 
 
-def test_graceful_stop_finishes_the_batch_and_the_next_start_goes_on(
+def observed_by_spark(installed: Installation) -> list[dict[str, int]]:
+    """The query's observed metrics of each epoch, from the event log, which shows no secret."""
+    lines = [line for path in events(installed).rglob("events_*") for line in path.read_text().splitlines()]
+    assert not [line for line in lines if installed.settings.kafka["sasl.password"] in line]
+    told = [json.loads(line)["progress"]["observedMetrics"]["epoch"] for line in lines if PROGRESS in line]
+    return [
+        dict(zip((field["name"] for field in metrics["schema"]["fields"]), metrics["values"], strict=True))
+        for metrics in told
+    ]
+
+
+def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
     installed: Installation, job: JobProcess
 ) -> None:
-    installed.send(100)
-    installed.caught_up(job)  # so that it is there to be stopped, whichever test comes before
     installed.send(4_000)
-    job.process.send_signal(signal.SIGINT)  # Ctrl-C; the demo stops its job with SIGTERM
-    assert job.ended() == 0
+    told_to_stop = datetime.now()
+    assert job.terminate() == 0
     assert "Traceback (most recent call last):\n  File" not in IDLE_WORKER_ENDED.sub("", job.log)
+    epochs = EPOCH.findall(job.log)
+    last = datetime.strptime(epochs[-1][0], "%Y-%m-%d %H:%M:%S,%f")
+    assert (last - told_to_stop).total_seconds() < STOP_S
+    # log and Spark's own metrics tell of each epoch what its groups said
+    groups, observed = by_group(installed).values(), observed_by_spark(installed)
+    for place, name in enumerate(("transactions", "alerts", "dead_letters"), 1):
+        said = sum(told[-1]["totals"]["counts"][name] for told in groups)
+        assert sum(int(epoch[place]) for epoch in epochs) == said > 0
+        assert sum(metrics[name] for metrics in observed) == said
+    assert sum(metrics["commits"] for metrics in observed) == sum(len(told) for told in groups)
     with installed.start() as next_job:
         installed.send(500)
         installed.caught_up(next_job)
         installed.audit()
-        assert "had been written before" not in next_job.log
-        told = [decoded(record.value) for record in installed.read(installed.topics.job_progress)]
-        total = told[-1]["totals"]
-        assert total["batches"] == len(told)
-        for name, count in total["counts"].items():
-            assert count == sum(record["counts"][name] for record in told), name
-        busy = [part for part in told[-1]["partitions"] if part["topic"] == installed.topics.transactions]
-        assert all(part["watermark"] <= part["active_at"] for part in busy)
+        for told in by_group(installed).values():
+            total = told[-1]["totals"]
+            assert total["commits"] == len(told)
+            for name, count in total["counts"].items():
+                assert count == sum(record["counts"][name] for record in told), name
+            busy = [part for part in told[-1]["partitions"] if part["topic"] == installed.topics.transactions]
+            assert all(part["watermark"] <= part["active_at"] for part in busy)
 
         # a model whose bytes are not those that were rolled out: an error of a worker, told in one line
         good = installed.roll_out().model

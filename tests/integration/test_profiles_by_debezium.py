@@ -1,117 +1,47 @@
 """A table of its own in Postgres, a connector of its own: what becomes of it on the way to the alerts.
 
-Every transaction alerts here, so every alert shows which version of the profile it was decided with. The
-tests are one story: each goes on where the one before ended, and the audit covers all of it.
+Every transaction alerts here, so every alert shows which version of the profile it was decided with, and its
+features. The tests are one story: each goes on where the one before ended, and the audit covers all of it.
 """
 
-import http.client
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import psycopg
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from harness.bank import NAME, PATIENCE_S, TABLE, Bank
 from harness.records import transaction
+from typer.testing import CliRunner
 
-from deploy.local import connect, state
 from deploy.local import stack as embedded
 from deploy.local.stack import Endpoints
-from loadtests.faults.installation import Installation
+from feature_store.catalogue import NAMES
+from feature_store.commands import app
+from loadtests.faults.installation import world
 from loadtests.faults.job_process import JobProcess
-from models.policy import Policy
-from models.rollouts import Rollout, publish
+from loadtests.oracle.partitions import partition_of
+from loadtests.simulator import profiles as simulated
 from streaming_job.contracts.topics import Topics
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 WaitFor = Callable[..., Any]
 ROWS = 3_000
-"""Of the first snapshot."""
-NAME = "cdc"
-"""Of connector, slot, publication and topic prefix."""
-TABLE = "cdc_profiles"
-PATIENCE_S = 180.0
-
-
-class Bank:
-    """The table, its connector, and the job that follows it."""
-
-    def __init__(self, stack: Endpoints, stack_dir: Path, topics: Topics, directory: Path) -> None:
-        self.stack, self.stack_dir = stack, stack_dir
-        self.installed = Installation(stack, topics, directory)
-        self.installed.settings = self.installed.settings.model_copy(
-            update={"wait_for_snapshot_s": int(PATIENCE_S)}
-        )
-        model = self.installed.roll_out().model
-        everything = Rollout("everything", model, Policy(0.0, 10_000), "test", int(time.time() * 1000))
-        publish(everything, stack.bootstrap_servers, topics.model_rollouts)
-
-    def sql(self, *statements: str) -> None:
-        """Run statements, each in a transaction of its own."""
-        with psycopg.connect(self.stack.postgres_dsn, autocommit=True) as connection:
-            for statement in statements:
-                connection.execute(statement)  # type: ignore[call-overload]
-
-    def is_slot_active(self) -> bool | None:
-        """Whether somebody follows the slot; None if there is none."""
-        with psycopg.connect(self.stack.postgres_dsn) as connection:
-            row = connection.execute(
-                "SELECT active FROM pg_replication_slots WHERE slot_name = %s", [NAME]
-            ).fetchone()
-        return None if row is None else bool(row[0])
-
-    def connector(self, method: str, path: str = "", body: object = None) -> int:
-        """Call Connect's REST interface about the connector; returns the HTTP status."""
-        place = urlsplit(self.stack.connect_url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=30)
-        try:
-            payload = None if body is None else json.dumps(body)
-            connection.request(
-                method, f"/connectors/{NAME}{path}", payload, {"Content-Type": "application/json"}
-            )
-            return connection.getresponse().status
-        finally:
-            connection.close()
-
-    def connect(self) -> None:
-        """Make the connector: like the stack's own, for another table."""
-        config = {
-            **connect.connector_config(self.stack_dir, state.load(self.stack_dir).ports),
-            "topic.prefix": NAME, "slot.name": NAME, "publication.name": NAME,
-            "table.include.list": f"public.{TABLE}",
-        }  # fmt: skip
-        assert self.connector("PUT", "/config", config) in (200, 201)
-
-    def told(self, card: str) -> list[tuple[str, str | None]]:
-        """What the topic says of a card: (op, status); "tombstone" where there is no value."""
-        found: list[tuple[str, str | None]] = []
-        for record in self.installed.read(self.installed.topics.profiles):
-            if json.loads(record.key or b"")["card_id"] == card:
-                envelope = json.loads(record.value) if record.value else {"op": "tombstone"}
-                found.append((envelope["op"], (envelope.get("after") or {}).get("status")))
-        return found
-
-    def use(self, job: JobProcess, *cards: str) -> dict[str, dict[str, Any]]:
-        """A transaction of each card, decided; returns the alerts by card."""
-        sent = {card: transaction(card_id=card) for card in cards}
-        for card, fields in sent.items():
-            self.installed.send_raw([json.dumps(fields).encode()], card.encode())
-        self.installed.caught_up(job)
-        alerts = [json.loads(r.value or b"") for r in self.installed.read(self.installed.topics.fraud_alerts)]
-        by_id = {alert["transaction_id"]: alert for alert in alerts}
-        return {card: by_id[fields["transaction_id"]] for card, fields in sent.items()}
+"""Of the first snapshot, beside those of the simulated world."""
+EVENTS = 1_500
+"""Simulated transactions before and after a change of every profile."""
+DISTURBED = {"late": 0.05, "out_of_order": 0.1, "duplicated": 0.05, "future": 0.0, "malformed": 0.0}
 
 
 @pytest.fixture(scope="module")
 def bank(
     stack: Endpoints, stack_dir: Path, topic_names: Callable[[], Topics], tmp_path_factory: Any
 ) -> Iterator[Bank]:
-    topics = topic_names().model_copy(update={"profiles": f"{NAME}.public.{TABLE}"})
-    made = Bank(stack, stack_dir, topics, tmp_path_factory.mktemp("cdc"))
-    made.sql(f"CREATE TABLE {TABLE} (LIKE card_profiles INCLUDING ALL)")
+    made = Bank(stack, stack_dir, topic_names(), tmp_path_factory.mktemp("cdc"))
     yield made
     made.connector("DELETE")
 
@@ -123,8 +53,7 @@ def job(bank: Bank) -> Iterator[JobProcess]:
 
 
 def test_the_first_start_waits_for_the_snapshot(bank: Bank, job: JobProcess, wait_for: WaitFor) -> None:
-    topics = bank.installed.topics
-    bank.installed.send_raw([json.dumps(transaction(card_id="card-1")).encode()], b"card-1")
+    bank.installed.send_raw([json.dumps(transaction(card_id="card-1")).encode()])
     wait_for(
         lambda: "waiting for the end of Debezium's first snapshot" in job.log or not job.runs,
         deadline_s=PATIENCE_S,
@@ -133,18 +62,93 @@ def test_the_first_start_waits_for_the_snapshot(bank: Bank, job: JobProcess, wai
         f"INSERT INTO {TABLE} SELECT 'card-' || n, 'active', 'DE', 'EUR', 1000, 1, '2020-01-01' "
         f"FROM generate_series(1, {ROWS}) n"
     )
-    assert bank.installed.read(topics.job_progress) == []
+    simulated_cards = np.flatnonzero(world().cards.has_profile)
+    bank.insert([simulated.row(world(), card) for card in simulated_cards])
+    assert not bank.progress()
     bank.connect()
     bank.installed.caught_up(job)
-    (first,) = bank.installed.read(topics.fraud_alerts)
-    profile = json.loads(first.value or b"")["profile"]
+    (first,) = bank.alerts()
+    profile = first["profile"]
     assert (profile["status"], profile["arrival_time"], profile["age_ms"]) == ("active", 0, None)
-    progress = [json.loads(record.value or b"") for record in bank.installed.read(topics.job_progress)]
+    progress = bank.progress()
     assert sum(record["counts"]["missing_profile"] for record in progress) == 0
-    # all of the snapshot was there when the first transaction was decided
-    batch = next(record for record in progress if record["counts"]["transactions"])
-    taken = sum(r["counts"]["profile_changes"] for r in progress if r["batch_id"] <= batch["batch_id"])
-    assert taken == ROWS
+    assert sum(record["counts"]["profile_changes"] for record in progress) == ROWS + simulated_cards.size
+    # when a group decided its first transaction, it had all rows of its cards
+    decided = next(number for number, record in enumerate(progress) if record["counts"]["transactions"])
+    group = progress[decided]["key_group"]
+    loaded = sum(r["counts"]["profile_changes"] for r in progress[: decided + 1] if r["key_group"] == group)
+    partitions = {number: partitions_of(bank, progress, number) for number in (0, 1)}
+    assert set(partitions[0] + partitions[1]) == {0, 1}
+    cards = [f"card-{n}" for n in range(1, ROWS + 1)] + world().cards.ids.take(simulated_cards).to_pylist()
+    assert loaded == sum(partition_of(card, 2, "murmur2") in partitions[group] for card in cards)
+
+
+def partitions_of(bank: Bank, progress: list[dict[str, Any]], group: int) -> list[int]:
+    """The partitions of the transactions that a key group follows, as it says itself."""
+    newest = next(record for record in reversed(progress) if record["key_group"] == group)
+    topic = bank.installed.topics.transactions
+    return [part["partition"] for part in newest["partitions"] if part["topic"] == topic]
+
+
+def archive(bank: Bank, directory: Path) -> tuple[Path, Path]:
+    """The topics as an archive keeps them: transactions and profiles with their times of arrival."""
+    installed = bank.installed
+    transactions = [
+        {**json.loads(record.value or b""), "arrival_time": record.timestamp}
+        for record in installed.read(installed.topics.transactions)
+    ]
+    profiles = []
+    for record in installed.read(installed.topics.profiles):
+        change = json.loads(record.value or b"")
+        profiles.append(
+            {**change["after"], "arrival_time": None if change["op"] == "r" else record.timestamp}
+        )
+    paths = directory / "transactions.parquet", directory / "profiles.parquet"
+    for path, rows in zip(paths, (transactions, profiles), strict=True):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    return paths
+
+
+def test_streamed_features_are_the_training_sets(
+    bank: Bank, job: JobProcess, wait_for: WaitFor, tmp_path: Path
+) -> None:
+    """Features of the alerts equal those of `fraud features` on the same events, bit for bit."""
+    installed = bank.installed
+    installed.send(EVENTS, **DISTURBED)
+    installed.caught_up(job)
+    before = installed.count(installed.topics.profiles)
+    bank.sql(f"UPDATE {TABLE} SET credit_limit = credit_limit + 1, risk_tier = 3 - risk_tier")
+    wait_for(
+        lambda: installed.count(installed.topics.profiles) == 2 * before,
+        deadline_s=PATIENCE_S,
+        what="Debezium's changes",
+    )
+    installed.send(EVENTS, **DISTURBED)
+    installed.caught_up(job)
+    transactions, profiles = archive(bank, tmp_path)
+    output = tmp_path / "features.parquet"
+    arguments = ["--transactions", transactions, "--profiles", profiles, "--output", output]
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    made = pq.read_table(output)
+    values = np.column_stack([made[name].to_numpy() for name in NAMES])
+    identities = zip(made["card_id"].to_pylist(), made["transaction_id"].to_pylist(), strict=True)
+    outcomes = made["outcome"].to_pylist()
+    wanted = {
+        identity: row
+        for identity, row, outcome in zip(identities, values, outcomes, strict=True)
+        if outcome == "accepted"
+    }
+    alerts = bank.alerts()
+    streamed = {(alert["card_id"], alert["transaction_id"]): alert["features"] for alert in alerts}
+    assert len(alerts) == len(streamed) > 1.6 * EVENTS
+    assert streamed.keys() == wanted.keys()
+    for identity, features in streamed.items():
+        found = np.array([np.nan if features[name] is None else features[name] for name in NAMES])
+        equal = (found == wanted[identity]) | (np.isnan(found) & np.isnan(wanted[identity]))
+        assert found.tobytes() == wanted[identity].tobytes(), np.array(NAMES)[~equal]
+    assert {"duplicate"} < set(outcomes)
+    assert {alert["features"]["has_profile"] for alert in alerts} == {0.0, 1.0}
 
 
 def test_every_kind_of_change_is_seen_from_its_arrival_on(
@@ -157,14 +161,14 @@ def test_every_kind_of_change_is_seen_from_its_arrival_on(
     ]
     for card, statement in steps:
         before = bank.use(job, card)[card]["profile"]
-        known = len(bank.told(card))
+        known = len(bank.changes(card))
         bank.sql(statement)
-        wait_for(lambda c=card, n=known: len(bank.told(c)) > n, deadline_s=PATIENCE_S, what=statement)
+        wait_for(lambda c=card, n=known: len(bank.changes(c)) > n, deadline_s=PATIENCE_S, what=statement)
         after = bank.use(job, card)[card]
         assert after["profile"] != before
         if after["profile"] is not None:
             assert after["profile"]["age_ms"] >= 0
-    assert bank.told("card-3")[-2:] == [("d", None), ("tombstone", None)]
+    assert bank.changes("card-3")[-2:] == [("d", None), ("tombstone", None)]
     alerts = bank.use(job, "card-new", "card-2", "card-3")
     assert alerts["card-3"]["profile"] is None
     assert (alerts["card-2"]["decision"], alerts["card-new"]["decision"]) == ("decline", "review")
@@ -177,18 +181,18 @@ def test_columns_come_and_go(bank: Bank, job: JobProcess, wait_for: WaitFor) -> 
             f"ALTER TABLE {TABLE} {change}",
             f"UPDATE {TABLE} SET status = 'blocked' WHERE card_id = '{card}'",
         )
-        wait_for(lambda c=card: bank.told(c)[-1] == ("u", "blocked"), deadline_s=PATIENCE_S, what=change)
+        wait_for(lambda c=card: bank.changes(c)[-1] == ("u", "blocked"), deadline_s=PATIENCE_S, what=change)
         assert bank.use(job, card)[card]["decision"] == "decline"
 
 
 def test_connector_and_postgres_restart(bank: Bank, job: JobProcess, wait_for: WaitFor) -> None:
     assert bank.connector("POST", "/restart?includeTasks=true") in (200, 202, 204)
     bank.sql(f"UPDATE {TABLE} SET status = 'blocked' WHERE card_id = 'card-6'")
-    wait_for(lambda: bank.told("card-6")[-1] == ("u", "blocked"), deadline_s=PATIENCE_S)
+    wait_for(lambda: bank.changes("card-6")[-1] == ("u", "blocked"), deadline_s=PATIENCE_S)
     assert embedded.kill(bank.stack_dir, "postgres")
     embedded.up(bank.stack_dir)
     bank.sql(f"UPDATE {TABLE} SET status = 'blocked' WHERE card_id = 'card-7'")
-    wait_for(lambda: bank.told("card-7")[-1] == ("u", "blocked"), deadline_s=PATIENCE_S)
+    wait_for(lambda: bank.changes("card-7")[-1] == ("u", "blocked"), deadline_s=PATIENCE_S)
     alerts = bank.use(job, "card-6", "card-7", "card-8")
     assert [alert["decision"] for alert in alerts.values()] == ["decline", "decline", "review"]
 
@@ -209,9 +213,9 @@ def test_a_lost_slot_is_repaired_by_reading_the_table_again(
     assert before["card-lost"]["profile"] is None
     wait_for(lambda: bank.connector("DELETE", "/offsets") == 200, deadline_s=PATIENCE_S)
     assert bank.connector("PUT", "/resume") in (202, 204)
-    wait_for(lambda: bank.told("card-lost"), deadline_s=PATIENCE_S)
-    wait_for(lambda: bank.told("card-9")[-1] == ("r", "blocked"), deadline_s=PATIENCE_S)
-    wait_for(lambda: bank.told("card-2")[-1] == ("r", "blocked"), deadline_s=PATIENCE_S)
+    wait_for(lambda: bank.changes("card-lost"), deadline_s=PATIENCE_S)
+    wait_for(lambda: bank.changes("card-9")[-1] == ("r", "blocked"), deadline_s=PATIENCE_S)
+    wait_for(lambda: bank.changes("card-2")[-1] == ("r", "blocked"), deadline_s=PATIENCE_S)
     after = bank.use(job, "card-9", "card-lost", "card-2")
     assert after["card-9"]["decision"] == "decline"
     assert after["card-9"]["profile"]["age_ms"] >= 0
@@ -223,4 +227,4 @@ def test_a_lost_slot_is_repaired_by_reading_the_table_again(
 def test_all_of_it_is_what_the_oracle_says(bank: Bank, job: JobProcess) -> None:
     assert job.runs
     bank.installed.audit()
-    assert not bank.installed.reasons()
+    assert bank.installed.reasons().keys() == {"too_late"}  # simulated transactions alone

@@ -8,6 +8,7 @@ import pytest
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.partitioner import Partitioner
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -49,18 +50,40 @@ def test_each_missing_thing_is_one_line_and_an_exit_code(
             assert job.error.endswith(end)
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ({"driver_memory": "400m"}, "[INVALID_DRIVER_MEMORY] System memory "),
-        ({"driver_java_options": "-XX:NewRatio=none"}, "Java ended, see its words above"),
-    ],
-)
-def test_settings_that_spark_does_not_take_are_named(
-    installed: Installation, setting: dict[str, str], words: str
-) -> None:
-    with installed.start(**setting) as job:
-        assert job.ended() == 1
-        assert job.error.startswith(f"error: Spark does not start: {words}")
-        assert "correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, " in job.error
-        assert "Traceback" not in job.log
+def test_what_spark_or_the_log_contradict_is_named_with_its_remedy(installed: Installation) -> None:
+    installed.send(200)  # by producers with murmur2
+    spark = "Spark does not start: "
+    correct = "; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, FRAUD_DRIVER_JAVA_OPTIONS or FRAUD_SPARK"
+    topic = installed.topics.transactions
+    expected = {
+        "too little memory": (
+            {"driver_memory": "400m"},
+            f"{spark}[INVALID_DRIVER_MEMORY] System memory *{correct}",
+        ),
+        "no option of Java's": (
+            {"driver_java_options": "-XX:NewRatio=none"},
+            f"{spark}Java ended, see its words above{correct}",
+        ),
+        "the other partitioner": (
+            {"partitioner": Partitioner.CRC32},
+            f"only * of 200 records of {topic} lie where crc32 puts their keys, 200 where murmur2 does; set "
+            "FRAUD_PARTITIONER=murmur2, or have the producers use crc32",
+        ),
+        "more key groups than partitions": (
+            {"key_groups": 3},
+            f"3 key groups cannot share 2 partitions of {topic}; set FRAUD_KEY_GROUPS=2 at most",
+        ),
+    }
+    with ExitStack() as running:
+        jobs = {
+            name: running.enter_context(installed.start(**changes)) for name, (changes, _) in expected.items()
+        }
+        for name, job in jobs.items():
+            assert job.ended() == 1, name
+            start, _, end = f"error: {expected[name][1]}".partition("*")
+            assert job.error.startswith(start)
+            assert job.error.endswith(end)
+            assert "Traceback" not in job.log
+    # nothing was fixed by a start that was refused
+    with installed.start() as job:
+        installed.caught_up(job)

@@ -19,9 +19,9 @@ from harness.job_world import (
     load,
     model_ref,
     place,
-    random_world,
     scorer,
 )
+from harness.random_world import random_world
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples

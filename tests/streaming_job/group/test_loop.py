@@ -1,12 +1,15 @@
-"""The loop of an epoch: whatever is killed, restored or lost, the output is that of one uncut pass."""
+"""The loop of an epoch: when it speaks, and that all it says is one uncut pass, whatever is killed."""
 
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import pytest
-from harness.job_world import Group, random_world
+from harness.group_batches import Group, as_records
+from harness.job_world import SECOND, TOPICS, World
 from harness.memory_job import MemoryJob, Output, mortal
 from harness.memory_log import Fate, KilledError, as_written
+from harness.random_world import random_world
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -14,9 +17,13 @@ from thoroughness import examples
 from feature_store.arena import MemoryArena
 from feature_store.card_view import CardState, describe
 from feature_store.group_state import GroupState
-from feature_store.journal import load_meta, rebuild
+from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild
 from loadtests.oracle import Record
-from streaming_job.group.core import Rules
+from streaming_job.group import loop
+from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.loop import Follower, Pace
+from streaming_job.log.records import Offsets, Records
+from streaming_job.progress.outcome import Outcome
 
 pytestmark = pytest.mark.unit
 
@@ -76,7 +83,7 @@ EPOCHS = st.lists(st.tuples(BEFORE, st.integers(0, 12), st.none() | st.integers(
 """What happens before, how long it lasts, which call kills its process."""
 
 
-@examples(2_500, thorough=40_000)
+@examples(2_000, thorough=40_000)
 @given(st.integers(0, WORLDS - 1), st.sampled_from(SHAPES), EPOCHS, st.integers(0, 2**32))
 def test_output_and_state_are_those_of_an_uncut_pass(seed, shape, epochs, chance):
     partitions, groups, group = shape
@@ -110,3 +117,79 @@ def test_output_and_state_are_those_of_an_uncut_pass(seed, shape, epochs, chance
         name: expected.counts[name] for name in COUNTS
     }
     assert found == known
+
+
+class Turns:
+    """All that a loop works on, turn by turn: in each a tenth of a second passes."""
+
+    def __init__(self, taken: list[int]) -> None:
+        """A log whose third transaction is the first alert, without tables but for the rollouts.
+
+        Args:
+            taken: turn n takes the next taken[n] transactions.
+        """
+        world = World(rollout=False)
+        world.rollout("r1", 0, threshold=1.0, max_count_5m=2)
+        for second in range(sum(taken)):
+            world.tx(second * SECOND, 1.0)
+        self.core = GroupCore(0, world.rules(), GroupState(MemoryArena()), Meta(), MemoryPieces(), {})
+        for records in as_records(world.rollouts):
+            self.core.fold(records)
+        self._records, self._taken, self._turn = iter(world.transactions), taken, -1
+        self.positions = {(TOPICS.transactions, 0): 0}
+        self.said: list[tuple[int, int]] = []
+        """(turn, alerts) of each transaction."""
+        self.asked_for_end = False
+
+    def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
+        self._turn += 1
+        found = [next(self._records) for _ in range(self._taken[self._turn])]
+        self.positions[TOPICS.transactions, 0] += len(found)
+        return list(as_records(found))
+
+    def limit(self, ends: Offsets | None) -> None:
+        raise AssertionError("nothing has been said before")
+
+    def lag(self) -> dict[str, int]:
+        return {}
+
+    def arrived(self, wait_s: float = 0.0) -> list[Records]:
+        return []
+
+    def up_to_now(self) -> Iterator[Records]:
+        yield from ()
+
+    def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+        assert ends == self.positions
+        self.said.append((self._turn, len(take_outcome().alerts)))
+
+    def is_over(self) -> bool:
+        return self._turn == len(self._taken) - 1
+
+    def ask_for_end(self) -> None:
+        self.asked_for_end = True
+
+    def run(self, epoch_bytes: int = 1 << 20) -> "Turns":
+        pace = Pace(100, 1 << 20, 0.0, 0.25, 0.65, epoch_bytes)
+        follower = Follower(self.core, self, self, self, pace, {}, lambda: (self._turn + 1) / 10)
+        follower.run(self, MemoryPieces())
+        return self
+
+
+def test_alerts_are_said_at_once_positions_at_intervals_and_silence_now_and_then():
+    """taken  1 . . . 1 1 . . . . . . . .
+    said        |     |             |
+    """
+    assert Turns([1, 0, 0, 0, 1, 1, *[0] * 8]).run().said == [(2, 0), (5, 1), (12, 0)]
+
+
+def test_what_is_left_is_said_at_the_end():
+    assert Turns([0, 1]).run().said == [(1, 0)]
+    assert Turns([0, 0]).run().said == []
+
+
+def test_an_epoch_that_has_written_much_asks_for_its_end(monkeypatch):
+    monkeypatch.setattr(loop, "DELTA_ROWS", 2)
+    assert Turns([1, 1, 1]).run(epoch_bytes=1).asked_for_end
+    assert not Turns([1, 1, 1]).run().asked_for_end
+    assert not Turns([1]).run(epoch_bytes=1).asked_for_end

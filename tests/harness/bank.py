@@ -1,0 +1,116 @@
+"""A bank's table of profiles: in Postgres, followed by a connector of its own, read by a job of its own."""
+
+import http.client
+import json
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+from harness.records import transaction
+
+from deploy.local import connect, state
+from deploy.local.stack import Endpoints
+from loadtests.faults.installation import Installation
+from loadtests.faults.job_process import JobProcess
+from models.policy import Policy
+from models.rollouts import Rollout, publish
+from streaming_job.contracts.topics import Topics
+
+NAME = "cdc"
+"""Of connector, slot, publication and topic prefix."""
+TABLE = "cdc_profiles"
+PATIENCE_S = 180.0
+
+
+class Bank:
+    """The table, its connector, and the job that follows it.
+
+    A policy with threshold 0 makes every transaction an alert, so every alert shows which version of the profile
+    it was decided with, and all of its features.
+    """
+
+    def __init__(self, stack: Endpoints, stack_dir: Path, topics: Topics, directory: Path) -> None:
+        """Make topics and table; neither the connector nor the job is there yet.
+
+        Args:
+            stack: the servers.
+            stack_dir: their data directory.
+            topics: names that nobody else uses; that of the profiles is the connector's.
+            directory: for checkpoint, working copies and logs.
+        """
+        self.stack, self.stack_dir = stack, stack_dir
+        topics = topics.model_copy(update={"profiles": f"{NAME}.public.{TABLE}"})
+        self.installed = Installation(stack, topics, directory, wait_for_snapshot_s=int(PATIENCE_S))
+        model = self.installed.roll_out().model
+        everything = Rollout("everything", model, Policy(0.0, 10_000), "test", int(time.time() * 1000))
+        publish(everything, stack.bootstrap_servers, topics.model_rollouts)
+        self.sql(f"CREATE TABLE {TABLE} (LIKE card_profiles INCLUDING ALL)")
+
+    def sql(self, *statements: str) -> None:
+        """Run statements, each in a transaction of its own."""
+        with psycopg.connect(self.stack.postgres_dsn, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)  # type: ignore[call-overload]
+
+    def insert(self, rows: list[dict[str, object]]) -> None:
+        """Insert rows, each a value by column; all in one transaction."""
+        names = list(rows[0])
+        values = ", ".join(f"%({name})s" for name in names)
+        with psycopg.connect(self.stack.postgres_dsn) as connection, connection.cursor() as cursor:
+            cursor.executemany(f"INSERT INTO {TABLE} ({', '.join(names)}) VALUES ({values})", rows)  # type: ignore[arg-type]
+
+    def is_slot_active(self) -> bool | None:
+        """Whether somebody follows the slot; None if there is none."""
+        with psycopg.connect(self.stack.postgres_dsn) as connection:
+            row = connection.execute(
+                "SELECT active FROM pg_replication_slots WHERE slot_name = %s", [NAME]
+            ).fetchone()
+        return None if row is None else bool(row[0])
+
+    def connector(self, method: str, path: str = "", body: object = None) -> int:
+        """Call Connect's REST interface about the connector; returns the HTTP status."""
+        url = urlsplit(self.stack.connect_url)
+        connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=30)
+        try:
+            payload = None if body is None else json.dumps(body)
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, f"/connectors/{NAME}{path}", payload, headers)
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def connect(self) -> None:
+        """Make the connector: like the stack's own, for another table."""
+        config = {
+            **connect.connector_config(self.stack_dir, state.load(self.stack_dir).ports),
+            "topic.prefix": NAME, "slot.name": NAME, "publication.name": NAME,
+            "table.include.list": f"public.{TABLE}",
+        }  # fmt: skip
+        assert self.connector("PUT", "/config", config) in (200, 201)
+
+    def changes(self, card: str) -> list[tuple[str, str | None]]:
+        """What the topic holds of a card: (op, status); "tombstone" where there is no value."""
+        found: list[tuple[str, str | None]] = []
+        for record in self.installed.read(self.installed.topics.profiles):
+            if json.loads(record.key or b"")["card_id"] == card:
+                envelope = json.loads(record.value) if record.value else {"op": "tombstone"}
+                found.append((envelope["op"], (envelope.get("after") or {}).get("status")))
+        return found
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """All alerts so far."""
+        return [json.loads(r.value or b"") for r in self.installed.read(self.installed.topics.fraud_alerts)]
+
+    def progress(self) -> list[dict[str, Any]]:
+        """All progress records so far, as they were written."""
+        return [json.loads(record.value or b"") for record in self.installed.progress()]
+
+    def use(self, job: JobProcess, *cards: str) -> dict[str, dict[str, Any]]:
+        """Send a transaction of each card and have it decided; returns the alerts by card."""
+        sent = {card: transaction(card_id=card) for card in cards}
+        self.installed.send_raw([json.dumps(fields).encode() for fields in sent.values()])
+        self.installed.caught_up(job)
+        by_id = {alert["transaction_id"]: alert for alert in self.alerts()}
+        return {card: by_id[fields["transaction_id"]] for card, fields in sent.items()}

@@ -1,0 +1,85 @@
+"""A key group that takes its log in batches, without the loop."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from feature_store.arena import MemoryArena
+from feature_store.group_state import GroupState
+from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild
+from loadtests.oracle import Record
+from streaming_job.group.core import GroupCore, Rules
+from streaming_job.log.records import Offsets, Records
+from streaming_job.progress.outcome import Outcome
+
+
+class Group:
+    """A key group whose epochs are batches."""
+
+    def __init__(self, number: int, rules: Rules) -> None:
+        """Begin with an empty state.
+
+        Args:
+            number: of the group.
+            rules: of the job.
+        """
+        self._number, self._rules = number, rules
+        self.store = MemoryPieces()
+        self._positions: Offsets = {}
+        self.core = self._core(GroupState(MemoryArena()), Meta())
+
+    def _core(self, state: GroupState, meta: Meta) -> GroupCore:
+        return GroupCore(self._number, self._rules, state, meta, self.store, {})
+
+    def take(self, tables: Iterable[Record], transactions: Iterable[Record]) -> None:
+        """One epoch: fold records of tables, then decide those transactions that are the group's."""
+        own = self._rules.key_groups.own(self._number)
+        mine = [record for record in transactions if record.partition in own]
+        changes = list(tables)
+        for records in as_records(changes):
+            self.core.fold(records)
+        for records in as_records(mine):
+            self.core.decide(records)
+        for record in (*changes, *mine):
+            self._positions[record.topic, record.partition] = record.offset + 1
+        self.core.seal(self.store, self._positions)
+
+    def rebuild(self) -> None:
+        """Lose the working copy; what has not been taken of the outcome stays."""
+        state, meta = GroupState(MemoryArena()), load_meta(self.store)
+        rebuild(self.store, meta, state)
+        outcome, self.core = self.core.outcome, self._core(state, meta)
+        self.core.outcome = outcome
+
+
+def merged(outcomes: Iterable[Outcome]) -> Outcome:
+    """What has come of several key groups, in the order of partitions and offsets."""
+    whole = Outcome()
+    for outcome in outcomes:
+        whole.alerts += outcome.alerts
+        whole.dead_letters += outcome.dead_letters
+        whole.counts.update(outcome.counts)
+        whole.rules.update(outcome.rules)
+        whole.partitions |= outcome.partitions  # no partition is of two groups
+        whole.scores = whole.scores + outcome.scores
+    whole.alerts.sort(key=lambda alert: (alert.partition, alert.offset))
+    whole.dead_letters.sort(key=lambda letter: (letter.topic, letter.partition, letter.offset))
+    return whole
+
+
+def as_records(records: Iterable[Record]) -> Iterator[Records]:
+    """Records as they are taken from the log, topic by topic."""
+    topics: dict[str, list[Record]] = {}
+    for record in records:
+        topics.setdefault(record.topic, []).append(record)
+    for topic, found in topics.items():
+        found.sort(key=lambda record: (record.partition, record.offset))
+        yield Records(
+            topic,
+            np.array([r.partition for r in found], dtype=np.int32),
+            np.array([r.offset for r in found], dtype=np.int64),
+            np.array([r.timestamp for r in found], dtype=np.int64),
+            pa.array([r.key for r in found], pa.binary()),
+            pa.array([r.value for r in found], pa.binary()),
+        )

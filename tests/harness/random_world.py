@@ -1,0 +1,55 @@
+"""A log drawn at random, with a little of everything that can lie on it."""
+
+import random
+
+from harness.job_world import DAY, HOUR, MINUTE, SECOND, World
+
+
+def random_world(seed: int, n: int = 150, partitions: int = 1) -> World:
+    """A day of a dozen cards: profile changes, rollouts, late, repeated, broken and misplaced records."""
+    rng = random.Random(seed)
+    world = World(rollout=False, partitions=partitions)
+    world.rollout("r1", 0, max_count_5m=3)
+    for card in range(0, 12, 2):
+        origin = {"snapshot": "last" if card == 10 else "true", "lsn": 1}
+        world.profile("r", -HOUR, f"c{card}", credit_limit=300.0, source=origin)
+    clock = 0
+    for number in range(n):
+        clock += rng.choice([0, 0, SECOND, MINUTE, 20 * MINUTE])
+        card = f"c{min(rng.randrange(12), rng.randrange(12))}"
+        if rng.random() < 0.05:
+            world.profile(
+                rng.choice(["c", "u", "u", "d", "tombstone", "r", "r"]), clock, card,
+                source={"snapshot": rng.choice(["incremental", "true", "last"]), "lsn": rng.randrange(2, 9)},
+                status=rng.choice(["active", "blocked", "closed"]), risk_tier=rng.randrange(4),
+            )  # fmt: skip
+        if rng.random() < 0.02:
+            world.raw_profile(
+                rng.choice([b"{", b'{"op": "x"}', b'{"op": "c", "after": {"card_id": "c1"}}']), clock,
+                rng.choice([b'{"card_id":"c1"}', b'{"card_id":"c4"}', b"{}", None]),
+            )  # fmt: skip
+        if rng.random() < 0.01:
+            world.raw_rollout(rng.choice([None, b"{}"]), clock)
+        if rng.random() < 0.02:
+            world.rollout(
+                f"r-{number}",
+                clock,
+                threshold=rng.random(),
+                version=rng.choice("12"),
+                max_count_5m=rng.choice([2, 50]),
+                missing_profile=rng.choice(["score", "review"]),
+            )
+        if rng.random() < 0.05:
+            world.raw_tx(
+                rng.choice([None, b"", b"{", b"[]", b'{"amount": 1}', b"\xff" * 10]), clock,
+                partition=rng.randrange(partitions),
+            )  # fmt: skip
+            continue
+        fields = {"transaction_id": f"t{rng.randrange(number + 1)}"} if rng.random() < 0.05 else {}
+        world.tx(
+            clock - rng.choice([0, 0, 0, SECOND, HOUR, DAY, 8 * DAY, -MINUTE]), rng.randrange(60_000) / 100,
+            arrival=clock, card_id=card, merchant_id=f"m{rng.randrange(9)}",
+            country=rng.choice(["FR", "DE", "US"]),
+            partition=rng.randrange(partitions) if rng.random() < 0.03 else None, **fields,
+        )  # fmt: skip
+    return world

@@ -1,0 +1,51 @@
+"""Whether a group's state (P), its output (Q) and the log fit together."""
+
+import pytest
+
+from feature_store.errors import FraudError
+from streaming_job.group.positions import require_fit
+from streaming_job.log.errors import LogError
+from streaming_job.log.records import Offsets
+from streaming_job.runtime.checkpoint import CheckpointError
+
+pytestmark = pytest.mark.unit
+
+T0, T1, PROFILES = ("transactions", 0), ("transactions", 1), ("profiles", 0)
+FIRST, END = {T0: 10, T1: 0, PROFILES: 0}, {T0: 100, T1: 50, PROFILES: 30}
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({T0: 20, T1: 5, PROFILES: 30}, {T0: 60, T1: 5}),  # to be decided again, in silence
+        ({T0: 20, T1: 5, PROFILES: 30}, {T0: 20, T1: 5}),
+        ({T0: 20, T1: 5, PROFILES: 30}, {}),  # nothing has ever been said
+        ({T0: 10, T1: 0, PROFILES: 0}, {}),  # all of the log
+        ({T0: 100, T1: 50, PROFILES: 30}, {T0: 100, T1: 50}),  # none of it
+    ],
+)
+def test_state_behind_or_at_the_output_goes_on(state: Offsets, said: Offsets) -> None:
+    require_fit(state, said, FIRST, END)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "words"),
+    [
+        ({T1: 6}, CheckpointError, "transactions-1 up to 6, output and progress reach 5"),
+        ({T0: 9}, LogError, "transactions-0 is to be read from offset 9 on and begins at 10"),
+        ({PROFILES: 31}, LogError, "profiles-0 was read up to offset 31 and ends at 30"),
+        ({("profiles", 1): 0}, LogError, "profiles-1 is gone"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_partition_and_what_to_do(
+    changed: Offsets, kind: type[FraudError], words: str
+) -> None:
+    state = {T0: 20, T1: 5, PROFILES: 3, **changed}
+    with pytest.raises(kind, match=rf"{words}.*another job id"):
+        require_fit(state, {T0: 60, T1: 5}, FIRST, END)
+
+
+def test_a_log_that_ends_before_what_was_said_is_refused() -> None:
+    """Its state is behind that end: records that came would be decided up to Q without a word."""
+    with pytest.raises(LogError, match="transactions-0 was read up to offset 60 and ends at 40"):
+        require_fit({T0: 20}, {T0: 60}, FIRST, {T0: 40})

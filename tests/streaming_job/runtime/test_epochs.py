@@ -1,0 +1,160 @@
+"""When tasks are told that their epoch is over."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from streaming_job.runtime import epochs
+from streaming_job.runtime.epochs import Address, Epoch, EpochError, EpochServer
+
+pytestmark = pytest.mark.unit
+
+WaitFor = Callable[..., object]
+HOST, LONG_S = "127.0.0.1", 600.0
+DRIVER = """
+import sys, time
+from streaming_job.runtime.epochs import EpochServer
+server = EpochServer("127.0.0.1", 0, lambda: False)
+server.begin(7, 600.0)
+print(server.address.port, server.address.secret.decode(), flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def running(must_end: Callable[[], bool] = lambda: False) -> Iterator[EpochServer]:
+    server = EpochServer(HOST, 0, must_end)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def server() -> Iterator[EpochServer]:
+    """No epoch has begun."""
+    with running() as made:
+        yield made
+
+
+def welcomed(server: EpochServer, number: int, wait_for: WaitFor) -> None:
+    wait_for(lambda: len(server._tasks) == number)
+
+
+def test_an_epoch_ends_for_every_task_at_its_time(server: EpochServer, wait_for: WaitFor) -> None:
+    begun = time.monotonic()
+    server.begin(7, 0.3)
+    with Epoch(server.address, 7, 0) as one, Epoch(server.address, 7, 1) as other:
+        assert one.number == other.number == 7
+        wait_for(lambda: one.is_over() and other.is_over())
+        assert 0.3 <= time.monotonic() - begun < 10
+        assert one.is_over()  # and stays so
+
+
+def test_a_task_may_ask_that_it_ends_for_all(server: EpochServer, wait_for: WaitFor) -> None:
+    server.begin(7, LONG_S)
+    with Epoch(server.address, 7, 0) as one, Epoch(server.address, 7, 1) as other:
+        welcomed(server, 2, wait_for)
+        assert not one.is_over()
+        assert not other.is_over()
+        for _ in range(2):
+            one.ask_for_end()
+        wait_for(lambda: one.is_over() and other.is_over())
+
+
+def test_the_next_epoch_begins_anew(server: EpochServer, wait_for: WaitFor) -> None:
+    for number in (7, 8):
+        server.begin(number, LONG_S)
+        with Epoch(server.address, number, 0) as epoch:
+            welcomed(server, 1, wait_for)
+            assert not epoch.is_over()
+            epoch.ask_for_end()
+            wait_for(epoch.is_over)
+        welcomed(server, 0, wait_for)
+
+
+def test_a_task_of_another_epoch_is_told_at_once(server: EpochServer, wait_for: WaitFor) -> None:
+    with Epoch(server.address, 7, 0) as too_early:
+        wait_for(too_early.is_over)
+    server.begin(7, LONG_S)
+    with Epoch(server.address, 7, 0) as right, Epoch(server.address, 6, 0) as too_late:
+        wait_for(too_late.is_over)
+        assert not right.is_over()
+        right.ask_for_end()
+        wait_for(right.is_over)
+        with Epoch(server.address, 7, 0) as after_its_end:
+            wait_for(after_its_end.is_over)
+
+
+def test_who_does_not_know_the_secret_is_turned_away(server: EpochServer, wait_for: WaitFor) -> None:
+    server.begin(7, LONG_S)
+    with Epoch(server.address, 7, 0) as task:
+        with Epoch(replace(server.address, secret=b"0" * 32), 7, 1) as stranger:
+            stranger.ask_for_end()
+            wait_for(stranger.is_over)
+        welcomed(server, 1, wait_for)
+        assert not task.is_over()
+    assert server.address.secret.decode() not in repr(server.address)
+
+
+def test_the_driver_may_have_another_reason(wait_for: WaitFor) -> None:
+    reasons: list[str] = []
+    with running(lambda: bool(reasons)) as server:
+        server.begin(7, LONG_S)
+        with Epoch(server.address, 7, 0) as task:
+            welcomed(server, 1, wait_for)
+            assert not task.is_over()
+            reasons.append("somebody asked the job to stop")
+            wait_for(task.is_over)
+
+
+def test_groups_end_one_after_the_other_in_their_order(
+    server: EpochServer, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "APART_S", 1.0)
+    monkeypatch.setattr(epochs, "ALL_APART_S", 2.0)
+    server.begin(7, LONG_S)
+    with Epoch(server.address, 7, 1) as second, Epoch(server.address, 7, 0) as first:
+        welcomed(server, 2, wait_for)
+        second.ask_for_end()
+        wait_for(first.is_over)
+        assert not second.is_over()
+        wait_for(second.is_over)
+
+
+def test_a_closed_server_ends_the_epoch(wait_for: WaitFor) -> None:
+    with running() as server:
+        server.begin(7, LONG_S)
+        task = Epoch(server.address, 7, 0)
+        welcomed(server, 1, wait_for)
+    with task:
+        wait_for(task.is_over)
+
+
+def test_a_task_whose_driver_is_killed_ends(wait_for: WaitFor) -> None:
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    try:
+        port, secret = driver.stdout.readline().split()
+        with Epoch(Address(HOST, int(port), secret.encode()), 7, 0) as task:
+            assert not task.is_over()
+            driver.send_signal(signal.SIGKILL)
+            wait_for(task.is_over)
+            task.ask_for_end()  # of nobody
+    finally:
+        driver.kill()
+        driver.wait()
+        driver.stdout.close()
+
+
+def test_a_driver_that_is_not_there_is_named_with_what_to_do() -> None:
+    with running() as server:
+        address = server.address
+    with pytest.raises(EpochError, match=rf"127.0.0.1:{address.port} .*set spark.driver.host in FRAUD_SPARK"):
+        Epoch(address, 7, 0)

@@ -1,0 +1,49 @@
+"""What the first start fixed is what later starts must say."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming_job.log.partitioner import Partitioner
+from streaming_job.runtime.checkpoint import Fixed
+from streaming_job.runtime.partitioning import require_fixed, require_partitioner
+from streaming_job.runtime.preconditions import StartUpError
+from streaming_job.settings import JobSettings
+
+pytestmark = pytest.mark.unit
+
+FIXED = Fixed("card-fraud", "murmur2", 6, 2)
+
+
+def settings(**changes: Any) -> JobSettings:
+    nowhere = dict.fromkeys(("bootstrap_servers", "mlflow_tracking_uri", "checkpoint"), "nowhere")
+    return JobSettings(**{**nowhere, "work_dir": Path("nowhere"), **changes})
+
+
+def test_the_same_settings_go_on() -> None:
+    require_fixed(FIXED, settings(), 6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"job_id": "other"}, "FRAUD_JOB_ID=card-fraud, the settings say other; set FRAUD_JOB_ID=card-fraud"),
+        ({"partitioner": Partitioner.CRC32}, "FRAUD_PARTITIONER=murmur2, the settings say crc32"),
+        ({"key_groups": 3}, "FRAUD_KEY_GROUPS=2, the settings say 3"),
+    ],
+)
+def test_other_settings_are_named_with_what_they_were(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(StartUpError, match=words):
+        require_fixed(FIXED, settings(**changes), 6)
+
+
+@pytest.mark.parametrize("partitions", [5, 7])
+def test_another_number_of_partitions_is_refused(partitions: int) -> None:
+    with pytest.raises(StartUpError, match=f"has {partitions} partitions, and had 6 when the job began"):
+        require_fixed(FIXED, settings(), partitions)
+
+
+def test_more_groups_than_partitions_are_refused_at_a_first_start() -> None:
+    with pytest.raises(StartUpError, match="set FRAUD_KEY_GROUPS=2 at most"):
+        require_partitioner(settings(key_groups=3), 2)

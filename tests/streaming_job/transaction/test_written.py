@@ -1,0 +1,79 @@
+"""What committed offsets and the progress record tell together, where they agree and where they do not."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, TopicPartition
+
+from streaming_job.transaction.written import Mark, OtherQueryError, Written, combined
+
+pytestmark = pytest.mark.unit
+
+OWN = [("transactions", 0), ("transactions", 2)]
+MARK = Mark("q", "a/1", 17)
+
+
+def committed(first: int, second: int, metadata: str | None = None) -> list[TopicPartition]:
+    told = MARK.to_metadata() if metadata is None else metadata
+    return [TopicPartition(*place, offset, told) for place, offset in zip(OWN, (first, second), strict=True)]
+
+
+def progress(end: int, commit_id: int = 17) -> dict[str, Any]:
+    """A record that tells of another group's table, too."""
+    places = [*OWN, ("profiles", 0)]
+    parts = [{"topic": topic, "partition": part, "end_offset": end} for topic, part in places]
+    return {"query_id": "q", "commit_id": commit_id, "partitions": parts}
+
+
+def positions(first: int, second: int) -> dict[tuple[str, int], int]:
+    return dict(zip(OWN, (first, second), strict=True))
+
+
+def test_nothing_is_told_of_a_new_group() -> None:
+    assert combined(committed(OFFSET_INVALID, OFFSET_INVALID, ""), None, OWN) == (Written(), [])
+
+
+def test_both_say_the_same() -> None:
+    told = progress(50)
+    written = Written(positions(50, 50), 17, "a/1", "q", told)
+    assert combined(committed(50, 50), told, OWN) == (written, [])
+    assert written.instance == "a"
+
+
+def test_claim_before_the_first_progress_is_no_difference() -> None:
+    written, differences = combined(committed(3, 4), None, OWN)
+    assert (written.offsets, written.owner, differences) == (positions(3, 4), "a/1", [])
+
+
+def test_greater_position_counts_and_the_difference_is_named() -> None:
+    written, differences = combined(committed(40, 60), progress(50, 18), OWN)
+    assert (written.offsets, written.commit_id) == (positions(50, 60), 18)
+    assert differences == ["transactions-0: 40, last progress record: 50"]
+
+
+def test_deleted_offsets_are_those_of_the_progress() -> None:
+    written, differences = combined(committed(OFFSET_INVALID, OFFSET_INVALID, ""), progress(50), OWN)
+    assert written == Written(positions(50, 50), 17, None, "q", progress(50))
+    assert differences[0] == "transactions-0: none, last progress record: 50"
+
+
+@pytest.mark.parametrize("metadata", ["", "kcat", "[]", "null", '{"query": "q"}', '{"commit": "x"}'])
+@pytest.mark.parametrize("offset", [5, 1000])
+def test_foreign_offsets_never_count(offset: int, metadata: str) -> None:
+    written, differences = combined(committed(offset, offset, metadata), progress(50), OWN)
+    assert (written.offsets, written.commit_id, written.owner) == (positions(50, 50), 17, None)
+    assert differences[0] == (
+        f"transactions-0: {offset}, which this job did not commit, last progress record: 50"
+    )
+    assert combined(committed(offset, offset, metadata), None, OWN)[0] == Written()
+
+
+def test_mark_survives_the_way_through_metadata() -> None:
+    assert Mark.from_metadata(MARK.to_metadata()) == MARK
+
+
+def test_output_of_another_query_is_refused() -> None:
+    Written().require_query("q")
+    Written(query_id="q").require_query("q")
+    with pytest.raises(OtherQueryError, match="restore the former's checkpoint, or use another job id"):
+        Written(query_id="q").require_query("other")
