@@ -16,8 +16,8 @@ from feature_store.journal import Meta, PieceStore, seal
 from streaming_job.decode import keys, snapshots
 from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
 from streaming_job.group.loop import Follower, Pace
-from streaming_job.group.positions import require_fit
-from streaming_job.group.voice import GroupVoice
+from streaming_job.group.positions import require_fit, require_said
+from streaming_job.group.voice import COMMIT_ID, GroupVoice
 from streaming_job.log.end_offsets import EndOffsets
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
@@ -97,6 +97,7 @@ class OpenGroup:
         writer = GroupWriter(settings, opening.group, own, opening.query_id, opening.instance)
         written = writer.written()
         written.require_query(opening.query_id)
+        require_said(meta.extra.get(COMMIT_ID, 0), written.commit_id)
         require_fit(positions, written.offsets, first, end)
         # once this instance has had the group, it is never taken from another: that one has taken over
         is_first = meta.extra.get(INSTANCE) != opening.instance
@@ -115,7 +116,8 @@ class OpenGroup:
             written.commit_id,
         )
         starts = {place: max(offset, quiet.get(place, 0)) for place, offset in positions.items()}
-        self.voice = GroupVoice(writer, progress, topics.transactions, starts, rebuilds)
+        meta.extra[COMMIT_ID] = written.commit_id
+        self.voice = GroupVoice(writer, progress, topics.transactions, starts, rebuilds, meta.extra)
         self._transactions = LogFollower(opening.client, {place: positions[place] for place in mine})
         self._tables = TableFollower(
             opening.client,

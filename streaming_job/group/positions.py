@@ -46,5 +46,23 @@ def require_fit(state: Offsets, said: Offsets, first: Offsets, end: Offsets) -> 
             )
 
 
+def require_said(state: int, topics: int) -> None:
+    """See that the topics hold everything that the group has said before its state was saved.
+
+    Args:
+        state: number of the group's last Kafka transaction, as the state has it.
+        topics: the same by its committed offsets and its progress records, whichever tells more.
+
+    Raises:
+        CheckpointError: they do not: it would not be known what has been said since.
+    """
+    if topics < state:
+        raise CheckpointError(
+            f"the checkpoint is ahead of the topics: the group has written {state} Kafka transactions, its "
+            f"committed offsets and progress records tell of {topics}; restore the consumer group's offsets "
+            "or the progress topic, or use another job id"
+        )
+
+
 def _name(place: Place) -> str:
     return f"{place[0]}-{place[1]}"

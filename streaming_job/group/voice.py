@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.transaction.writer import GroupWriter, Output
+
+COMMIT_ID = "commit_id"
+"""Name in `Meta.extra`: the number of the group's last Kafka transaction."""
 
 
 class GroupVoice:
@@ -19,6 +23,7 @@ class GroupVoice:
         transactions_topic: str,
         said: Offsets,
         rebuilds: int,
+        notes: dict[str, Any],
     ) -> None:
         """Go on after what has been said.
 
@@ -28,10 +33,12 @@ class GroupVoice:
             transactions_topic: name.
             said: Q of all inputs: where the next record begins.
             rebuilds: how often the working copy had to be rebuilt to get here, for the next record.
+            notes: what the state keeps beside the cards: the number of the last transaction (COMMIT_ID).
         """
         self._writer, self._progress, self._topic = writer, progress, transactions_topic
         self._starts = said
         self._rebuilds = rebuilds
+        self._notes = notes
         self._begun_ms = _now_ms()
         self._took_ms = 0.0
         self._epoch = 0
@@ -71,6 +78,7 @@ class GroupVoice:
             Output(self._progress.commit_id, outcome.alerts, outcome.dead_letters, progress, ends)
         )
         self._took_ms = 1000 * (time.perf_counter() - begun)
+        self._notes[COMMIT_ID] = self._progress.commit_id
         self._starts, self._begun_ms = ends, now
         self.said["commits"] += 1
         self.said["transactions"] += outcome.counts["transactions"]
