@@ -112,6 +112,7 @@ def _session() -> Iterator[SparkSession]:
         # as the job writes it
         .config("spark.sql.streaming.stateStore.providerClass", rocksdb)
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+        .config("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
         .getOrCreate()
     )
     try:

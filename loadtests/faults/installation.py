@@ -209,6 +209,10 @@ class Installation:
                 raise FaultError(f"the job {what}, behind by {lag}; its log ends with: {job.log[-3000:]}")
             time.sleep(POLL_S)
 
+    def ends(self, topic: str) -> dict[int, int]:
+        """First offset after the last committed record of each partition."""
+        return self._log.ends(topic)
+
     def count(self, topic: str) -> int:
         """How many records a topic has had, markers of transactions among them."""
         return sum(self._log.ends(topic).values())

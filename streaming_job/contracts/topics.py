@@ -36,8 +36,8 @@ class Topics(BaseModel):
         arrival = CREATE_TIME if replay else LOG_APPEND_TIME
         return {
             self.transactions: {**arrival, "max.message.bytes": str(2 * 1024 * 1024)},
-            # older versions are needed as long as a copy of the checkpoint may be restored: what lies behind it is
-            # decided again with what was known then
+            # older versions are needed as long as a copy of the checkpoint may be restored: what came after
+            # the copy is decided again, with what was known then
             self.profiles: {**arrival, **COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)},
             self.chargebacks: arrival,
             self.model_rollouts: {**arrival, "retention.ms": "-1"},

@@ -1,7 +1,7 @@
 """Features, score and policy: which transactions of a key group become alerts.
 
-What has been taken together is decided in blocks whose features stay in the processor's cache: at 61 columns of 8 bytes, writing
-out all of them and reading them again would cost as much as computing them.
+What has been taken together is decided in blocks whose features stay in the processor's cache: at 61 columns
+of 8 bytes, writing out all of them and reading them again would cost as much as computing them.
 """
 
 import time
@@ -21,8 +21,8 @@ from models.registry import ModelRef
 from models.rollouts import Rollout
 from models.scoring import Scorer
 from streaming_job.decide import alerts
-from streaming_job.progress.outcome import SCORES, Outcome, histogram
 from streaming_job.decide.rollout_history import RolloutHistory
+from streaming_job.progress.outcome import SCORES, Outcome, histogram
 
 LoadModel = Callable[[ModelRef], Scorer]
 BLOCK = 1024

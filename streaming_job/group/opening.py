@@ -4,12 +4,9 @@ Everything is asked before anything is written: a start that must not be leaves 
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
-from confluent_kafka import KafkaException
 
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, PieceStore, seal
@@ -18,7 +15,7 @@ from streaming_job.group.core import GroupCore, Rules, positions_of, save_positi
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit, require_said
 from streaming_job.group.voice import COMMIT_ID, GroupVoice
-from streaming_job.log.end_offsets import EndOffsets
+from streaming_job.log.end_offsets import EndOffsets, answered
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import Offsets, Records
@@ -88,7 +85,7 @@ class OpenGroup:
         own = opening.rules.key_groups.own(opening.group)
         mine = {(topics.transactions, partition) for partition in own}
         with EndOffsets(opening.client, (topics.transactions, *topics.tables)) as ends:
-            first, end = _answered(ends.first), _answered(ends.last)
+            first, end = answered(ends.first), answered(ends.last)
         # partitions that a table has got since are read from their beginning
         known = {
             place: offset for place, offset in first.items() if place in mine or place[0] in topics.tables
@@ -150,7 +147,7 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     writer.close()
     written.require_query(opening.query_id)
     with EndOffsets(opening.client, (topics.transactions, *topics.tables)) as ends:
-        first = _answered(ends.first)
+        first = answered(ends.first)
     # a checkpoint that lost its first epochs may begin again, as long as the log is whole
     if written.commit_id and any(first.values()):
         raise LogError(
@@ -197,24 +194,3 @@ def _earliest_end(records: Records) -> int | None:
     suspects = np.flatnonzero(keys.may_end_snapshot(records.values, np.ones(len(records), dtype=np.bool_)))
     ends = [row for row in suspects.tolist() if snapshots.ends_snapshot(records.values[row].as_py())]
     return min(records.arrivals[ends].tolist(), default=None)
-
-
-T = TypeVar("T")
-
-
-def _answered(ask: Callable[[], T]) -> T:
-    """What the brokers say, who may be away for a while.
-
-    Raises:
-        LogError: no answer for too long.
-    """
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return ask()
-        except KafkaException as fault:
-            if time.monotonic() > deadline:
-                raise LogError(
-                    f"the ends of the input topics cannot be read: {fault.args[0].str()}; check the brokers"
-                ) from fault
-        time.sleep(PAUSE_S)

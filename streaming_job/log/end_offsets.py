@@ -2,17 +2,42 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
+from typing import TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from streaming_job.log import topic_reader
+from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.records import Offsets
 
 TIMEOUT_S = 5.0
 NEW_PARTITIONS_S = 10.0
 """How often new partitions are looked for."""
+PAUSE_S = 0.1
+"""Before brokers that did not answer are asked again."""
+
+
+T = TypeVar("T")
+
+
+def answered(ask: Callable[[], T]) -> T:
+    """The brokers' answer to a question; they may be away for a while.
+
+    Raises:
+        LogError: no answer for too long.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as fault:
+            if time.monotonic() > deadline:
+                raise LogError(
+                    f"the ends of the input topics cannot be read: {fault.args[0].str()}; check the brokers"
+                ) from fault
+        time.sleep(PAUSE_S)
 
 
 class EndOffsets:

@@ -3,16 +3,12 @@
 import time
 from collections.abc import Iterator, Mapping
 
-from confluent_kafka import KafkaException
-
-from streaming_job.log.end_offsets import EndOffsets
+from streaming_job.log.end_offsets import EndOffsets, answered
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import Offsets, Records
 
 WAIT_S = 0.005
-PAUSE_S = 0.05
-"""Before brokers that did not answer are asked again."""
 
 
 class TableFollower:
@@ -48,16 +44,7 @@ class TableFollower:
         Raises:
             LogError: no answer for too long.
         """
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return self._ends.last()
-            except KafkaException as fault:
-                if time.monotonic() > deadline:
-                    raise LogError(
-                        f"the ends of the tables cannot be read: {fault.args[0].str()}; check the brokers"
-                    ) from fault
-            time.sleep(PAUSE_S)
+        return answered(self._ends.last)
 
     def lag(self) -> dict[str, int]:
         """By topic: records to be read before anything is decided; empty once the tables are loaded."""

@@ -151,9 +151,10 @@ def test_what_was_said_before_a_kill_is_decided_again_and_nothing_after_a_stop(s
     relay.stand_still(Step.DELTA)
     relay.job.kill()
     assert decides_again(relay)
-    relay.restart(epoch_s=60.0)
+    job, before = relay.restart(epoch_s=60.0), relay.installed.commits()
+    relay.until(job.epochs, "an epoch")
     relay.burst()
-    relay.until(lambda: relay.installed.commits() > 0, "a commit")
+    relay.until(lambda: relay.installed.commits() > before, "a commit")
     begun = time.monotonic()
     assert relay.job.terminate() == 0, relay.job.log
     assert time.monotonic() - begun < STOP_S
