@@ -177,6 +177,8 @@ class Job:
         """
         back = 0
         try:
+            if (epoch := self._checkpoint.mend()) is not None:
+                log.warning("the checkpoint's last epochs are not whole; going back to epoch %d", epoch)
             while True:
                 query = self._start()
                 try:

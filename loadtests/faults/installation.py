@@ -103,8 +103,11 @@ class Installation:
                 "partitioner": PARTITIONERS[self.settings.partitioner],
                 # what is sent again because the broker died is no second record
                 "enable.idempotence": True,
+                "delivery.report.only.error": True,
+                "on_delivery": lambda error, _: self._refused.append(error.str()),
             }
         )
+        self._refused: list[str] = []
         self.sent = 0
         """Transaction records sent."""
 
@@ -167,6 +170,8 @@ class Installation:
         """
         if left := self._producer.flush(PATIENCE_S):
             raise FaultError(f"{left} records were not taken in {PATIENCE_S:.0f} s; look at the broker")
+        if self._refused:
+            raise FaultError(f"{len(self._refused)} records were refused: {self._refused[0]}; correct them")
 
     def lag(self) -> dict[tuple[str, int], int]:
         """Records behind, by input partition; only where there are some.

@@ -26,8 +26,12 @@ from streaming_job.runtime.failpoints import Step, reach
 DELTA_ROWS = 65_536
 """Transactions and changes of a delta at most: encoding them takes about 30 ms, in which nothing is
 decided."""
-IDLE_S = 0.05
-"""How long records are waited for before the loop looks whether its epoch is over."""
+IDLE_S = 0.015
+"""How long records are waited for before the loop looks whether its epoch is over: less than lies between the
+ends of two groups (`epochs.APART_S`), or idle groups would end in any order and meet other processes."""
+LEAST_S = 0.1
+"""What a group has of each epoch. One that had to be opened, or waited for a slot, may come when the epoch is
+over; without time to fetch something it would never get on."""
 
 
 class Transactions(Protocol):
@@ -132,9 +136,8 @@ class Follower:
             FraudError: the group cannot go on; nothing of the epoch is persisted then.
         """
         core, written = self.core, 0
-        has_had_turn = False  # a task that had to wait for a slot may come when the epoch is over
-        while not has_had_turn or not epoch.is_over():
-            has_had_turn = True
+        begun = self._clock()
+        while self._clock() - begun < LEAST_S or not epoch.is_over():
             if self._tables.lag():
                 for piece in self._tables.arrived(IDLE_S):
                     core.fold(piece)

@@ -116,6 +116,39 @@ class Checkpoint:
         if not self._files.exists(self._at("metadata")):
             raise CheckpointError(f"the checkpoint was deleted or moved under a running job; {RESTORE}")
 
+    def mend(self) -> int | None:
+        """Forget the last epochs where what Spark's logs say of them is not whole, or does not fit together.
+
+        A power cut leaves files that are cut or empty; a copy taken while the job ran has more of one log
+        than of the other.
+
+        Returns:
+            The epoch gone back to, -1 for the beginning; None if nothing was wrong.
+        """
+        ended, begun = self.epochs("commits"), self.epochs("offsets")
+        whole = (number for number in reversed(ended) if number in begun and self._is_whole(number))
+        last = next(whole, -1)
+        begun_after = [number for number in begun if number > last]
+        if ended[-1:] in ([], [last]) and (
+            not begun_after or (begun_after == [last + 1] and self._has_lines("offsets", last + 1))
+        ):
+            return None
+        self.drop_after(last)
+        return last
+
+    def _is_whole(self, epoch: int) -> bool:
+        return self._has_lines("commits", epoch) and self._has_lines("offsets", epoch)
+
+    def _has_lines(self, log: str, epoch: int) -> bool:
+        """Whether an entry of a log can be read: its version, then objects as JSON, one a line."""
+        try:
+            version, *lines = (self._read(log, str(epoch)) or "").splitlines()
+            for line in lines:
+                json.loads(line)
+        except (CheckpointError, ValueError):
+            return False
+        return version.startswith("v") and bool(lines)
+
     def drop_after(self, epoch: int) -> None:
         """Forget the epochs after one; their versions of the state have names that no other has."""
         for log in ("commits", "offsets"):

@@ -11,7 +11,7 @@ _NAMED_ERROR = re.compile(r"(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception)
 _OURS = ("feature_store.", "models.", "streaming_job.")
 _FULL_DISK = ("No space left on device", "Disk quota exceeded")
 _CRASHED = "Python worker exited unexpectedly (crashed)"
-_DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException", "MISSING_STATE_DIRECTORY")
+_DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException", "Checksum error: ", "MISSING_STATE_DIRECTORY")
 
 
 class JobFailedError(FraudError):

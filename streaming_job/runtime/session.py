@@ -140,6 +140,9 @@ class Launch:
         signal.signal(signal.SIGINT, interrupt)  # Spark's would cancel what runs
         context.setLogLevel("WARN")
         session = SparkSession.builder.getOrCreate()
+        # Spark gives its first Python process ten seconds to come up; a fork server that has to compile the
+        # kernels, once for each host and release, takes a minute
+        fork_server.wait(Path(os.environ["PYSPARK_DRIVER_PYTHON"]))
         threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True).start()
         return session
 

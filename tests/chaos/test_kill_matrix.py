@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from harness.backup import back_up
 from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import stack as embedded
@@ -131,6 +132,23 @@ def test_server_that_is_killed_and_comes_back_is_survived_by_the_job(scene: Scen
     kills.server(service)(scene)
     assert scene.relay.job is job
     scene.relay.audit()
+
+
+def test_second_instance_deposes_the_first(relay: Relay) -> None:
+    installed, first = relay.installed, relay.job
+    copy, work = installed.directory / "copy", installed.directory / "other-work"
+    back_up(Path(installed.settings.checkpoint), copy)
+    with installed.start(checkpoint=str(copy), work_dir=work) as second:
+        relay.job = second
+        relay.until(second.epochs, "the second instance")
+        relay.burst()
+        assert first.ended() == 3, first.log
+        assert first.error.startswith("error: another instance of job ")
+        relay.burst()
+        relay.audit()
+    # what it has written since, the older checkpoint decides again
+    relay.restart()
+    relay.audit()
 
 
 def decides_again(relay: Relay) -> bool:

@@ -20,8 +20,15 @@ from deploy.local.ports import Ports
 from deploy.local.processes import running
 from deploy.local.stack import Endpoints
 from deploy.local.state import load
-from streaming_job.contracts import Contract, validate
+from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.contracts.topics import Topics
+from streaming_job.dead_letters.record import (
+    MAX_CARRIED,
+    MAX_DETAIL,
+    MAX_LETTER,
+    MAX_RECORD_KEY,
+    DeadLetter,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -134,19 +141,27 @@ def test_topics_of_a_bank_are_left_alone_and_compared(
     assert topics.create(stack.bootstrap_servers, others, alter=False) == []
 
 
-def test_large_dead_letter_and_transaction_fit(
+def test_largest_dead_letter_fits_with_any_client(
     stack: Endpoints, topic_names: Callable[[], Topics], wait_for: Callable[..., object]
 ) -> None:
     names = topic_names()
     topics.create(stack.bootstrap_servers, names)
+    key = b"k" * MAX_RECORD_KEY
+    value = b"v" * (MAX_CARRIED - MAX_RECORD_KEY)
+    reason, detail = Reason.RECORD_TOO_LARGE, "\N{GRINNING FACE}" * MAX_DETAIL
+    letter = DeadLetter(names.transactions, 1, 2**60, 2**60, key, value, reason, detail)
+    encoded = letter.encode()
+    assert len(key) + len(encoded) < MAX_LETTER
     settings = {"bootstrap.servers": stack.bootstrap_servers, "transactional.id": names.dead_letters}
-    producer = Producer({**settings, "message.max.bytes": 4_000_000})
+    producer = Producer(settings)
     producer.init_transactions(30)
     producer.begin_transaction()
-    producer.produce(names.dead_letters, json.dumps("x" * 3_000_000))
+    for _ in range(10):  # as they come, in batches of the client's
+        producer.produce(names.dead_letters, encoded, json.dumps(key.decode()))
     producer.commit_transaction(30)
     reader = Reader(stack.bootstrap_servers, names.dead_letters)
-    wait_for(lambda: reader.found(lambda key, value: len(value) == 3_000_000))
+    wait_for(lambda: reader.found(lambda *_: True) and len(reader.records) == 10)
+    assert [found for _, found in reader.records] == [json.loads(encoded)] * 10
 
 
 def test_insert_update_and_delete_arrive_in_order(stack: Endpoints, wait_for: Callable[..., object]) -> None:

@@ -1,10 +1,12 @@
-"""A backlog that is all junk and all alerts, in batches as large as they get and with little memory."""
+"""Backlogs of junk and of alerts: a worker takes no more memory for them, however many there are."""
 
 import random
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
+from confluent_kafka import Producer
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
@@ -13,24 +15,59 @@ from streaming_job.contracts.topics import Topics
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-MEMORY = "500m"
-JUNK, JUNK_BYTES = 15_000, 10_000
-"""A third of the memory; what crosses Spark is held there several times over."""
+TAKEN_BYTES = 1 << 20
+"""FRAUD_MAX_BYTES."""
+MEGABYTE = 1_000_000
+NOISE, BLANKS = 200, 1_000
+"""Records of a megabyte that cannot be compressed, and that shrink to some kilobytes."""
+LARGEST = 3 * MEGABYTE
+"""More than a topic takes, if it is not compressed."""
 ALERTS = 20_000
 """Of some three kilobytes each."""
+MOST_MEMORY = 640 << 20
+"""Of a worker, of which its libraries are 300 MB; the flood has more than a gigabyte."""
 
 
 def test_floods_of_junk_and_of_alerts_take_no_more_memory(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path
 ) -> None:
-    installed = Installation(stack, topic_names(), tmp_path, driver_memory=MEMORY)
+    topics = topic_names()
+    topics = topics.model_copy(update={"profiles": f"profiles-of-{topics.transactions}"})
+    installed = Installation(stack, topics, tmp_path, max_bytes=TAKEN_BYTES)
     installed.roll_out(max_count_5m=1)  # any second transaction is one too many
     rng = random.Random(7)
-    installed.send_raw([rng.randbytes(JUNK_BYTES) for _ in range(JUNK)])
+    for _ in range(NOISE):
+        installed.send_raw([rng.randbytes(MEGABYTE)], rng.randbytes(8))
+    blanks = Producer(
+        {
+            "bootstrap.servers": stack.bootstrap_servers,
+            "message.max.bytes": 2 * LARGEST,
+            "compression.type": "lz4",
+            "log_level": 0,
+        }
+    )
+    for number in range(BLANKS):
+        blanks.produce(topics.transactions, b" " * MEGABYTE, str(number))
+        blanks.poll(0)
+    for topic in (topics.transactions, topics.profiles):
+        blanks.produce(topic, b" " * LARGEST, b'{"card_id":"c"}')
+    assert blanks.flush(60) == 0
+    installed.sent += BLANKS + 1
     installed.send(ALERTS)
     with installed.start() as job:
         installed.caught_up(job)
+        peaks = [peak(worker) for worker in job.workers()]
         verdict = installed.audit()
         assert job.runs
-    assert verdict.kinds[Kind.DEAD_LETTER] >= JUNK
+    assert len(peaks) == 2
+    assert max(peaks) < MOST_MEMORY
+    assert verdict.kinds[Kind.DEAD_LETTER] >= NOISE + BLANKS + 1
     assert verdict.kinds[Kind.ALERT] > 0.9 * ALERTS
+    assert verdict.dead_letters["record_too_large"] >= NOISE + BLANKS + 1
+
+
+def peak(process: psutil.Process) -> int:
+    """Bytes of memory that a process has had at most."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) << 10

@@ -7,7 +7,7 @@ import pytest
 from harness.raw_records import mutated, seeds
 from thoroughness import only_thorough
 
-from loadtests.faults.installation import Installation
+from loadtests.faults.installation import Installation, world
 from loadtests.oracle import Kind
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600), only_thorough]
@@ -16,24 +16,28 @@ RECORDS = 1_250_000
 CHUNK = 1_000
 SPOILED = 0.8
 """Share of the records; some of them stay good."""
+ASTRAY = 10
+"""Records of a chunk that are sent to any partition."""
 
 
 def test_spoiled_records_neither_stop_the_job_nor_get_lost(installed: Installation) -> None:
     rng = random.Random(7)
+    cards = world().cards.ids.to_pylist()
 
     def send(records: int) -> None:
         for _ in range(records // CHUNK):
             now = int(time.time() * 1000)
-            values: list[bytes | None] = [seeds(rng, now) for _ in range(CHUNK)]
-            # one key: a card lies in one partition, whatever has become of its name
-            installed.send_raw(
-                [
-                    mutated(rng, value, seeds(rng, now)) if value and rng.random() < SPOILED else value
-                    for value in values
-                ]
-            )
+            values: list[bytes | None] = [
+                mutated(rng, seeds(rng, now, cards), seeds(rng, now, cards))
+                if rng.random() < SPOILED
+                else seeds(rng, now, cards)
+                for _ in range(CHUNK)
+            ]
+            # in the partition of the card that each names, whatever has become of the name
+            installed.send_raw(values[:-ASTRAY])
+            installed.send_raw(values[-ASTRAY:], partition=rng.randrange(2))
 
-    send(RECORDS // 2)  # a backlog, in large batches
+    send(RECORDS // 2)  # a backlog, in large pieces
     with installed.start() as job:
         send(RECORDS // 2)
         installed.caught_up(job)
@@ -42,3 +46,4 @@ def test_spoiled_records_neither_stop_the_job_nor_get_lost(installed: Installati
     assert sum(verdict.kinds.values()) == RECORDS
     assert RECORDS / 4 < verdict.kinds[Kind.DEAD_LETTER] < RECORDS * 9 / 10
     assert len(verdict.dead_letters) > 8
+    assert verdict.dead_letters["wrong_partition"]

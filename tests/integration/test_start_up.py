@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Partitioner
+from streaming_job.runtime.checkpoint import FIXED
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -84,6 +86,5 @@ def test_what_spark_or_the_log_contradict_is_named_with_its_remedy(installed: In
             assert job.error.startswith(start)
             assert job.error.endswith(end)
             assert "Traceback" not in job.log
-    # nothing was fixed by a start that was refused
-    with installed.start() as job:
-        installed.caught_up(job)
+    # a start that was refused has fixed nothing
+    assert not Path(installed.settings.checkpoint, FIXED).exists()

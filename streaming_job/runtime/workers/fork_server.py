@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
-from streaming_job.runtime.workers import launcher
+from streaming_job.runtime.workers import launcher, warm_up
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,16 @@ def running(directory: Path) -> Iterator[Path]:
             yield script
         finally:
             server.terminate()  # whatever it is doing
+
+
+def wait(python: Path) -> None:
+    """Wait until processes are forked at once.
+
+    Args:
+        python: what `running` has given.
+    """
+    # a module that does nothing, and is loaded everywhere
+    subprocess.run([python, "-m", warm_up.__name__], stdin=subprocess.DEVNULL, check=False)
 
 
 def _listener(path: Path) -> socket.socket:

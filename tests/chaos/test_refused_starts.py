@@ -1,0 +1,132 @@
+"""Checkpoints, settings and topics that do not belong together: refused with what to do, and nothing written.
+
+One installation for all of it. The topics lose records on the way, so there is no audit after the first test.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import NewPartitions
+from harness.backup import back_up
+
+from deploy.local import topics as broker
+from loadtests.faults.installation import Installation
+from loadtests.faults.relay import Relay
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+
+Said = dict[str, dict[int, int]]
+
+
+@pytest.fixture(scope="module")
+def relay(installed: Installation) -> Iterator[Relay]:
+    """A job that has stopped, with a copy of its checkpoint from before the last transactions."""
+    made = Relay(installed)
+    try:
+        made.burst()
+        made.audit()
+        made.job.kill()
+        back_up(Path(installed.settings.checkpoint), old_checkpoint(installed))
+        made.restart()
+        made.burst()
+        made.audit()
+        assert made.job.terminate() == 0, made.job.log
+        yield made
+    finally:
+        made.job.kill()
+
+
+def old_checkpoint(installed: Installation) -> Path:
+    return installed.directory / "old-checkpoint"
+
+
+def said(installed: Installation) -> Said:
+    """Where the outputs end."""
+    topics = installed.topics
+    return {
+        name: installed.ends(name) for name in (topics.fraud_alerts, topics.dead_letters, topics.job_progress)
+    }
+
+
+def assert_refused(installed: Installation, *starts: tuple[dict[str, object], str]) -> None:
+    """All these starts fail with their words, and say nothing before."""
+    before, offsets = said(installed), committed(installed)
+    with ExitStack() as cleanup:
+        jobs = [cleanup.enter_context(installed.start(**changes)) for changes, _ in starts]
+        for job, (_, words) in zip(jobs, starts, strict=True):
+            assert job.ended() == 1, job.log
+            assert job.error.startswith(f"error: {words}"), job.log
+            assert "another job id" in job.error or "new job id" in job.error
+    assert said(installed) == before
+    assert committed(installed) == offsets
+
+
+def committed(installed: Installation) -> list[TopicPartition]:
+    """The job's committed offsets, with metadata."""
+    admin, group = broker.admin(installed.stack.bootstrap_servers), installed.settings.job_id
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    return sorted(found.topic_partitions, key=lambda part: (part.topic, part.partition))
+
+
+def delete_records(installed: Installation, topic: str, ends: dict[int, int]) -> None:
+    """As kafka-delete-records does: retention, at once."""
+    places = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
+    admin = broker.admin(installed.stack.bootstrap_servers)
+    for answer in admin.delete_records(places).values():
+        answer.result(30)
+
+
+def test_checkpoint_of_another_job_or_with_other_settings_is_refused(relay: Relay) -> None:
+    installed = relay.installed
+    empty = installed.directory / "empty"
+    assert_refused(
+        installed,
+        ({"job_id": "another"}, "the checkpoint began with FRAUD_JOB_ID=job-"),
+        ({"key_groups": 1}, "the checkpoint began with FRAUD_KEY_GROUPS=2, the settings say 1; "),
+        ({"partitioner": "crc32"}, "the checkpoint began with FRAUD_PARTITIONER=murmur2, "),
+        ({"checkpoint": str(empty)}, "the topics were last written by query "),
+    )
+    # by now it is the checkpoint of another query
+    assert_refused(installed, ({"checkpoint": str(empty)}, "the topics were last written by query "))
+
+
+def test_state_ahead_of_the_topics_is_refused_until_they_are_restored(relay: Relay) -> None:
+    installed = relay.installed
+    admin, group = broker.admin(installed.stack.bootstrap_servers), installed.settings.job_id
+    saved = committed(installed)
+    for deleted in admin.delete_consumer_groups([group]).values():
+        deleted.result(30)
+    progress = installed.topics.job_progress
+    delete_records(installed, progress, installed.ends(progress))
+    assert_refused(installed, ({}, "the checkpoint is ahead of the topics"))
+    for restored in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, saved)]).values():
+        restored.result(30)
+    relay.restart()
+    relay.burst()
+    installed.caught_up(relay.job)
+    assert relay.job.terminate() == 0, relay.job.log
+
+
+def test_log_that_no_longer_reaches_the_state_is_refused(relay: Relay) -> None:
+    installed = relay.installed
+    topic = installed.topics.transactions
+    delete_records(installed, topic, {partition: end - 1 for partition, end in installed.ends(topic).items()})
+    old = {"checkpoint": str(old_checkpoint(installed)), "work_dir": installed.directory / "other-work"}
+    assert_refused(installed, (old, f"{topic}-"))
+    relay.restart()
+    relay.burst()
+    installed.caught_up(relay.job)
+
+
+def test_topic_with_more_partitions_ends_the_job_and_is_refused(relay: Relay) -> None:
+    installed = relay.installed
+    topic = installed.topics.transactions
+    admin = broker.admin(installed.stack.bootstrap_servers)
+    for added in admin.create_partitions([NewPartitions(topic, 3)]).values():
+        added.result(30)
+    assert relay.job.ended() == 1, relay.job.log
+    assert relay.job.error.startswith(f"error: {topic} has 3 partitions, and had 2 when the job began")
+    assert_refused(installed, ({}, f"{topic} has 3 partitions, and had 2 when the job began"))
