@@ -72,7 +72,7 @@ class JobSettings(BaseSettings):
     """Port on which the driver tells the tasks that an epoch is over; 0: any that is free."""
     spark: dict[str, str] = {}
     """More Spark settings, for example spark.executor.instances; they win over the job's own."""
-    driver_memory: str = "512m"
+    driver_memory: str = "640m"
     """Heap of the driver's JVM."""
     driver_java_options: str = ""
     """More options of the driver's JVM, as on a command line; in `spark` they would replace the job's own."""

@@ -29,8 +29,8 @@ TUNING = {
     "queued.min.messages": "50000",
     "queued.max.messages.kbytes": "16384",
     "fetch.queue.backoff.ms": "1",
-    # compressed bytes, all of which are unpacked at once: a hundred times as many in a flood of blanks; a larger
-    # fetch reads no faster
+    # compressed bytes, all of which are unpacked at once: a hundred times as many in a flood of blanks;
+    # larger fetches read no faster
     "max.partition.fetch.bytes": str(256 << 10),
     "reconnect.backoff.max.ms": "1000",
 }

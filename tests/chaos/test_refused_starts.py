@@ -15,6 +15,7 @@ from harness.backup import back_up
 from deploy.local import topics as broker
 from loadtests.faults.installation import Installation
 from loadtests.faults.relay import Relay
+from streaming_job.log.partitioner import Partitioner
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
@@ -86,7 +87,7 @@ def test_checkpoint_of_another_job_or_with_other_settings_is_refused(relay: Rela
         installed,
         ({"job_id": "another"}, "the checkpoint began with FRAUD_JOB_ID=job-"),
         ({"key_groups": 1}, "the checkpoint began with FRAUD_KEY_GROUPS=2, the settings say 1; "),
-        ({"partitioner": "crc32"}, "the checkpoint began with FRAUD_PARTITIONER=murmur2, "),
+        ({"partitioner": Partitioner.CRC32}, "the checkpoint began with FRAUD_PARTITIONER=murmur2, "),
         ({"checkpoint": str(empty)}, "the topics were last written by query "),
     )
     # by now it is the checkpoint of another query

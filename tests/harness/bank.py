@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
-from harness.records import transaction
 
 from deploy.local import connect, state
 from deploy.local.stack import Endpoints
+from harness.records import transaction
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
 from models.policy import Policy
@@ -27,8 +27,8 @@ PATIENCE_S = 180.0
 class Bank:
     """The table, its connector, and the job that follows it.
 
-    A policy with threshold 0 makes every transaction an alert, so every alert shows which version of the profile
-    it was decided with, and all of its features.
+    A policy with threshold 0 makes every transaction an alert, and an alert shows the version of the profile
+    that it was decided with, and all features.
     """
 
     def __init__(self, stack: Endpoints, stack_dir: Path, topics: Topics, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""The first load of the tables: in bounded pieces, before anything is decided, and none of it twice after a kill."""
+"""The first load of the tables: in bounded pieces, before anything is decided; a kill in it loses nothing."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -116,8 +116,8 @@ def test_records_keep_their_contracts(installed: Installation, job: JobProcess) 
 def test_progress_is_keyed_and_gapless_in_each_group(installed: Installation, job: JobProcess) -> None:
     assert {record.key for record in installed.progress()} == {installed.settings.job_id.encode()}
     for told in by_group(installed).values():
+        assert told
         assert [record["commit_id"] for record in told] == list(range(1, len(told) + 1))
-        assert len(told) > 1
 
 
 def test_idle_groups_say_that_they_are_there(
@@ -470,7 +470,8 @@ def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
         installed.audit()
         for told in by_group(installed).values():
             total = told[-1]["totals"]
-            assert total["commits"] == len(told)
+            assert [record["commit_id"] for record in told] == list(range(1, len(told) + 1))
+            assert total["commits"] == len(told) > 10
             for name, count in total["counts"].items():
                 assert count == sum(record["counts"][name] for record in told), name
             busy = [part for part in told[-1]["partitions"] if part["topic"] == installed.topics.transactions]
