@@ -90,8 +90,8 @@ class TopicLog:
         Raises:
             TopicReadError: no answer.
         """
-        # an admin client crashes while the coordinator of the group starts (librdkafka #5040); a reader of what
-        # is committed only would wait for the transaction that a killed job has left open
+        # an admin client crashes while the coordinator of the group starts (librdkafka #5040); a reader of
+        # committed records only would wait for the transaction that a killed job has left open
         consumer = self._consumer(group, "read_uncommitted")
         try:
             asked = [TopicPartition(name, p) for name in topics for p in self._partitions(consumer, name)]

@@ -207,6 +207,7 @@ class Job:
     def _follow(self, query: StreamingQuery) -> None:
         try:
             while query.isActive:
+                self._slots.are_short()  # says so, in an epoch that waits for a slot, too
                 if self._stop.wait(0.2):
                     self._finish(query)
             query.awaitTermination()

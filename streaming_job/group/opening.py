@@ -3,6 +3,7 @@
 Everything is asked before anything is written: a start that must not be leaves the job that runs alone.
 """
 
+import logging
 import time
 from dataclasses import dataclass
 
@@ -24,6 +25,8 @@ from streaming_job.progress.writer import GroupProgress
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.writer import GroupWriter
 from streaming_job.transaction.written import Written
+
+log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 10.0
 """An idle group says so often that it is there."""
@@ -100,6 +103,8 @@ class OpenGroup:
         is_first = meta.extra.get(INSTANCE) != opening.instance
         written = writer.take_over({place: positions[place] for place in mine}, from_others=is_first)
         meta.extra[INSTANCE] = opening.instance
+        if again := sum(written.offsets[place] - positions[place] for place in mine):
+            log.warning("key group %d: %d transactions are decided again, in silence", opening.group, again)
         quiet = {**_reported(written), **written.offsets}
         core = GroupCore(opening.group, opening.rules, state, meta, store, quiet)
         if core.snapshot_end is None:
