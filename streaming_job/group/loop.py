@@ -26,9 +26,8 @@ from streaming_job.runtime.failpoints import Step, reach
 DELTA_ROWS = 65_536
 """Transactions and changes of a delta at most: encoding them takes about 30 ms, in which nothing is
 decided."""
-IDLE_S = 0.015
-"""How long records are waited for before the loop looks whether its epoch is over: less than lies between the
-ends of two groups (`epochs.APART_S`), or idle groups would end in any order and meet other processes."""
+IDLE_S = 0.05
+"""How long records are waited for before the loop looks whether its epoch is over."""
 LEAST_S = 0.1
 """What a group has of each epoch. One that had to be opened, or waited for a slot, may come when the epoch is
 over; without time to fetch something it would never get on."""
@@ -105,6 +104,7 @@ class Follower:
         voice: Voice,
         pace: Pace,
         said: Offsets,
+        silent_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Go on after an epoch, or from P after a failure.
@@ -116,6 +116,7 @@ class Follower:
             voice: says what came of it.
             pace: bounds and intervals.
             said: Q by partition of the transactions.
+            silent_s: how long the group has said nothing.
             clock: seconds; decides about nothing but when something is said.
         """
         self.core, self._transactions, self._tables, self._voice = core, transactions, tables, voice
@@ -127,7 +128,7 @@ class Follower:
             transactions.limit(self._said)
         self._committed = self._positions()
         """Positions at the last Kafka transaction, or P: all before has been said."""
-        self._spoke = clock()
+        self._spoke = clock() - silent_s
 
     def run(self, epoch: Epoch, store: PieceStore) -> Offsets:
         """Follow the log until the epoch is over; returns P.

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+import orjson
 
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, PieceStore, seal
@@ -15,11 +16,11 @@ from streaming_job.decode import keys, snapshots
 from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit, require_said
-from streaming_job.group.voice import COMMIT_ID, GroupVoice
+from streaming_job.group.voice import COMMIT_ID, LAST, GroupVoice
 from streaming_job.log.end_offsets import EndOffsets, answered
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
-from streaming_job.log.records import Offsets, Records
+from streaming_job.log.records import Offsets, Place, Records
 from streaming_job.log.table_follower import TableFollower
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.settings import JobSettings
@@ -87,28 +88,22 @@ class OpenGroup:
         settings, topics = opening.settings, opening.rules.topics
         own = opening.rules.key_groups.own(opening.group)
         mine = {(topics.transactions, partition) for partition in own}
-        with EndOffsets(opening.client, (topics.transactions, *topics.tables)) as ends:
-            first, end = answered(ends.first), answered(ends.last)
-        # partitions that a table has got since are read from their beginning
-        known = {
-            place: offset for place, offset in first.items() if place in mine or place[0] in topics.tables
-        }
-        positions: Offsets = {**known, **positions_of(meta)}
+        positions, snapshot_end, last = positions_of(meta), None, None
         writer = GroupWriter(settings, opening.group, own, opening.query_id, opening.instance)
-        written = writer.written()
-        written.require_query(opening.query_id)
-        require_said(meta.extra.get(COMMIT_ID, 0), written.commit_id)
-        require_fit(positions, written.offsets, first, end)
+        is_ours = meta.extra.get(INSTANCE) == opening.instance
+        if is_ours:  # from another process of this instance, which has looked at everything
+            last = meta.extra.get(LAST) and orjson.loads(meta.extra[LAST])
+        else:
+            positions, snapshot_end = _checked(opening, mine, meta, writer.written())
         # once this instance has had the group, it is never taken from another: that one has taken over
-        is_first = meta.extra.get(INSTANCE) != opening.instance
-        written = writer.take_over({place: positions[place] for place in mine}, from_others=is_first)
+        starts = {place: positions[place] for place in mine}
+        written = writer.take_over(starts, from_others=not is_ours, known=last)
         meta.extra[INSTANCE] = opening.instance
         if again := sum(written.offsets[place] - positions[place] for place in mine):
             log.warning("key group %d: %d transactions are decided again, in silence", opening.group, again)
         quiet = {**_reported(written), **written.offsets}
         core = GroupCore(opening.group, opening.rules, state, meta, store, quiet)
-        if core.snapshot_end is None:
-            core.learn_snapshot_end(_snapshot_end(opening, positions, end))
+        core.learn_snapshot_end(snapshot_end)
         progress = GroupProgress(
             settings.job_id,
             opening.query_id,
@@ -117,9 +112,9 @@ class OpenGroup:
             written.progress,
             written.commit_id,
         )
-        starts = {place: max(offset, quiet.get(place, 0)) for place, offset in positions.items()}
+        said = {place: max(offset, quiet.get(place, 0)) for place, offset in positions.items()}
         meta.extra[COMMIT_ID] = written.commit_id
-        self.voice = GroupVoice(writer, progress, topics.transactions, starts, rebuilds, meta.extra)
+        self.voice = GroupVoice(writer, progress, topics.transactions, said, rebuilds, meta.extra)
         self._transactions = LogFollower(opening.client, {place: positions[place] for place in mine})
         self._tables = TableFollower(
             opening.client,
@@ -128,14 +123,34 @@ class OpenGroup:
             settings.max_records,
             settings.max_bytes,
         )
+        told_at = written.progress["written_at"] / 1000 if written.progress else 0.0
+        silent_s = min(max(time.time() - told_at, 0.0), HEARTBEAT_S)
         self.follower = Follower(
-            core, self._transactions, self._tables, self.voice, opening.pace, written.offsets
+            core, self._transactions, self._tables, self.voice, opening.pace, written.offsets, silent_s
         )
 
     def close(self) -> None:
         """Stop fetching and let the producer go."""
         for part in (self._transactions, self._tables, self.voice):
             part.close()
+
+
+def _checked(opening: Opening, mine: set[Place], meta: Meta, written: Written) -> tuple[Offsets, int | None]:
+    """See that state, output and log belong together, before anybody is fenced.
+
+    Returns:
+        P by partition of all inputs, and when the first snapshot of the profiles ended, if the log tells.
+    """
+    topics = opening.rules.topics
+    with EndOffsets(opening.client, (topics.transactions, *topics.tables)) as ends:
+        first, end = answered(ends.first), answered(ends.last)
+    # partitions that a table has got since are read from their beginning
+    known = {place: start for place, start in first.items() if place in mine or place[0] in topics.tables}
+    positions: Offsets = {**known, **positions_of(meta)}
+    written.require_query(opening.query_id)
+    require_said(meta.extra.get(COMMIT_ID, 0), written.commit_id)
+    require_fit(positions, written.offsets, first, end)
+    return positions, _snapshot_end(opening, positions, end)
 
 
 def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:

@@ -11,6 +11,8 @@ from streaming_job.transaction.writer import GroupWriter, Output
 
 COMMIT_ID = "commit_id"
 """Name in `Meta.extra`: the number of the group's last Kafka transaction."""
+LAST = "progress"
+"""Name in `Meta.extra`: the progress record of that transaction, JSON."""
 
 
 class GroupVoice:
@@ -33,7 +35,7 @@ class GroupVoice:
             transactions_topic: name.
             said: Q of all inputs: where the next record begins.
             rebuilds: how often the working copy had to be rebuilt to get here, for the next record.
-            notes: what the state keeps beside the cards: the number of the last transaction (COMMIT_ID).
+            notes: what the state keeps beside the cards: of the last transaction COMMIT_ID and LAST.
         """
         self._writer, self._progress, self._topic = writer, progress, transactions_topic
         self._starts = said
@@ -78,7 +80,7 @@ class GroupVoice:
             Output(self._progress.commit_id, outcome.alerts, outcome.dead_letters, progress, ends)
         )
         self._took_ms = 1000 * (time.perf_counter() - begun)
-        self._notes[COMMIT_ID] = self._progress.commit_id
+        self._notes |= {COMMIT_ID: self._progress.commit_id, LAST: progress.decode()}
         self._starts, self._begun_ms = ends, now
         self.said["commits"] += 1
         self.said["transactions"] += outcome.counts["transactions"]

@@ -29,9 +29,10 @@ class TableFollower:
         Raises:
             LogError: the brokers do not answer.
         """
-        self._log = LogFollower(client, positions)
         self._ends, self._most, self._most_bytes = ends, most, most_bytes
         self._first_ends = self.ends()
+        # what a table has got since the positions were noted is read from its beginning
+        self._log = LogFollower(client, {**dict.fromkeys(self._first_ends, 0), **positions})
 
     @property
     def positions(self) -> Offsets:

@@ -9,8 +9,9 @@ whoever has taken it over.
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -84,13 +85,16 @@ class GroupWriter:
         """
         return self._reader.running()
 
-    def take_over(self, ends: Offsets, *, from_others: bool = True) -> Written:
+    def take_over(
+        self, ends: Offsets, *, from_others: bool = True, known: Mapping[str, Any] | None = None
+    ) -> Written:
         """Fence every earlier producer of the group, settle what it left open, and claim the group.
 
         Args:
             ends: of the group's partitions: where it begins if nothing is committed.
             from_others: whether the group may be another instance's until now. That is so when the job
                 starts; later it would mean that this instance has been replaced itself.
+            known: the group's last progress record, as far as the state tells; saves reading it.
 
         Returns:
             What the group has said before, and nobody else can add to any more.
@@ -103,7 +107,7 @@ class GroupWriter:
         error: KafkaError | None = None
         for _ in range(ATTEMPTS):
             # Step 1. Refuse what must not be, while whoever runs is left alone.
-            written = self.written()
+            written = self._reader.running(known)
             written.require_query(self._query_id)
             if not from_others and written.instance not in (None, self._instance):
                 raise self._replaced()
@@ -111,7 +115,7 @@ class GroupWriter:
                 # Step 2. Fence the earlier producers. What they had open is committed or aborted after this.
                 self._renew()
                 # Step 3. Ask again: nobody can write any more.
-                written = self._reader.settled()
+                written = self._reader.settled(known)
                 written.require_query(self._query_id)
                 # Step 4. Claim the group: its offsets, and whose they are from here on.
                 self._before = (written.owner, written.commit_id)

@@ -166,23 +166,30 @@ class WrittenReader:
             }
         )
 
-    def running(self) -> Written:
+    def running(self, known: Mapping[str, Any] | None = None) -> Written:
         """What the group has said at least, without waiting for a transaction that may be open.
+
+        Args:
+            known: a progress record of the group. The topic is not read if the committed offsets tell that
+                no other followed.
 
         Raises:
             SinkError: the brokers do not answer.
         """
-        return self._look(self._running)[0]
+        return self._look(self._running, known)[0]
 
-    def settled(self) -> Written:
+    def settled(self, known: Mapping[str, Any] | None = None) -> Written:
         """What the group has said, to be asked once no earlier producer can write any more.
 
         A warning names what a tool has changed.
 
+        Args:
+            known: as for `running`.
+
         Raises:
             SinkError: the brokers do not answer.
         """
-        written, differences = self._look(self._settled)
+        written, differences = self._look(self._settled, known)
         if differences:
             log.warning(
                 "committed offsets of group %s were changed: %s", self._job_id, "; ".join(differences)
@@ -198,8 +205,13 @@ class WrittenReader:
         self._settled.close()
         self._running.close()
 
-    def _look(self, client: Consumer) -> tuple[Written, list[str]]:
+    def _look(self, client: Consumer, known: Mapping[str, Any] | None) -> tuple[Written, list[str]]:
         try:
+            if known is not None:
+                offsets = _patiently(lambda: _committed(client, self._own))
+                marks = [Mark.from_metadata(part.metadata) for part in offsets]
+                if marks and all(mark and mark.commit_id == known["commit_id"] for mark in marks):
+                    return combined(offsets, known, self._own)
             told = _patiently(
                 lambda: newest_by_group(self._settled, self._topic, self._job_id, {self._group})
             )

@@ -210,7 +210,7 @@ class MemoryJob:
             MemoryVoice(output, fate),
             Pace(1 + fate.up_to(9), 1 << 20, 0.003, 0.2, 10.0, 2_000),
             output.said,
-            self._clock,
+            clock=self._clock,
         )
 
     def _clock(self) -> float:

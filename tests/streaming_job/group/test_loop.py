@@ -171,7 +171,7 @@ class Turns:
 
     def run(self, epoch_bytes: int = 1 << 20) -> "Turns":
         pace = Pace(100, 1 << 20, 0.0, 0.25, 0.65, epoch_bytes)
-        follower = Follower(self.core, self, self, self, pace, {}, lambda: (self._turn + 1) / 10)
+        follower = Follower(self.core, self, self, self, pace, {}, clock=lambda: (self._turn + 1) / 10)
         follower.run(self, MemoryPieces())
         return self
 
