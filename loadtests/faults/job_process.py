@@ -118,10 +118,6 @@ class JobProcess:
         """Let the process that reaches the step next stand still there."""
         (self._crash_points / step).touch()
 
-    def disarm(self, step: Step) -> None:
-        """Let processes pass a step that none has reached."""
-        (self._crash_points / step).unlink()
-
     def reached(self, step: Step) -> psutil.Process | None:
         """The process that stands still at an armed step; None as long as none does."""
         for path in self._crash_points.glob(f"{step}.*"):

@@ -34,6 +34,7 @@ RESTARTING = (
 )
 """Transient errors while a broker restarts, or a partition's leader moves."""
 POLL_S = 0.1
+STABLE_POLL_S = 0.01
 T = TypeVar("T")
 
 
@@ -152,6 +153,7 @@ class WrittenReader:
         """
         self._job_id, self._topic = settings.job_id, settings.topics.job_progress
         self._group, self._own = group, own
+        self._open_at_most_s = settings.transaction_timeout_ms / 1000 + CALL_TIMEOUT_S
         client = CLIENT | settings.kafka
         # is told of committed offsets once an open transaction has ended
         self._settled = topic_reader.consumer(settings.bootstrap_servers, client, settings.job_id)
@@ -212,6 +214,8 @@ class WrittenReader:
                 marks = [Mark.from_metadata(part.metadata) for part in offsets]
                 if marks and all(mark and mark.commit_id == known["commit_id"] for mark in marks):
                     return combined(offsets, known, self._own)
+            if client is self._settled:
+                _patiently(self._await_stable)
             told = _patiently(
                 lambda: newest_by_group(self._settled, self._topic, self._job_id, {self._group})
             )
@@ -223,6 +227,24 @@ class WrittenReader:
                 "check the brokers"
             ) from fault
         return combined(offsets, told.get(self._group), self._own)
+
+    def _await_stable(self) -> None:
+        """Wait until no transaction hides a record of the group.
+
+        Groups share the topic: one that another group of a killed job has left open hides what was committed
+        after it began. It ends when that group is taken over, or when its time is over.
+        """
+        deadline = time.monotonic() + self._open_at_most_s
+        for partition in topic_reader.partitions(self._running, self._topic):
+            place = TopicPartition(self._topic, partition)
+            _, end = topic_reader.offsets(self._running, place)
+            while topic_reader.offsets(self._settled, place)[1] < end:
+                if time.monotonic() > deadline:
+                    raise SinkError(
+                        f"a transaction on {self._topic}-{partition} stays open: what key group {self._group} "
+                        "has written is not known; see who writes to the topic, then start the job again"
+                    )
+                time.sleep(STABLE_POLL_S)
 
 
 def _committed(group: Consumer, places: Iterable[Place]) -> list[TopicPartition]:
