@@ -241,7 +241,7 @@ class WrittenReader:
             while topic_reader.offsets(self._settled, place)[1] < end:
                 if time.monotonic() > deadline:
                     raise SinkError(
-                        f"a transaction on {self._topic}-{partition} stays open: what key group {self._group} "
+                        f"a transaction on {self._topic}-{partition} stays open: what group {self._group} "
                         "has written is not known; see who writes to the topic, then start the job again"
                     )
                 time.sleep(STABLE_POLL_S)
