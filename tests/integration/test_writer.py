@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -296,6 +297,38 @@ def test_transaction_of_a_dead_process_does_not_block_the_next(bench: WriterBenc
     assert time.monotonic() - begun < 5
     bench.write(successor, 1)
     bench.assert_written_once(1)
+
+
+def test_transaction_that_another_group_has_left_open_hides_nothing_from_the_next_process(
+    bench: WriterBench, at: At
+) -> None:
+    """The groups share the progress topic; a killed job leaves the transactions of some of them open.
+
+    group 1   begin, record ......................................... taken over: aborted
+    group 0            commit 1 (hidden behind that), then taken over: has to know of it
+    """
+
+    class Killed(BaseException):
+        """Stands for SIGKILL."""
+
+    def die() -> None:
+        raise Killed
+
+    first = bench.writer("old", group=0)
+    other = bench.writer("old", group=1)
+    at(Step.SENT, die)
+    with pytest.raises(Killed):
+        bench.write(other, 1, group=1)
+    bench.write(first, 1)
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(lambda: bench.new("new", group=0).take_over(bench.ends(0)))
+        with pytest.raises(TimeoutError):  # it waits for the other group's transaction to end
+            later.result(1.0)
+        bench.writer("new", group=1)
+        written = later.result(10.0)
+    assert written.commit_id == 1
+    assert written.progress is not None
+    assert written.progress["commit_id"] == 1
 
 
 def test_output_of_another_query_is_left_alone(bench: WriterBench) -> None:
