@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
 OF_THE_JOB = tuple(Step) if THOROUGH else (Step.OFFSETS_ADDED, Step.COMMITTED)
 """Every day on both sides of Kafka's commit; with FRAUD_HYPOTHESIS=thorough all of them."""
-KILLS = 5 if THOROUGH else 1
+KILLS = 5
 SERVERS = [
     pytest.param(service, marks=() if service == "kafka" else only_thorough) for service in embedded.ALL
 ]
