@@ -189,7 +189,7 @@ class GroupCore:
         )
         decided = decider.decide(batch, decoded.quotes, cards)
         reach(Step.DECIDED)
-        measure(self.outcome, batch, cards, decided, self._state)
+        measure(self.outcome, batch, decided, self._state)
         accepted = decided.accepted
         self._transactions.append((batch[accepted], cards[accepted], decided.alerted[accepted]))
         self.pending += batch.size

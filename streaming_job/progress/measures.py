@@ -15,15 +15,12 @@ _PROFILE_AGE_BOUNDS = np.array(PROFILE_AGE_MS)
 _BUCKETS = len(LATENESS_MS) + 1
 
 
-def measure(
-    outcome: Outcome, batch: NDArray[np.void], cards: NDArray[np.int32], decided: Decided, state: GroupState
-) -> None:
+def measure(outcome: Outcome, batch: NDArray[np.void], decided: Decided, state: GroupState) -> None:
     """Add the counts and times of some transactions.
 
     Args:
         outcome: what they are added to.
         batch: records of TRANSACTION, each partition's together, shape (n,).
-        cards: number of each one's card, shape (n,).
         decided: what they came to.
         state: after them.
     """

@@ -1,11 +1,13 @@
 """An installation of the job for each module of tests, on the session's stack."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from deploy.local.stack import Endpoints
-from loadtests.faults.installation import Installation
+from loadtests.faults.installation import Installation, world
+from loadtests.faults.relay import Relay
+from loadtests.simulator.profiles import ProfileLoader
 from streaming_job.contracts.topics import Topics
 
 
@@ -17,3 +19,14 @@ def installed(
     made = Installation(stack, topic_names(), tmp_path_factory.mktemp("installed"))
     made.roll_out()
     return made
+
+
+@pytest.fixture(scope="module")
+def relay(installed: Installation) -> Iterator[Relay]:
+    """A job at work on cards with profiles, and each job after it; nothing of it is left behind."""
+    ProfileLoader(installed.stack.postgres_dsn).load(world())
+    made = Relay(installed)
+    try:
+        yield made
+    finally:
+        made.job.kill()

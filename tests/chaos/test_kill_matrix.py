@@ -8,7 +8,6 @@ the same some hundred times.
 import json
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +19,9 @@ from thoroughness import THOROUGH, only_thorough
 from deploy.local import stack as embedded
 from deploy.local.state import Service
 from loadtests.faults import kills
-from loadtests.faults.installation import Installation, world
+from loadtests.faults.installation import Installation
 from loadtests.faults.kills import IN_WORKER, Scene
 from loadtests.faults.relay import Relay
-from loadtests.simulator.profiles import ProfileLoader
 from streaming_job.runtime.failpoints import Step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
@@ -39,16 +37,6 @@ STOP_S = 20.0
 """From SIGTERM to the end of the process, Spark's own end included, on a machine that is busy."""
 FLOOD = 20_000
 """Transactions, more than are decided before a stop."""
-
-
-@pytest.fixture(scope="module")
-def relay(installed: Installation) -> Iterator[Relay]:
-    ProfileLoader(installed.stack.postgres_dsn).load(world())
-    made = Relay(installed)
-    try:
-        yield made
-    finally:
-        made.job.kill()
 
 
 @pytest.fixture(scope="module")

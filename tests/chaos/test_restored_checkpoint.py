@@ -9,7 +9,7 @@ import itertools
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -19,26 +19,15 @@ from harness.backup import back_up
 from thoroughness import THOROUGH
 
 from deploy.local import topics as broker
-from loadtests.faults.installation import Installation, world
+from loadtests.faults.installation import Installation
 from loadtests.faults.kills import Scene
 from loadtests.faults.relay import Relay
 from loadtests.oracle import Record
-from loadtests.simulator.profiles import ProfileLoader
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 LATER = 4_000
 """Transactions after the copy was taken."""
-
-
-@pytest.fixture(scope="module")
-def relay(installed: Installation) -> Iterator[Relay]:
-    ProfileLoader(installed.stack.postgres_dsn).load(world())
-    made = Relay(installed)
-    try:
-        yield made
-    finally:
-        made.job.kill()
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def measured(batch: np.ndarray, decided: Decided, cuts: list[int]) -> Outcome:
         part = Decided(
             decided.accepted[rows], decided.alerted[rows], decided.late[rows], decided.version[rows]
         )
-        measure(outcome, batch[rows], np.zeros(end - start, dtype=np.int32), part, STATE)
+        measure(outcome, batch[rows], part, STATE)
     return outcome
 
 
@@ -78,7 +78,7 @@ def test_a_loop_counts_the_same_wherever_the_log_is_cut(cuts: list[int]) -> None
 def test_no_transactions_leave_everything_as_it_was() -> None:
     outcome = Outcome()
     batch, decided = transactions(0)
-    measure(outcome, batch, np.zeros(0, dtype=np.int32), decided, STATE)
+    measure(outcome, batch, decided, STATE)
     assert not outcome.counts
     assert not outcome.partitions
     assert not outcome.arrivals
