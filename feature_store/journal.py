@@ -25,9 +25,9 @@ from feature_store.pieces import CARDS_PER_PIECE, read_piece, write_piece
 
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
 """Write amplification of snapshots; the deltas kept then are a sixth of the snapshots."""
-SNAPSHOT_BYTES_PER_APPEND = 1 << 20
-"""Where that is more, as with the large deltas of a backlog, as many bytes of snapshots are written as of
-delta: time is dear then, and the deltas that pile up are folded in once they are small again."""
+SNAPSHOT_BYTES_PER_APPEND = 64 << 10
+"""Where that is more, as many bytes of snapshots are written as of delta, or this if the delta is small: a
+piece or two. Alerts wait meanwhile, and deltas that pile up are folded in once they are small again."""
 MOST_DELTAS = 1_000
 """Each piece has its turn within so many deltas, whatever it costs: quiet groups recover fast too."""
 

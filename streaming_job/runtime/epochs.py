@@ -8,6 +8,7 @@ end the epoch early. Who connects has to know a secret that travels with the tas
 import hmac
 import logging
 import secrets
+import select
 import selectors
 import socket
 import struct
@@ -28,12 +29,12 @@ LOOK_S = 0.1
 """How often the driver looks whether the epoch has to end for another reason than its time."""
 HELLO_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 20.0
-APART_S = 0.02
-"""Between the ends of two groups: Spark gives idle Python workers to tasks first in, first out, so groups
-that end in their order meet the same process, which has their partitions and their producer, in the next
-epoch."""
+APART_S = 0.05
+"""How long one group is waited for before the next one is ended: Spark gives idle Python workers to tasks
+first in, first out, so groups that end in their order meet the same process, which has their partitions and
+their producer, in the next epoch."""
 ALL_APART_S = 0.1
-"""Between the first and the last end, however many groups there are."""
+"""How long all of them are waited for, however many they are."""
 
 
 class EpochError(FraudError):
@@ -136,7 +137,7 @@ class EpochServer:
                 connection.sendall(_END)
             except OSError:
                 continue
-            time.sleep(apart_s)
+            select.select([connection], [], [], apart_s)  # it hangs up when it has ended
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
