@@ -22,10 +22,10 @@ from streaming_job.runtime.epochs import EpochServer
 from streaming_job.runtime.failpoints import Step, reach
 from streaming_job.runtime.failures import JVM_GONE, DamagedCheckpointError, JobFailedError, classify
 from streaming_job.runtime.partitioning import (
+    PartitionWatch,
     count_partitions,
     require_fixed,
     require_partitioner,
-    require_same_partitions,
 )
 from streaming_job.runtime.session import Launch
 from streaming_job.runtime.wait_for_snapshot import wait_for_snapshot
@@ -41,8 +41,6 @@ SHORT_EPOCHS = 100
 a second to a tenth."""
 SLOTS_S = 0.5
 """How often the task slots of a cluster are counted."""
-PARTITIONS_S = 10.0
-"""How often the partitions of the transactions are counted."""
 
 
 class StopRequested(Exception):  # noqa: N818  a signal, not an error
@@ -74,7 +72,8 @@ class Job:
         """Whether the running epoch is a short one."""
         self._ended = 0
         """Epochs that have ended in this run."""
-        self._partitions_counted = self._idle_since = time.monotonic()
+        self._idle_since = time.monotonic()
+        self._partitions = PartitionWatch(settings, self._key_groups.partitions)
         self._epochs = EpochServer(session.driver_host(self._spark), settings.epoch_port, self._must_end)
 
     def _fixed(self) -> KeyGroups:
@@ -125,7 +124,7 @@ class Job:
             raise StopRequested
         try:
             self._checkpoint.require_whole()
-            self._look_at_partitions()
+            self._partitions.require_same()
             begun = time.monotonic()
             self._epochs.begin(epoch, self._length())
             # exactly one action: a second one would run the epoch twice
@@ -155,17 +154,6 @@ class Job:
         """Whether the running epoch has to end before its time."""
         return self._stop.is_set() or (not self._is_short and self._slots.are_short())
 
-    def _look_at_partitions(self) -> None:
-        now = time.monotonic()
-        if now - self._partitions_counted > PARTITIONS_S:
-            self._partitions_counted = now
-            known = self._key_groups.partitions
-            try:
-                found = count_partitions(self._settings)
-            except FraudError:
-                return  # brokers that do not answer are the groups' affair
-            require_same_partitions(self._settings, known, found)
-
     def run(self) -> None:
         """Run until a stop is asked for.
 
@@ -179,16 +167,17 @@ class Job:
         try:
             if (epoch := self._checkpoint.mend()) is not None:
                 log.warning("the checkpoint's last epochs are not whole; going back to epoch %d", epoch)
-            while True:
-                query = self._start()
-                try:
-                    self._follow(query)
-                    return
-                except DamagedCheckpointError as fault:
-                    if self._ended or not self._go_back(back, fault):
-                        raise
-                    self._failure = None
-                    back = 2 * back or 1
+            with self._partitions:
+                while True:
+                    query = self._start()
+                    try:
+                        self._follow(query)
+                        return
+                    except DamagedCheckpointError as fault:
+                        if self._ended or not self._go_back(back, fault):
+                            raise
+                        self._failure = None
+                        back = 2 * back or 1
         finally:
             self._epochs.close()
             with suppress(Py4JError, OSError):

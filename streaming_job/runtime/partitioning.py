@@ -1,5 +1,7 @@
 """Whether the job and the producers of the transactions agree on where a card belongs."""
 
+import threading
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from streaming_job.settings import JobSettings
 
 SAMPLE = 200
 """Newest records of each partition that are looked at."""
+COUNT_S = 10.0
+"""How often the partitions are counted while the job runs."""
 
 
 def count_partitions(settings: JobSettings) -> int:
@@ -49,6 +53,45 @@ def require_same_partitions(settings: JobSettings, known: int, found: int) -> No
             "cards would be decided without their past; go back to a topic of that number, or start a new "
             "job id on a new topic into which the history is replayed (docs/operations.md)"
         )
+
+
+class PartitionWatch:
+    """Counts the partitions of the transactions' topic beside the running job; use as a context manager.
+
+    Each count is a connection of its own, 50 ms that no alert should wait for.
+    """
+
+    def __init__(self, settings: JobSettings, known: int) -> None:
+        """Not counting yet.
+
+        Args:
+            settings: of the job.
+            known: how many there were when the job began.
+        """
+        self._settings = settings
+        self._known = self._found = known
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="partition-watch", daemon=True)
+
+    def _run(self) -> None:
+        while not self._stop.wait(COUNT_S):
+            with suppress(StartUpError):  # brokers that do not answer: the key groups see to that
+                self._found = count_partitions(self._settings)
+
+    def require_same(self) -> None:
+        """See that the last count was what it was when the job began.
+
+        Raises:
+            StartUpError: there are more partitions now.
+        """
+        require_same_partitions(self._settings, self._known, self._found)
+
+    def __enter__(self) -> "PartitionWatch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
 
 
 def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
