@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import orjson
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from feature_store.columns import pack, unpack
+from feature_store.columns import compress, decompress, pack, unpack
 from feature_store.errors import FraudError
 from feature_store.layout import FORMAT_VERSION
 
@@ -18,7 +17,6 @@ _MAGIC = b"CFKG"
 # magic, format version, checksum of all the other bytes, directory bytes, raw bytes of the directory
 _HEADER = struct.Struct("<4sBxxxIII")
 _CHECKSUM = slice(8, 12)
-_CODEC = pa.Codec("zstd", compression_level=1)
 
 
 class StateDamagedError(FraudError):
@@ -38,7 +36,7 @@ def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
             directory[column], planes = pack(values)
             parts += planes
     told = orjson.dumps(directory)
-    short = _CODEC.compress(told, asbytes=True)
+    short = compress(told)
     header = bytearray(_HEADER.pack(_MAGIC, FORMAT_VERSION, 0, len(short), len(told)))
     body = b"".join([short, *parts])
     header[_CHECKSUM] = zlib.crc32(body, zlib.crc32(header)).to_bytes(4, "little")
@@ -101,7 +99,7 @@ def decode(blob: bytes, what: str) -> dict[str, NDArray[Any]]:
 
 
 def _read_columns(short: memoryview, body: memoryview, told_bytes: int) -> dict[str, NDArray[Any]]:
-    directory = orjson.loads(_CODEC.decompress(short, decompressed_size=told_bytes, asbytes=True))
+    directory = orjson.loads(decompress(short, told_bytes))
     arrays: dict[str, NDArray[Any]] = {}
     at = 0
     for name, description in directory.items():

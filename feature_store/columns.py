@@ -8,12 +8,24 @@ either noise or nearly constant, and one table of byte frequencies fits all of i
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import zstandard
 from numpy.typing import NDArray
 
-# level 1: what is left to find are frequencies of bytes, which higher levels encode no better
-_CODEC = pa.Codec("zstd", compression_level=1)
+# level 1: what is left to find are frequencies of bytes, which higher levels encode no better; contexts that
+# are kept, because a new one takes four times as long as a plane of 1 KiB
+_COMPRESSOR, _DECOMPRESSOR = zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
 _SAMPLE = 64
+
+
+def compress(raw: bytes | memoryview) -> bytes:
+    """Bytes as a zstd frame."""
+    return _COMPRESSOR.compress(raw)
+
+
+def decompress(frame: memoryview, size: int) -> bytes:
+    """Inverse of `compress`; `size` bytes come out."""
+    return _DECOMPRESSOR.decompress(frame, max_output_size=size)
+
 
 Description = list[object]
 """[dtype, items, least, unit, [bytes of each plane]], as JSON."""
@@ -37,7 +49,7 @@ def pack(values: NDArray[Any]) -> tuple[Description, list[bytes]]:
             words = words // np.uint64(unit)
         width = (int(words.max()).bit_length() + 7) // 8
         by_plane = words.view(np.uint8).reshape(-1, 8)[:, :width].T.copy()
-        planes = [_CODEC.compress(plane, asbytes=True) for plane in by_plane]
+        planes = [compress(plane.data) for plane in by_plane]
     return [values.dtype.str, values.size, least, unit, [len(plane) for plane in planes]], planes
 
 
@@ -76,7 +88,7 @@ def unpack(description: Description, packed: memoryview) -> NDArray[Any]:
     by_byte = words.view(np.uint8).reshape(-1, 8)
     at = 0
     for place, length in enumerate(planes):
-        plane = _CODEC.decompress(packed[at : at + length], decompressed_size=size, asbytes=True)
+        plane = decompress(packed[at : at + length], size)
         by_byte[:, place] = np.frombuffer(plane, dtype=np.uint8)
         at += length
     if unit > 1:

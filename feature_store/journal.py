@@ -26,8 +26,8 @@ from feature_store.pieces import CARDS_PER_PIECE, read_piece, write_piece
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
 """Write amplification of snapshots; the deltas kept then are a sixth of the snapshots."""
 SNAPSHOT_BYTES_PER_APPEND = 64 << 10
-"""Where that is more, as many bytes of snapshots are written as of delta, or this if the delta is small: a
-piece or two. Alerts wait meanwhile, and deltas that pile up are folded in once they are small again."""
+"""Where that is more, half as many bytes of snapshots are written as of delta, or this if the delta is small:
+a piece or two. Alerts wait meanwhile, and deltas that pile up are folded in once they are small again."""
 MOST_DELTAS = 1_000
 """Each piece has its turn within so many deltas, whatever it costs: quiet groups recover fast too."""
 
@@ -118,7 +118,7 @@ def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> in
     meta.cards = state.numbers_given
     meta.pieces += [0] * (-(-meta.cards // CARDS_PER_PIECE) - len(meta.pieces))
     earned = SNAPSHOT_BYTES_PER_DELTA_BYTE * len(blob)
-    meta.credit += min(earned, max(SNAPSHOT_BYTES_PER_APPEND, len(blob)))
+    meta.credit += min(earned, max(SNAPSHOT_BYTES_PER_APPEND, len(blob) // 2))
     # evenly: as many turns as bring every piece round in time
     due = (
         meta.sequence * len(meta.pieces) // MOST_DELTAS
