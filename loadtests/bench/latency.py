@@ -1,15 +1,11 @@
 """How long after a transaction's Kafka timestamp a read_committed consumer holds its alert."""
 
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from deploy.local import processes
 from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.measure import Figure
@@ -17,7 +13,6 @@ from loadtests.bench.rig import BenchError, Rig, Say
 
 PERCENTILES = (50, 90, 99, 99.9)
 PHASES = ("take", "tables", "decode", "features", "score", "decide", "transaction", "persist")
-TIMEOUT_S = 10.0
 SAMPLE_S = 5.0
 """Between two looks at the job's processes."""
 
@@ -57,28 +52,8 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Figure]:
 
 
 def _feed(rig: Rig, live: Live, usage: JobUsage, say: Say) -> tuple[float, float]:
-    """Run the simulator as a process; returns the measured time, ms since 1970-01-01 UTC."""
-    directory = rig.plan.data_dir
-    log = directory / "logs" / "simulator.log"
-    mark = f"card-fraud.bench-feed={directory}"
-    total = live.warm_up_s + live.for_s
-    command = [
-        sys.executable, "-X", mark, "-m", "deploy.cli", "simulate",
-        "--bootstrap-servers", rig.installed.stack.bootstrap_servers,
-        "--rate", str(live.rate), "--cards", str(rig.plan.cards), "--seed", str(rig.plan.seed),
-        "--for", f"{total}s",
-    ]  # fmt: skip
-    if rig.plan.profiles:
-        command += ["--postgres-dsn", rig.installed.stack.postgres_dsn]
-    feed = processes.spawn(command, marker=mark, log=log, cwd=Path.cwd(), env=os.environ)
-    try:
-        processes.wait_until(
-            lambda: bool(rig.installed.lag()),
-            server=feed,
-            name="the simulator",
-            log=log,
-            deadline_s=TIMEOUT_S * 6,
-        )
+    """Feed and look; returns the measured time, ms since 1970-01-01 UTC."""
+    with rig.feeding(live.rate, live.warm_up_s + live.for_s):
         begin = time.time() + live.warm_up_s
         end = begin + live.for_s
         load = f"at {live.rate:,.0f} transactions a second"
@@ -98,11 +73,6 @@ def _feed(rig: Rig, live: Live, usage: JobUsage, say: Say) -> tuple[float, float
         _wait(rig, end, measuring)
         usage.sample()
         usage.measure_memory()
-        # it stops by itself: its own time began before ours
-        if processes.running(feed) is not None:
-            processes.stop(feed, patience_s=TIMEOUT_S)
-    finally:
-        processes.stop(feed)
     return begin * 1000, end * 1000
 
 

@@ -14,6 +14,10 @@ from loadtests.faults.job_process import PATIENCE_S
 MEANWHILE = 20_000
 """Transactions that arrive while no job runs: some of them are alerts."""
 POLL_S = 0.02
+LIVE_RATE = 2_000
+SETTLE_S = 20.0
+"""How long the job that is killed has been at work."""
+POLLED_S = 0.5
 KINDS = {"working copies at hand": False, "working copies lost": True}
 """The same machine again, and another one that has the checkpoint only."""
 
@@ -40,7 +44,41 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
             say(f"restart {number} of {rounds}, {kind}")
             took.append(_restarted(rig, lost, say))
         yield Figure(f"start to first alert, {kind}", statistics.median(took), "s", tuple(took))
+    gaps = [_killed_live(rig, say) for _ in range(rounds)]
+    yield Figure(
+        "SIGKILL to next alert", statistics.median(gaps), "s", tuple(gaps),
+        f"started again at once; {LIVE_RATE:,} transactions a second go on",
+    )  # fmt: skip
     rig.stop_job()
+
+
+def _killed_live(rig: Rig, say: Say) -> float:
+    """Seconds from the SIGKILL of a job under load to the first alert of the next one."""
+    installed = rig.installed
+    reader = AlertReader(installed.stack.bootstrap_servers, installed.topics.fraud_alerts)
+    reader.start()
+    with rig.feeding(LIVE_RATE, 2 * PATIENCE_S):
+        say(f"{LIVE_RATE:,} transactions a second, then a SIGKILL")
+        _wait_for_alert(rig, reader, time.time())
+        time.sleep(SETTLE_S)
+        begin = time.time()
+        rig.kill_job()
+        rig.start_job()
+        # what the killed job had committed may still be on its way to the reader
+        first = _wait_for_alert(rig, reader, begin + POLLED_S)
+    reader.stop()
+    rig.catch_up(say)
+    return first - begin
+
+
+def _wait_for_alert(rig: Rig, reader: AlertReader, after: float) -> float:
+    """When the first alert came that came after a moment; both in seconds since 1970-01-01 UTC."""
+    while not reader.received or reader.received[-1] / 1000 < after:
+        rig.check()
+        if time.time() - after > PATIENCE_S:
+            raise BenchError(f"no alert in {PATIENCE_S:.0f} s; see {rig.installed.directory}")
+        time.sleep(POLL_S)
+    return next(received / 1000 for received in reader.received if received / 1000 >= after)
 
 
 def _restarted(rig: Rig, lost: bool, say: Say) -> float:
@@ -54,11 +92,7 @@ def _restarted(rig: Rig, lost: bool, say: Say) -> float:
     installed.send(MEANWHILE)
     begin = time.time()
     rig.start_job()
-    while not reader.received:
-        rig.check()
-        if time.time() - begin > PATIENCE_S:
-            raise BenchError(f"no alert {PATIENCE_S:.0f} s after the start; see {installed.directory}")
-        time.sleep(POLL_S)
+    first = _wait_for_alert(rig, reader, begin)
     reader.stop()
     rig.catch_up(say)
-    return reader.received[0] / 1000 - begin
+    return first - begin

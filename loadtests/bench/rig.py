@@ -1,7 +1,9 @@
 """A whole system to measure: embedded stack, champion, profiles, and the job as a process of its own."""
 
 import json
+import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deploy.demo import training
-from deploy.local import stack, state
+from deploy.local import processes, stack, state
 from deploy.local.state import ALL, Service
 from feature_store.errors import FraudError
 from loadtests.faults.installation import POLL_S, Installation
@@ -26,6 +28,8 @@ PAST_S = 3_600.0
 """Event time that the model learns from, at least."""
 FEWEST_CARDS = 200
 """... and cards."""
+FEED_TIMEOUT_S = 60.0
+"""For the simulator's first transactions, and for its end."""
 
 
 class BenchError(FraudError):
@@ -104,6 +108,38 @@ class Rig:
         """
         if not self.job.runs:
             raise BenchError(f"the job ended; its log ends with:\n{self.job.log[-3000:]}")
+
+    @contextmanager
+    def feeding(self, rate: float, for_s: float) -> Iterator[None]:
+        """The simulator as a process of its own; begins once its first transactions are there.
+
+        Args:
+            rate: transactions per second.
+            for_s: it ends after so long, or with the context.
+        """
+        directory = self.plan.data_dir
+        log = directory / "logs" / "simulator.log"
+        mark = f"card-fraud.bench-feed={directory}"
+        command = [
+            sys.executable, "-X", mark, "-m", "deploy.cli", "simulate",
+            "--bootstrap-servers", self.installed.stack.bootstrap_servers,
+            "--rate", str(rate), "--cards", str(self.plan.cards), "--seed", str(self.plan.seed),
+            "--for", f"{for_s}s",
+        ]  # fmt: skip
+        if self.plan.profiles:
+            command += ["--postgres-dsn", self.installed.stack.postgres_dsn]
+        feed = processes.spawn(command, marker=mark, log=log, cwd=Path.cwd(), env=os.environ)
+        try:
+            processes.wait_until(
+                lambda: bool(self.installed.lag()),
+                server=feed,
+                name="the simulator",
+                log=log,
+                deadline_s=FEED_TIMEOUT_S,
+            )
+            yield
+        finally:
+            processes.stop(feed, patience_s=FEED_TIMEOUT_S)
 
     def catch_up(self, say: Say) -> None:
         """Wait until the job has committed everything there is.
