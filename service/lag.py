@@ -15,12 +15,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from service.settings import ServiceSettings, say
+from service.settings import STOP_S, ServiceSettings, say
 from service.waiting import Place, Waiting
 
 TIMEOUT_S = 5.0
 METADATA_S = 3.0
-"""While the broker is away, shutting down takes as long."""
 EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -103,7 +102,7 @@ class LagWatch:
     def stop(self) -> None:
         """End the thread."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(STOP_S)
 
     @property
     def lag(self) -> Lag | None:

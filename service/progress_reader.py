@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from service.settings import ServiceSettings, say
+from service.settings import STOP_S, ServiceSettings, say
 from streaming_job.log import topic_reader
 from streaming_job.progress.reader import newest_among, newest_by_group
 from streaming_job.progress.totals import Totals
@@ -43,7 +43,7 @@ class ProgressReader:
     def stop(self) -> None:
         """End the thread and close the consumer."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(STOP_S)
 
     @property
     def groups(self) -> Mapping[int, Mapping[str, Any]]:

@@ -116,10 +116,12 @@ class GroupCore:
         if not changes.size:
             return
         cards = self._state.card_numbers(changes)
-        late = self._state.change_profiles(changes, cards)
-        loud = int((changes["offset"] >= self._quiet_of(records.topic, changes["partition"])).sum())
-        self.outcome.counts["profile_changes"] += loud
-        self.outcome.counts["late_table_changes"] += late if loud else 0
+        loud = changes["offset"] >= self._quiet_of(records.topic, changes["partition"])
+        # a card's changes lie in one partition, so those before Q are before the others here, too
+        self._state.change_profiles(changes[~loud], cards[~loud])
+        late = self._state.change_profiles(changes[loud], cards[loud])
+        self.outcome.counts["profile_changes"] += int(loud.sum())
+        self.outcome.counts["late_table_changes"] += late
         self._changes.append((changes, cards))
         self.pending += changes.size
 

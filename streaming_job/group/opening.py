@@ -145,8 +145,7 @@ def _checked(opening: Opening, mine: set[Place], meta: Meta, written: Written) -
     with EndOffsets(opening.client, (topics.transactions, *topics.tables)) as ends:
         first, end = answered(ends.first), answered(ends.last)
     # partitions that a table has got since are read from their beginning
-    known = {place: start for place, start in first.items() if place in mine or place[0] in topics.tables}
-    positions: Offsets = {**known, **positions_of(meta)}
+    positions: Offsets = {**_inputs(opening, mine, first), **positions_of(meta)}
     written.require_query(opening.query_id)
     require_said(meta.extra.get(COMMIT_ID, 0), written.commit_id)
     require_fit(positions, written.offsets, first, end)
@@ -175,8 +174,14 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
             "restore a copy of the checkpoint, or use another job id"
         )
     mine = {(topics.transactions, partition) for partition in own}
-    save_positions(meta, {p: offset for p, offset in first.items() if p in mine or p[0] in topics.tables})
+    save_positions(meta, _inputs(opening, mine, first))
     seal(store, meta)
+
+
+def _inputs(opening: Opening, mine: set[Place], offsets: Offsets) -> Offsets:
+    """Of a group's inputs: its own partitions of the transactions, all of the tables'."""
+    tables = opening.rules.topics.tables
+    return {place: offset for place, offset in offsets.items() if place in mine or place[0] in tables}
 
 
 def _reported(written: Written) -> Offsets:

@@ -15,6 +15,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -27,7 +28,6 @@ _HELLO = struct.Struct("<32sqi")
 _END = b"."
 LOOK_S = 0.1
 """How often the driver looks whether the epoch has to end for another reason than its time."""
-HELLO_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 20.0
 APART_S = 0.05
 """How long one group is waited for before the next one is ended: Spark gives idle Python workers to tasks
@@ -90,8 +90,10 @@ class EpochServer:
             for key, _ in self._selector.select(left):
                 if key.fileobj is self._listener:
                     self._welcome()
+                elif key.fileobj in self._tasks:
+                    self._hear(key.fileobj)
                 else:
-                    self._hear(key.fileobj)  # type: ignore[arg-type]
+                    self._greet(key.fileobj)  # type: ignore[arg-type]
             with self._lock:
                 if not self._ended and (time.monotonic() >= self._deadline or self._must_end()):
                     self._end()
@@ -102,18 +104,26 @@ class EpochServer:
 
     def _welcome(self) -> None:
         connection, _ = self._listener.accept()
-        connection.settimeout(HELLO_TIMEOUT_S)
+        connection.setblocking(False)  # nobody who says nothing, or takes nothing, holds up the others
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _greet(self, connection: socket.socket) -> None:
+        """Take in who has connected: all of it came in one packet, or it is no task."""
         try:
-            secret, epoch, group = _HELLO.unpack(_exactly(connection, _HELLO.size))
-            if not hmac.compare_digest(secret, self.address.secret):
-                raise OSError("somebody else")
-            with self._lock:
-                if epoch != self._epoch or self._ended:
-                    connection.sendall(_END)
-            self._selector.register(connection, selectors.EVENT_READ)
-            self._tasks[connection] = group
+            hello = connection.recv(_HELLO.size)
         except OSError:
-            connection.close()
+            hello = b""
+        if len(hello) != _HELLO.size:
+            self._drop(connection)
+            return
+        secret, epoch, group = _HELLO.unpack(hello)
+        if not hmac.compare_digest(secret, self.address.secret):
+            self._drop(connection)
+            return
+        self._tasks[connection] = group
+        with self._lock:
+            if epoch != self._epoch or self._ended:
+                _send_end(connection)
 
     def _hear(self, connection: socket.socket) -> None:
         try:
@@ -124,8 +134,11 @@ class EpochServer:
             with self._lock:
                 self._deadline = 0.0
             return
-        self._selector.unregister(connection)
         del self._tasks[connection]
+        self._drop(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
         connection.close()
 
     def _end(self) -> None:
@@ -133,21 +146,13 @@ class EpochServer:
         self._ended = True
         apart_s = min(APART_S, ALL_APART_S / max(1, len(self._tasks)))
         for connection, _ in sorted(self._tasks.items(), key=lambda task: task[1]):
-            try:
-                connection.sendall(_END)
-            except OSError:
-                continue
+            _send_end(connection)
             select.select([connection], [], [], apart_s)  # it hangs up when it has ended
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    read = b""
-    while len(read) < size:
-        more = connection.recv(size - len(read))
-        if not more:
-            raise OSError("closed")
-        read += more
-    return read
+def _send_end(connection: socket.socket) -> None:
+    with suppress(OSError):  # one that is gone ends by itself
+        connection.send(_END)
 
 
 class Epoch:
