@@ -55,6 +55,7 @@ def driver_only(scene: "Scene") -> None:
 def jvm(scene: "Scene") -> None:
     """SIGKILL to Spark's JVM alone, anywhere in an epoch: the job says so and ends; a restart."""
     relay = scene.relay
+    relay.until(relay.job.epochs, "an epoch")  # one that is killed before is a Spark that does not start
     scene.busy()
     relay.until(relay.job.jvm, "the JVM").kill()
     _ends_and_says(relay, "Spark's JVM is gone")
