@@ -28,8 +28,9 @@ jars: setup
 demo: setup ## the whole system, live: transactions in, alerts out, verified at the end
 	@$(BIN)/fraud demo $(ARGS)
 
+# two processes, each with servers of its own: half of a job's start is waiting; the long files come first
 test: lint jars ## lint, types, and all tests with real servers
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-unit: setup ## the tests that need no servers (seconds)
 	$(BIN)/python -m pytest -m unit $(ARGS)

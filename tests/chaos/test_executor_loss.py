@@ -30,7 +30,7 @@ def test_executor_killed_in_an_epoch_is_replaced_without_loss_or_repetition(
             topics,
             tmp_path,
             master=cluster.url,
-            spark={"spark.executor.cores": "1", "spark.executor.memory": MEMORY},
+            spark={"spark.executor.cores": "1", "spark.executor.memory": MEMORY, **cluster.security},
         )
         installed.roll_out()
         relay = Relay(installed)

@@ -1,6 +1,7 @@
 """A real Spark cluster on this machine: a master and workers, each a process of its own."""
 
 import os
+import secrets
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,13 @@ class SparkCluster:
         """
         directory.mkdir()
         self._directory = directory
+        self.security = {
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": secrets.token_hex(16),
+            "spark.network.crypto.enabled": "true",
+            "spark.io.encryption.enabled": "true",
+        }
+        """Spark's settings of all who take part: nobody else is heard."""
         self._environment = {
             **os.environ,
             **environment,
@@ -50,6 +58,7 @@ class SparkCluster:
 
     def _start(self, main: str, name: str, *options: str) -> psutil.Process:
         command = [str(java.find().executable), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += [f"-D{name}={value}" for name, value in self.security.items()]
         with (self._directory / f"{name}.log").open("wb") as output:
             return psutil.Process(
                 subprocess.Popen(
