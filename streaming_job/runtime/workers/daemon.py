@@ -19,11 +19,11 @@ def main() -> None:
     """Preload, then serve as Spark's daemon."""
     with redirect_stdout(stderr):  # Spark reads the daemon's address from stdout
         preload()
-    os.register_at_fork(after_in_child=_die_with(os.getpid()))
+    os.register_at_fork(after_in_child=die_with(os.getpid()))
     daemon.manager()
 
 
-def _die_with(parent: int) -> Callable[[], None]:
+def die_with(parent: int) -> Callable[[], None]:
     """Have the kernel kill a worker whose daemon is gone.
 
     Spark's daemon sends its workers a signal when it ends; one that is told to end twice at the same moment,
