@@ -1,6 +1,7 @@
 """`fraud bench`."""
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -187,6 +188,8 @@ def run(name: str, measured: Callable[[Say], Iterator[Found]], to: Path | None) 
     Returns:
         What was measured.
     """
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)  # what was started is stopped
     before = surroundings()
     found: list[Found] = []
     console = Console(stderr=True)
