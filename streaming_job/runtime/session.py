@@ -116,6 +116,7 @@ class Launch:
         self._conf = conf
         self._launcher = launcher
         self._gateway: Future[Any] | None = None
+        self._session: SparkSession | None = None
 
     def begin(self) -> None:
         """Start the JVM and return."""
@@ -143,13 +144,21 @@ class Launch:
         # Spark gives its first Python process ten seconds to come up; a fork server that has to compile the
         # kernels, once for each host and release, takes a minute
         fork_server.wait(Path(os.environ["PYSPARK_DRIVER_PYTHON"]))
-        threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True).start()
+        self._session, self._warm_up = (
+            session,
+            threading.Thread(target=_start_workers, args=(session,), name="start-workers", daemon=True),
+        )
+        self._warm_up.start()
         return session
 
     def end(self, patience_s: float = END_S) -> int | None:
         """End the JVM, kill it if it takes longer; returns its exit code, None if it did not come up."""
         if self._gateway is None or self._gateway.exception() is not None:
             return None
+        if self._session is not None:
+            self._warm_up.join(patience_s)
+            with suppress(Exception):  # has been stopped, or its JVM is gone; what is not is loud in its end
+                self._session.stop()
         jvm: subprocess.Popen[bytes] = self._gateway.result().proc
         with suppress(OSError):  # of one that is gone
             jvm.stdin.close()  # type: ignore[union-attr]

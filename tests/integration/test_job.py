@@ -431,7 +431,8 @@ def fraud(environment: dict[str, str], *arguments: str) -> str:
 
 
 IDLE_WORKER_ENDED = re.compile(
-    r"Traceback \(most recent call last\):\n(?:  File .*/pyspark/daemon\.py\", .*\n)+BrokenPipeError: .*\n"
+    r"Traceback \(most recent call last\):\n(?:  File .*/pyspark/daemon\.py\", .*\n(?:    .*\n)*)+"
+    r"BrokenPipeError: .*\n"
 )
 """What Spark's daemon prints when a worker that was idle for a minute has been sent away."""
 
