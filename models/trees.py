@@ -5,12 +5,12 @@ per call and 0.2 us a row with 100 trees of 8 leaves, needs no threads, loads wi
 a row the same score in whatever batch it is (each row adds the same numbers in the same order). Trees of up
 to 64 leaves are scored as masks (`leaf_bits`), larger ones are walked.
 
-Layout. A node is 16 bytes: threshold, column, first kid. The two kids lie side by side, so a step is
+Layout (`tree_layout`). The two kids of a node lie side by side, so a step is
 `kid + (x[column] > threshold)`, without a branch; a leaf has an infinite threshold and is its own kid, so all
 rows of a block take as many steps as the tree is deep and the processor overlaps them. NaN compares false and
 takes the first kid: the side of the missing values. Where scikit-learn sends the missing values right, the
-test is turned round on the negated value, which stands in a second copy of the columns:
-`not x <= t` is `-x <= -nextafter(t)`, so there the kids change places.
+test is turned round on the negated value, which stands in a second copy of the columns: `not x <= t` is
+`-x <= -nextafter(t)`, so there the kids change places.
 """
 
 import math
@@ -24,8 +24,8 @@ from numba import from_dtype, types
 from feature_store.jit import njit
 from models.errors import ModelError
 from models.leaf_bits import LARGEST, LeafBits, leaf_bits
+from models.tree_layout import NODE, check
 
-NODE = np.dtype([("threshold", np.float64), ("column", np.uint32), ("kid", np.uint32)])
 BLOCK = 64
 """Rows that walk a tree together: their values and positions stay in the L1 cache."""
 
@@ -37,7 +37,11 @@ _ROOTS, _DEPTHS = types.uint32[::1], types.int64[::1]
 
 @dataclass(frozen=True)
 class Trees:
-    """A compiled binary classifier of f features, t trees and m nodes."""
+    """A compiled binary classifier of f features, t trees and m nodes.
+
+    Raises:
+        ModelError: the arrays do not keep the layout (`tree_layout.check`).
+    """
 
     nodes: np.ndarray
     """NODE[m], tree after tree, each breadth first."""
@@ -53,6 +57,9 @@ class Trees:
     """float64[1]: log-odds before any tree."""
     width: np.ndarray
     """int64[1]: f."""
+
+    def __post_init__(self) -> None:
+        check(**self.arrays())
 
     def score(self, x: np.ndarray) -> np.ndarray:
         """Probability of fraud.
