@@ -3,8 +3,8 @@
 skops' own reader takes any of scikit-learn's classes and, beyond them, what its caller lists. It checks types
 and not contents, though scikit-learn's compiled code indexes with a tree's numbers unchecked. So this reader
 makes nothing but what is listed below, which is data: numbers, text, arrays, and estimators of classes that
-answer with numpy's and Python's code. Trees of forests are range-checked. No function, type or bound method is
-ever made, so no attribute can be called.
+answer with numpy's and Python's code. Trees of forests are range-checked. No function, type or bound method
+is ever made, so no attribute can be called.
 
 To add a class: read what its predict_proba or transform does with attributes that an attacker chose, above
 all what compiled code does with them; then list it, and add it to the tests.
