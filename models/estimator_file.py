@@ -136,7 +136,7 @@ class _Reader:
         tree = state.pop("tree_", None) if name in TREES else None
         attributes = {key: self.read(value) for key, value in state.items()}
         if tree is not None:
-            attributes["tree_"] = self._tree(tree, attributes["n_features_in_"])
+            attributes["tree_"] = self._tree(tree, attributes.get("n_features_in_"))
         if "n_jobs" in attributes:  # scoring is no reason to start as many processes as a file asks for
             attributes["n_jobs"] = None
         module, _, kind = name.rpartition(".")
@@ -148,8 +148,9 @@ class _Reader:
     def _tree(self, node: Any, width: Any) -> Any:
         """scikit-learn's compiled tree, of arrays that its prediction may follow.
 
-        A row of another width than its estimator's n_features_in_ scikit-learn refuses, so columns below that
-        are in the row. Kids have greater numbers than their parent, so each walk ends.
+        Args:
+            node: of the file.
+            width: its estimator's n_features_in_: scikit-learn refuses rows of another width.
         """
         from sklearn.tree._tree import NODE_DTYPE, Tree
 
@@ -157,26 +158,30 @@ class _Reader:
             raise ModelError("a tree of the model is something else; train and register it again")
         features, classes, outputs = self.read(node["__reduce__"]["args"])
         parts = self.read(node["content"])
-        nodes, values = parts["nodes"], parts["values"]
-        number, left, right = np.arange(len(nodes)), nodes["left_child"], nodes["right_child"]
-        inner = (left != -1) | (right != -1)
-        whole = (
+        nodes, values = np.asarray(parts["nodes"]), np.asarray(parts["values"])
+        if not (
             type(width) is int
             and features == width > 0
             and outputs == 1
-            and classes.shape == (1,)
             and nodes.dtype == NODE_DTYPE
-            and nodes.ndim == 1
             and values.dtype == np.float64
-            and values.size > 0
+            and nodes.ndim == 1
+            and classes.shape == (1,)
             and values.shape == (len(nodes), 1, int(classes[0]))
-            and all(((number < kid) & (kid < len(nodes)))[inner].all() for kid in (left, right))
-            and ((nodes["feature"] >= 0) & (nodes["feature"] < width))[inner].all()
-        )
-        if not whole:
+            and values.size > 0
+            and _stay_inside(nodes, width)
+        ):
             raise ModelError("a tree of the model is damaged or forged; train and register it again")
         tree = Tree(width, np.array([values.shape[2]], dtype=np.intp), 1)
         tree.__setstate__(
             {"max_depth": int(parts["max_depth"]), "node_count": len(nodes), "nodes": nodes, "values": values}
         )
         return tree
+
+
+def _stay_inside(nodes: np.ndarray, width: int) -> bool:
+    """Whether each walk from the root ends, without a look beyond the nodes or a row of `width` columns."""
+    left, right, column = nodes["left_child"], nodes["right_child"], nodes["feature"]
+    inner = (left != -1) | (right != -1)
+    after = all(((np.arange(len(nodes)) < kid) & (kid < len(nodes)))[inner].all() for kid in (left, right))
+    return after and bool(((column >= 0) & (column < width))[inner].all())
