@@ -61,8 +61,8 @@ def imputed(*steps: object) -> object:
 
 KNOWN = {
     "forest": RandomForestClassifier(5, class_weight="balanced", max_samples=0.5, random_state=0, n_jobs=2),
-    "extra trees": ExtraTreesClassifier(5, random_state=0),
-    "tree": DecisionTreeClassifier(max_depth=4, random_state=0),
+    "extra trees": ExtraTreesClassifier(5, max_leaf_nodes=9, random_state=0),
+    "tree": DecisionTreeClassifier(ccp_alpha=0.01, random_state=0),
     "extra tree": imputed(ExtraTreeClassifier(max_depth=4, random_state=0)),
     "regression": imputed(StandardScaler(), LogisticRegression(class_weight={0: 1.0, 1: 2.0})),
     "scalers": imputed(MinMaxScaler(), MaxAbsScaler(), RobustScaler(), LogisticRegression()),
