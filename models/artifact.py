@@ -123,6 +123,7 @@ def write(
         raise ModelError(
             "workers would score otherwise than the estimator; report it with the estimator's type"
         )
+    Content(feature_names, feature_hash, classifier, rows, scores)  # checks that they fit together
     arrays |= {"golden.rows": rows, "golden.scores": scores}
     description = {
         "format": FORMAT,

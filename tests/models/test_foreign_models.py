@@ -264,3 +264,21 @@ def test_an_estimator_that_workers_cannot_load_is_not_registered(uri: str) -> No
     with pytest.raises(ModelError, match="GradientBoostingClassifier"):
         registry.register(estimator, NAMES, FEATURES, x[:50], np.zeros(4), uri, name="none")
     assert registry.versions(uri, "none") == []
+
+
+def test_columns_that_do_not_fit_the_model_are_not_registered(uri: str) -> None:
+    x = np.random.default_rng(0).normal(size=(300, 4))
+    model = trees().fit(x, x[:, 0] > 0.5)
+    with pytest.raises(ModelError, match="do not fit together"):
+        registry.register(model, NAMES[:3], FEATURES, x[:50], np.zeros(4), uri, name="none")
+    assert registry.versions(uri, "none") == []
+
+
+def test_an_estimator_that_scores_otherwise_than_its_trees_is_not_registered(uri: str) -> None:
+    class Cautious(HistGradientBoostingClassifier):
+        def predict_proba(self, x: np.ndarray) -> np.ndarray:
+            return np.asarray(super().predict_proba(x) / 2)
+
+    Cautious.__name__ = "HistGradientBoostingClassifier"
+    with pytest.raises(ModelError, match="would score otherwise than the estimator"):
+        register(Cautious(max_iter=5, random_state=0), uri)
