@@ -39,13 +39,6 @@ class ModelRef:
     features: str
     """Hash of the feature list it was trained on."""
 
-    def __post_init__(self) -> None:
-        # it names a directory, and a registry's tag may say anything
-        if not DIGEST.fullmatch(self.digest):
-            raise ModelError(
-                f"model {self.name} {self.version} has no SHA-256 as its digest; use `fraud models train`"
-            )
-
 
 def register(
     estimator: Any,
@@ -196,6 +189,10 @@ def _ref(found: Any) -> ModelRef:
 
 def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Path:
     """The local copy with the pinned digest."""
+    if not DIGEST.fullmatch(
+        ref.digest
+    ):  # a registry's tag may be a path, and what it names would be discarded
+        raise ModelError(f"{label} has no SHA-256 as its digest; use `fraud models train`")
     directory = cache_dir / ref.digest
     if directory.is_dir():
         if artifact.digest(directory) == ref.digest:

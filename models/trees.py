@@ -76,6 +76,7 @@ class Trees:
 
     def log_odds(self, x: np.ndarray) -> np.ndarray:
         """The trees' sum before the logistic function: float64[n, f] -> float64[n]."""
+        self._check_width(x)
         baseline = float(self.baseline[0])
         if self._bits is not None:
             return self._bits.log_odds(x, baseline)
@@ -86,6 +87,13 @@ class Trees:
     @cached_property
     def _bits(self) -> LeafBits | None:
         return leaf_bits(self.nodes, self.values, self.roots, int(self.width[0]))
+
+    def _check_width(self, x: np.ndarray) -> None:
+        # kernels go by the row's width, tests by the trees'
+        if x.shape[1:] != (self.width[0],):
+            raise ModelError(
+                f"the trees ask for {self.width[0]} columns, not {x.shape[1:]}; register it again"
+            )
 
     def explain(self, x: np.ndarray) -> np.ndarray:
         """How much each feature raised the log-odds of each row, along its paths.
@@ -100,6 +108,7 @@ class Trees:
         Returns:
             float64[n, f], log-odds.
         """
+        self._check_width(x)
         out = np.zeros(x.shape)
         _walk_paths(x, self.nodes, self.means, self.roots, self.depths, out)
         return out

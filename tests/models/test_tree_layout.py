@@ -117,6 +117,7 @@ def corrupted(draw: st.DrawFn) -> Arrays:
 def test_corrupted_trees_are_refused_or_walked_within_bounds(arrays: Arrays) -> None:
     try:
         found = Trees(**arrays)
+        found.score(X)
     except ModelError:
         return
     with np.errstate(over="ignore", invalid="ignore"):
@@ -126,6 +127,15 @@ def test_corrupted_trees_are_refused_or_walked_within_bounds(arrays: Arrays) -> 
     assert np.array_equal(out, odds, equal_nan=True)
     assert np.array_equal(found.log_odds(X), odds, equal_nan=True)
     assert np.array_equal(found.explain(X), explained, equal_nan=True)
+
+
+@pytest.mark.parametrize("width", [1, WIDTH - 1, WIDTH + 1])
+def test_rows_of_another_width_are_refused(width: int) -> None:
+    found = Trees(**copy())
+    with pytest.raises(ModelError, match=r"ask for 5 columns"):
+        found.score(np.zeros((70, width)))
+    with pytest.raises(ModelError, match=r"ask for 5 columns"):
+        found.explain(np.zeros((70, width)))
 
 
 @pytest.mark.parametrize("leaves", sorted(WHOLE))
