@@ -3,19 +3,26 @@
 `extra_files/scorer.json` says what the model expects, `extra_files/scorer.npz` holds the compiled trees (or
 the reference values of another estimator) and golden rows with their scores. Both are part of the artifact,
 so its digest covers them; a worker loads from them without MLflow and, for trees, without scikit-learn.
+
+The digest proves that these are the files that a rollout means, not that anybody vetted them: whoever may
+register models writes what stands here. So nothing here names code to run, and everything is checked that
+compiled code indexes with: trees by `tree_layout`, other estimators by `estimator_file`.
 """
 
 import hashlib
+import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from models import trees
+from models import archives, estimator_file, trees
 from models.errors import ModelError
 from models.scoring import Classifier, Estimator
+from models.trees import Trees
 
 FORMAT = 1
 EXTRA = "extra_files"
@@ -23,6 +30,8 @@ EXTRA = "extra_files"
 MODEL_FILE = "model.skops"
 GOLDEN_TOLERANCE = 1e-9
 """Golden scores may differ this much: another processor's exp() may round the last bit differently."""
+MOST_GOLDEN_ROWS = 10_000
+"""They are scored at every load, while transactions wait."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +42,42 @@ class Content:
     """Columns of the model's input."""
     feature_hash: str
     """Hash of the feature list it was trained on."""
-    classifier: Classifier
-    """Trees, or an Estimator."""
+    classifier: Trees | Estimator
+    """What scores."""
     golden_rows: np.ndarray
     """float64[k, f]."""
     golden_scores: np.ndarray
     """float64[k]."""
 
-    def check_golden(self, scores: np.ndarray, what: str) -> None:
-        """Raise ModelError unless `scores` of the golden rows are the recorded ones."""
-        if scores.shape != self.golden_scores.shape or not np.allclose(
-            scores, self.golden_scores, rtol=0.0, atol=GOLDEN_TOLERANCE
+    def __post_init__(self) -> None:
+        width, golden = len(self.feature_names), self.golden_rows
+        rows = len(golden)
+        if not (
+            golden.dtype == self.golden_scores.dtype == np.float64
+            and golden.shape == (rows, width)
+            and self.golden_scores.shape == (rows,)
+            and 0 < rows <= MOST_GOLDEN_ROWS
+            and self.classifier_width == width
         ):
+            raise ModelError(
+                "the model's columns, trees and golden rows do not fit together; train and register it again"
+            )
+
+    @property
+    def classifier_width(self) -> int:
+        """Columns that the classifier takes."""
+        known = self.classifier
+        return len(known.typical) if isinstance(known, Estimator) else int(known.width[0])
+
+    def check_golden(self, ask: Callable[[np.ndarray], np.ndarray], what: str) -> None:
+        """Raise ModelError unless `ask` gives the golden rows their recorded scores."""
+        try:
+            scores = ask(self.golden_rows)
+        except Exception as error:  # whatever a foreign model raises
+            raise ModelError(
+                f"{what} cannot score its golden rows ({type(error).__name__}: {error}); register it again"
+            ) from error
+        if not _alike(scores, self.golden_scores):
             raise ModelError(
                 f"{what} does not reproduce its golden scores; check library versions, or register again"
             )
@@ -72,35 +105,57 @@ def write(
         The files' paths.
 
     Raises:
-        ModelError: the scores of a row depend on the rows around it.
+        ModelError: workers could not load it, or it would not score there as it does here; or the scores of a
+            row depend on the rows around it.
     """
     rows = np.ascontiguousarray(golden_rows, dtype=np.float64)
     arrays: dict[str, np.ndarray] = {"typical": np.asarray(typical, dtype=np.float64)}
-    classifier: Classifier
+    classifier: Trees | Estimator
     kind = "trees" if trees.can_compile(estimator) else "estimator"
     if kind == "trees":
         classifier = trees.compile_trees(estimator)
         arrays |= {f"trees.{name}": array for name, array in classifier.arrays().items()}
     else:
-        classifier = Estimator(estimator, arrays["typical"])
-    scores = classifier.score(rows)
-    one_by_one = np.concatenate([classifier.score(rows[i : i + 1]) for i in range(len(rows))])
-    if not np.array_equal(scores, one_by_one, equal_nan=True) or not np.isfinite(scores).all():
+        loaded = estimator_file.read(io.BytesIO(estimator_file.dumps(estimator)))
+        classifier = Estimator(loaded, arrays["typical"])
+    scores = check_answers(classifier, rows)
+    if not _alike(scores, np.asarray(estimator.predict_proba(rows))[:, 1]):
         raise ModelError(
-            "scores are not finite or depend on other rows; train a classifier that scores each row alone"
+            "workers would score otherwise than the estimator; report it with the estimator's type"
         )
+    Content(feature_names, feature_hash, classifier, rows, scores)  # checks that they fit together
     arrays |= {"golden.rows": rows, "golden.scores": scores}
     description = {
         "format": FORMAT,
         "kind": kind,
         "feature_names": list(feature_names),
         "feature_hash": feature_hash,
-        "trusted_types": [] if kind == "trees" else untrusted_types(estimator),
     }
     paths = [directory / "scorer.json", directory / "scorer.npz"]
     paths[0].write_text(json.dumps(description, indent=1) + "\n")
     np.savez(paths[1], **arrays)  # type: ignore[arg-type]
     return paths
+
+
+def check_answers(classifier: Classifier, rows: np.ndarray) -> np.ndarray:
+    """Scores of rows, float64[k], which are finite, can be explained, and are each row's own.
+
+    Raises:
+        ModelError: they are not.
+    """
+    scores = classifier.score(rows)
+    one_by_one = np.concatenate([classifier.score(rows[i : i + 1]) for i in range(len(rows))])
+    if not np.array_equal(scores, one_by_one) or not np.isfinite(scores).all():
+        raise ModelError(
+            "scores are not finite or depend on other rows; train a classifier that scores each row alone"
+        )
+    if not np.isfinite(classifier.explain(rows)).all():
+        raise ModelError("scores cannot be explained: contributions are not finite; train another classifier")
+    return scores
+
+
+def _alike(scores: np.ndarray, others: np.ndarray) -> bool:
+    return scores.shape == others.shape and np.allclose(scores, others, rtol=0.0, atol=GOLDEN_TOLERANCE)
 
 
 def read(directory: Path) -> Content:
@@ -111,18 +166,18 @@ def read(directory: Path) -> Content:
     """
     try:
         description = json.loads((directory / EXTRA / "scorer.json").read_text())
-        with np.load(directory / EXTRA / "scorer.npz", allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        with archives.opened(directory / EXTRA / "scorer.npz") as archive:
+            arrays = archives.arrays(archive)
         if description["format"] != FORMAT:
             raise ModelError(
                 f"model format {description['format']} is not {FORMAT}; use the release that registered it"
             )
-        classifier: Classifier
+        classifier: Trees | Estimator
         if description["kind"] == "trees":
             parts = {name[6:]: array for name, array in arrays.items() if name.startswith("trees.")}
-            classifier = trees.Trees(**parts)
+            classifier = Trees(**parts)
         else:
-            classifier = Estimator(_estimator(directory, description["trusted_types"]), arrays["typical"])
+            classifier = Estimator(estimator_file.read(directory / MODEL_FILE), arrays["typical"])
         return Content(
             tuple(description["feature_names"]),
             description["feature_hash"],
@@ -136,19 +191,6 @@ def read(directory: Path) -> Content:
         raise ModelError(
             f"model files cannot be read ({type(error).__name__}: {error}); use `fraud models train`"
         ) from error
-
-
-def untrusted_types(estimator: Any) -> list[str]:
-    """The types that skops must be told to trust to read this estimator again."""
-    import skops.io
-
-    return sorted(skops.io.get_untrusted_types(data=skops.io.dumps(estimator)))
-
-
-def _estimator(directory: Path, trusted: list[str]) -> Any:
-    import skops.io
-
-    return skops.io.load(directory / MODEL_FILE, trusted=trusted)
 
 
 def digest(directory: Path) -> str:

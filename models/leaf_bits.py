@@ -64,11 +64,14 @@ def leaf_bits(nodes: np.ndarray, values: np.ndarray, roots: np.ndarray, width: i
     """Trees of `trees.Trees` as masks; None if one has more than MOST_LEAVES leaves.
 
     Args:
-        nodes: NODE[m], see there.
+        nodes: NODE[m], checked, as in `trees.Trees`.
         values: float64[m].
         roots: uint32[t].
         width: f.
     """
+    # of a binary tree's nodes one more than half are leaves; deep trees must not reach the recursion below
+    if len(roots) and (np.diff(np.append(roots, len(nodes))).max() + 1) // 2 > MOST_LEAVES:
+        return None
     tests: list[tuple[int, float, int, int]] = []
     leaves: list[list[float]] = []
 
@@ -86,8 +89,6 @@ def leaf_bits(nodes: np.ndarray, values: np.ndarray, roots: np.ndarray, width: i
         leaves.append([])
         below(root, tree)
     most = max(map(len, leaves), default=1)
-    if most > MOST_LEAVES:
-        return None
     bits, mask = next((bits, kind) for bits, kind in WIDTHS.items() if most <= bits)
     outputs = np.zeros((len(leaves), most))
     for tree, found in enumerate(leaves):

@@ -23,7 +23,11 @@ _SETTINGS = {
 
 
 def load() -> None:
-    """Import MLflow, which a long-lived process does before its time matters."""
+    """Import MLflow, which a long-lived process does before its time matters.
+
+    Its loaders of models are off in this process: they unpickle, or trust what a model says of itself.
+    """
+    os.environ["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] = "false"
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     import mlflow.artifacts  # noqa: F401

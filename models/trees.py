@@ -5,12 +5,12 @@ per call and 0.2 us a row with 100 trees of 8 leaves, needs no threads, loads wi
 a row the same score in whatever batch it is (each row adds the same numbers in the same order). Trees of up
 to 64 leaves are scored as masks (`leaf_bits`), larger ones are walked.
 
-Layout. A node is 16 bytes: threshold, column, first kid. The two kids lie side by side, so a step is
+Layout (`tree_layout`). The two kids of a node lie side by side, so a step is
 `kid + (x[column] > threshold)`, without a branch; a leaf has an infinite threshold and is its own kid, so all
 rows of a block take as many steps as the tree is deep and the processor overlaps them. NaN compares false and
 takes the first kid: the side of the missing values. Where scikit-learn sends the missing values right, the
-test is turned round on the negated value, which stands in a second copy of the columns:
-`not x <= t` is `-x <= -nextafter(t)`, so there the kids change places.
+test is turned round on the negated value, which stands in a second copy of the columns: `not x <= t` is
+`-x <= -nextafter(t)`, so there the kids change places.
 """
 
 import math
@@ -24,8 +24,8 @@ from numba import from_dtype, types
 from feature_store.jit import njit
 from models.errors import ModelError
 from models.leaf_bits import LARGEST, LeafBits, leaf_bits
+from models.tree_layout import NODE, check
 
-NODE = np.dtype([("threshold", np.float64), ("column", np.uint32), ("kid", np.uint32)])
 BLOCK = 64
 """Rows that walk a tree together: their values and positions stay in the L1 cache."""
 
@@ -37,7 +37,11 @@ _ROOTS, _DEPTHS = types.uint32[::1], types.int64[::1]
 
 @dataclass(frozen=True)
 class Trees:
-    """A compiled binary classifier of f features, t trees and m nodes."""
+    """A compiled binary classifier of f features, t trees and m nodes.
+
+    Raises:
+        ModelError: the arrays do not keep the layout (`tree_layout.check`).
+    """
 
     nodes: np.ndarray
     """NODE[m], tree after tree, each breadth first."""
@@ -54,6 +58,9 @@ class Trees:
     width: np.ndarray
     """int64[1]: f."""
 
+    def __post_init__(self) -> None:
+        check(**self.arrays())
+
     def score(self, x: np.ndarray) -> np.ndarray:
         """Probability of fraud.
 
@@ -69,6 +76,7 @@ class Trees:
 
     def log_odds(self, x: np.ndarray) -> np.ndarray:
         """The trees' sum before the logistic function: float64[n, f] -> float64[n]."""
+        self._check_width(x)
         baseline = float(self.baseline[0])
         if self._bits is not None:
             return self._bits.log_odds(x, baseline)
@@ -79,6 +87,13 @@ class Trees:
     @cached_property
     def _bits(self) -> LeafBits | None:
         return leaf_bits(self.nodes, self.values, self.roots, int(self.width[0]))
+
+    def _check_width(self, x: np.ndarray) -> None:
+        # kernels go by the row's width, tests by the trees'
+        if x.shape[1:] != (self.width[0],):
+            raise ModelError(
+                f"the trees ask for {self.width[0]} columns, not {x.shape[1:]}; register it again"
+            )
 
     def explain(self, x: np.ndarray) -> np.ndarray:
         """How much each feature raised the log-odds of each row, along its paths.
@@ -93,6 +108,7 @@ class Trees:
         Returns:
             float64[n, f], log-odds.
         """
+        self._check_width(x)
         out = np.zeros(x.shape)
         _walk_paths(x, self.nodes, self.means, self.roots, self.depths, out)
         return out

@@ -1,0 +1,105 @@
+"""The arrays of compiled trees, and what must hold of them before a kernel may walk them.
+
+Kernels check no bounds: an index that a file made up would read, and in explanations write, anywhere in the
+worker's memory. So `trees.Trees` has its arrays checked here, which takes less than a millisecond for a usual
+model.
+
+A node is 16 bytes: threshold, column, first kid. Trees lie one after another, each breadth first: the k-th
+inner node of a tree, counted from 0, has its first kid at the root's place + 1 + 2k, the second beside it. A
+leaf has an infinite threshold and is its own kid. A column number of f or more stands for the negated column.
+"""
+
+import numpy as np
+
+from models.errors import ModelError
+
+NODE = np.dtype([("threshold", np.float64), ("column", np.uint32), ("kid", np.uint32)])
+
+MOST_FEATURES = 4_096
+"""Columns: kernels hold a block of 64 rows, each column twice, in 4 MiB then."""
+MOST_TREES = 10_000
+"""A hundred times what `fraud models train` makes; the masks of a block of rows take 5 MB then."""
+MOST_NODES = 1 << 20
+"""32 MiB in each worker."""
+MOST_STEPS = 1 << 17
+"""Steps from roots to deepest leaves, over all trees: about a millisecond for each transaction."""
+
+
+def check(
+    nodes: np.ndarray,
+    values: np.ndarray,
+    means: np.ndarray,
+    roots: np.ndarray,
+    depths: np.ndarray,
+    baseline: np.ndarray,
+    width: np.ndarray,
+) -> None:
+    """Raise ModelError unless these are t trees of m nodes that lie as the layout says.
+
+    Args:
+        nodes: NODE[m].
+        values: float64[m], finite.
+        means: float64[m], finite.
+        roots: uint32[t], ascending from 0.
+        depths: int64[t].
+        baseline: float64[1], finite.
+        width: int64[1], f.
+    """
+    count, trees = np.shape(nodes)[:1], np.shape(roots)[:1]
+    for name, array, kind, shape in (
+        ("nodes", nodes, NODE, count),
+        ("values", values, np.float64, count),
+        ("means", means, np.float64, count),
+        ("roots", roots, np.uint32, trees),
+        ("depths", depths, np.int64, trees),
+        ("baseline", baseline, np.float64, (1,)),
+        ("width", width, np.int64, (1,)),
+    ):
+        right = array.dtype == kind and array.shape == shape and array.ndim == 1
+        _demand(right and array.flags.c_contiguous, f"{name} has another type or shape")
+    _at_most("features", int(width[0]), MOST_FEATURES)
+    _at_most("trees", len(roots), MOST_TREES)
+    _at_most("nodes", len(nodes), MOST_NODES)
+    _demand(width[0] > 0, "there are no features")
+    for name, numbers in (("values", values), ("means", means), ("baseline", baseline)):
+        _demand(np.isfinite(numbers).all(), f"{name} has a number that is not finite")
+    _demand((nodes["column"] < 2 * width[0]).all(), "a node asks for a column that is not there")
+    _demand(not np.isnan(nodes["threshold"]).any(), "a threshold is no number")
+    if not len(roots):
+        _demand(not len(nodes), "there are nodes and no trees")
+        return
+    begins = roots.astype(np.int64)
+    sizes = np.diff(np.append(begins, len(nodes)))
+    _demand(begins[0] == 0 and (sizes > 0).all(), "roots do not follow one another")
+    _check_kids(nodes, begins, sizes, depths)
+
+
+def _check_kids(nodes: np.ndarray, begins: np.ndarray, sizes: np.ndarray, depths: np.ndarray) -> None:
+    """... unless each node but the roots is the kid of exactly one node before it, in its own tree."""
+    at, kid, inner = np.arange(len(nodes)), nodes["kid"].astype(np.int64), nodes["threshold"] != np.inf
+    tree = np.repeat(np.arange(len(begins)), sizes)
+    before = np.cumsum(inner) - inner  # inner nodes before each node, over all trees
+    due = begins[tree] + 1 + 2 * (before - before[begins][tree])
+    _demand((kid == np.where(inner, due, at)).all(), "a kid is not where it is due")
+    _demand((kid > at)[inner].all(), "a kid lies before its parent")
+    _demand((sizes == 1 + 2 * np.add.reduceat(inner.astype(np.int64), begins)).all(), "kids are missing")
+
+    _demand((depths >= 0).all(), "a depth is negative")
+    _at_most("steps", max(int(depths.max()), int(depths.astype(np.float64).sum())), MOST_STEPS)
+    steps = np.zeros(len(begins), np.int64)
+    level = begins
+    for _ in range(int(depths.max()) + 1):
+        level = level[inner[level]]
+        steps[tree[level]] += 1
+        level = np.concatenate([kid[level], kid[level] + 1])
+    _demand((steps == depths).all(), "a depth is not the tree's")
+
+
+def _demand(holds: bool | np.bool_, otherwise: str) -> None:
+    if not holds:
+        raise ModelError(f"the model's trees are damaged or forged: {otherwise}; train and register it again")
+
+
+def _at_most(what: str, number: int, most: int) -> None:
+    if number > most:
+        raise ModelError(f"the model has {number:,} {what}, more than {most:,}; train a smaller one")

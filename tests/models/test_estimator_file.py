@@ -1,0 +1,318 @@
+"""Estimators from files that nobody vetted: listed types and whole trees are read, all else is refused."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy as np
+import pytest
+import skops.io
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
+
+from models import archives, estimator_file
+from models.errors import ModelError
+
+pytestmark = pytest.mark.unit
+
+WIDTH = 4
+Schema = dict[str, Any]
+
+
+def history() -> tuple[np.ndarray, np.ndarray]:
+    x = np.random.default_rng(0).normal(size=(300, WIDTH))
+    return x, (x[:, 0] + x[:, 1] > 1).astype(int)
+
+
+X, Y = history()
+GAPS = np.where(np.random.default_rng(1).random(X.shape) < 0.1, np.nan, X)
+
+
+def read(content: bytes) -> Any:
+    return estimator_file.read(io.BytesIO(content))
+
+
+def imputed(*steps: object) -> object:
+    return make_pipeline(SimpleImputer(add_indicator=True), *steps)
+
+
+KNOWN = {
+    "forest": RandomForestClassifier(5, class_weight="balanced", max_samples=0.5, random_state=0, n_jobs=2),
+    "extra trees": ExtraTreesClassifier(5, max_leaf_nodes=9, random_state=0),
+    "tree": DecisionTreeClassifier(ccp_alpha=0.01, random_state=0),
+    "extra tree": imputed(ExtraTreeClassifier(max_depth=4, random_state=0)),
+    "regression": imputed(StandardScaler(), LogisticRegression(class_weight={0: 1.0, 1: 2.0})),
+    "scalers": imputed(MinMaxScaler(), MaxAbsScaler(), RobustScaler(), LogisticRegression()),
+    "columns": imputed(
+        ColumnTransformer(
+            [("some", StandardScaler(), [0, 1]), ("others", MinMaxScaler(), slice(2, 4))],
+            remainder="passthrough",
+        ),
+        RandomForestClassifier(3, random_state=0),
+    ),
+}
+
+
+@pytest.mark.parametrize("estimator", KNOWN.values(), ids=KNOWN.keys())
+def test_listed_estimators_come_back_as_they_went_in(estimator: Any) -> None:
+    estimator.fit(GAPS, Y)
+    again = read(estimator_file.dumps(estimator))
+    assert type(again) is type(estimator)
+    assert np.array_equal(again.predict_proba(GAPS), estimator.predict_proba(GAPS))
+
+
+def test_scoring_uses_one_thread_whatever_the_file_asks_for() -> None:
+    forest = RandomForestClassifier(3, random_state=0).fit(X, Y)
+    forest.n_jobs = 1_000_000
+    assert read(estimator_file.dumps(forest)).n_jobs is None
+
+
+FOREIGN = {
+    "HistGradientBoostingClassifier": HistGradientBoostingClassifier(max_iter=2),
+    "GradientBoostingClassifier": GradientBoostingClassifier(n_estimators=2),
+    "CalibratedClassifierCV": CalibratedClassifierCV(LogisticRegression()),
+    "SVC": SVC(probability=False),
+    "numpy.random.mtrand.RandomState": RandomForestClassifier(2, random_state=np.random.RandomState(0)),
+    "log1p": make_pipeline(FunctionTransformer(np.log1p), MinMaxScaler(), LogisticRegression()),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "estimator"), FOREIGN.items(), ids=FOREIGN.keys())
+def test_what_is_not_listed_is_refused_by_name(name: str, estimator: Any) -> None:
+    content = estimator_file.dumps(estimator.fit(np.abs(X), Y))
+    with pytest.raises(ModelError, match=rf"holds a \S*{name} .*make it of ColumnTransformer, .*"):
+        read(content)
+
+
+def forged(content: bytes, change: Callable[[Schema, dict[str, bytes]], None]) -> bytes:
+    """A file of skops' with another schema and other members."""
+    with ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(members.pop("schema.json"))
+    change(schema, members)
+    out = io.BytesIO()
+    with ZipFile(out, "w", ZIP_DEFLATED) as archive:
+        for name, member in {**members, "schema.json": json.dumps(schema).encode()}.items():
+            archive.writestr(name, member)
+    return out.getvalue()
+
+
+def node(loader: str, module: str, kind: str, content: Any) -> Schema:
+    return {"__loader__": loader, "__module__": module, "__class__": kind, "content": content}
+
+
+def text(value: object) -> Schema:
+    return node("JsonNode", "builtins", "str", json.dumps(value))
+
+
+def sequence(*items: Schema) -> Schema:
+    return node("TupleNode", "builtins", "tuple", list(items))
+
+
+def regression() -> bytes:
+    return estimator_file.dumps(LogisticRegression().fit(X, Y))
+
+
+def writes(path: Path) -> bytes:
+    """A regression with an attribute that makes a file when it is read."""
+
+    def change(schema: Schema, members: dict[str, bytes]) -> None:
+        call = node("ConstructorFromReduceNode", "io", "open", sequence(text(str(path)), text("w")))
+        schema["content"]["content"]["verbose"] = call
+
+    return forged(regression(), change)
+
+
+def test_a_call_in_a_file_is_not_made(tmp_path: Path) -> None:
+    skops.io.loads(writes(tmp_path / "skops"), trusted=["io.open"]).verbose.close()
+    assert (tmp_path / "skops").exists()  # what reading with a list from the file itself would do
+    with pytest.raises(ModelError, match=r"holds a io\.open \(ConstructorFromReduceNode\)"):
+        read(writes(tmp_path / "ours"))
+    assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        node("FunctionNode", "os", "system", None),
+        node("TypeNode", "builtins", "str", None),
+        node("ObjectNode", "subprocess", "Popen", None),
+        node("ObjectNode", "builtins", "str", None),
+        node("TupleNode", "sklearn.pipeline", "Pipeline", []),
+        node("DictNode", "collections", "OrderedDict", {}),
+        node("ConstructorFromReduceNode", "sklearn.pipeline", "Pipeline", sequence()),
+        node("MethodNode", "sklearn.pipeline", "Pipeline", {"func": "fit", "obj": text(1)}),
+        node("OperatorFuncNode", "operator", "methodcaller", sequence(text("fit"))),
+        node("CachedNode", "builtins", "str", None),
+        node("TreeNode", "sklearn.tree._tree", "Tree", None),
+        node("NoNode", "builtins", "str", None),
+    ],
+    ids=lambda foreign: f"{foreign['__loader__']} {foreign['__class__']}",
+)
+def test_no_other_kind_of_node_is_read(foreign: Schema) -> None:
+    def change(schema: Schema, members: dict[str, bytes]) -> None:
+        schema["content"]["content"]["verbose"] = foreign
+
+    with pytest.raises(ModelError, match="which workers do not load"):
+        read(forged(regression(), change))
+
+
+def test_another_protocol_is_refused() -> None:
+    with pytest.raises(ModelError, match="protocol 0, not 2"):
+        read(forged(regression(), lambda schema, _: schema.update(protocol=0)))
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MOST_BYTES", 1 << 20)
+    read(regression())
+    bomb = forged(regression(), lambda _, members: members.update(more=bytes(2 << 20)))
+    assert len(bomb) < 1 << 16
+    with pytest.raises(ModelError, match=r"unpack to 2\.0 MiB, more than 1"):
+        read(bomb)
+
+
+TREE = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, Y)
+NODES = TREE.tree_.__getstate__()["nodes"]
+
+
+def npy(array: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array, allow_pickle=False)
+    return out.getvalue()
+
+
+def with_nodes(nodes: np.ndarray) -> bytes:
+    def change(schema: Schema, members: dict[str, bytes]) -> None:
+        members[schema["content"]["content"]["tree_"]["content"]["content"]["nodes"]["file"]] = npy(nodes)
+
+    return forged(estimator_file.dumps(TREE), change)
+
+
+def nodes_with(field: str, at: int, to: int) -> bytes:
+    nodes = NODES.copy()
+    nodes[field][at] = to
+    return with_nodes(nodes)
+
+
+def attribute(name: str, to: Schema | None) -> bytes:
+    def change(schema: Schema, members: dict[str, bytes]) -> None:
+        state = schema["content"]
+        at = list(state["content"]).index(name)
+        if to is None:
+            del state["content"][name], state["key_types"]["content"][at]
+        else:
+            state["content"][name] = to
+
+    return forged(estimator_file.dumps(TREE), change)
+
+
+def argument(at: int, to: Schema) -> bytes:
+    def change(schema: Schema, members: dict[str, bytes]) -> None:
+        schema["content"]["content"]["tree_"]["__reduce__"]["args"]["content"][at] = to
+
+    return forged(estimator_file.dumps(TREE), change)
+
+
+def many_classes() -> bytes:
+    def change(schema: Schema, members: dict[str, bytes]) -> None:
+        args = schema["content"]["content"]["tree_"]["__reduce__"]["args"]["content"]
+        members[args[1]["file"]] = npy(np.full(2, 2))
+
+    return forged(estimator_file.dumps(TREE), change)
+
+
+FORGED_TREES = {
+    "a left kid beyond the nodes": nodes_with("left_child", 0, 10**6),
+    "a right kid beyond the nodes": nodes_with("right_child", 0, len(NODES)),
+    "a negative kid": nodes_with("left_child", 0, -2),
+    "one kid": nodes_with("right_child", 0, -1),
+    "a cycle": nodes_with("left_child", 1, 0),
+    "its own kid": nodes_with("left_child", 0, 0),
+    "a column beyond the row": nodes_with("feature", 0, WIDTH),
+    "a negative column": nodes_with("feature", 0, -2),
+    "no nodes": with_nodes(NODES[:0]),
+    "fewer nodes than values": with_nodes(NODES[:-1]),
+    "nodes of another type": with_nodes(NODES.view(np.int64)),
+    "rows that are wider than its columns": attribute("n_features_in_", text(WIDTH - 1)),
+    "a width that is no number": attribute("n_features_in_", text([WIDTH])),
+    "no width": attribute("n_features_in_", None),
+    "something else as a tree": attribute("tree_", text(1)),
+    "more columns than its estimator": argument(0, text(10**6)),
+    "more outputs than classes": argument(2, text(10**6)),
+    "classes for more outputs": many_classes(),
+}
+
+
+@pytest.mark.parametrize("content", FORGED_TREES.values(), ids=FORGED_TREES.keys())
+def test_forged_trees_are_refused_before_scikit_learn_sees_them(content: bytes) -> None:
+    with pytest.raises(ModelError, match="a tree of the model is"):
+        read(content)
+
+
+def walk(nodes: np.ndarray, row: np.ndarray) -> int:
+    """The leaf of a row, looking before reading."""
+    at, steps = 0, 0
+    while nodes["left_child"][at] != -1:
+        column, steps = nodes["feature"][at], steps + 1
+        assert 0 <= column < WIDTH
+        assert steps < len(nodes)
+        value, left = np.float32(row[column]), nodes["missing_go_to_left"][at]
+        if not np.isnan(value):
+            left = value <= nodes["threshold"][at]
+        at = nodes["left_child" if left else "right_child"][at]
+        assert 0 <= at < len(nodes)
+    return int(at)
+
+
+def changes() -> Iterator[tuple[str, list[Any]]]:
+    for field in NODES.dtype.names:
+        near = [-2, -1, 0, 1, 2, WIDTH, len(NODES) - 1, len(NODES)]
+        yield field, [*near, -(2**63), 2**63 - 1] if NODES.dtype[field] == np.int64 else near[2:5]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(list(changes())).flatmap(
+            lambda change: st.tuples(
+                st.just(change[0]), st.integers(0, len(NODES) - 1), st.sampled_from(change[1])
+            )
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_corrupted_trees_are_refused_or_walked_within_bounds(found: list[tuple[str, int, int]]) -> None:
+    nodes = NODES.copy()
+    for field, at, to in found:
+        nodes[field][at] = to
+    try:
+        tree = read(with_nodes(nodes))
+    except ModelError:
+        return
+    leaves = [walk(nodes, row) for row in GAPS]
+    assert tree.tree_.apply(GAPS.astype(np.float32)).tolist() == leaves

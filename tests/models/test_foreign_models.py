@@ -1,0 +1,284 @@
+"""Models whose files somebody wrote to run code or to read memory, in a real registry: nothing is run."""
+
+import json
+import os
+import pickle
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+import skops.io
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+from feature_store import catalogue
+from models import archives, artifact, registry, tracking
+from models.errors import ModelError
+from models.registry import ModelRef
+from models.scoring import Scorer
+
+pytestmark = pytest.mark.integration
+
+NAMES = tuple(f"f{i}" for i in range(4))
+FEATURES = "ab" * 32
+
+
+class Payload:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the registry and its files are."""
+    return tmp_path_factory.mktemp("foreign")
+
+
+@pytest.fixture(scope="module")
+def uri(home: Path) -> str:
+    return f"sqlite:///{home}/mlflow.db"
+
+
+def register(estimator: Any, uri: str, features: str = FEATURES) -> ModelRef:
+    """A model of a name of its own."""
+    x = np.random.default_rng(0).normal(size=(300, 4))
+    estimator.fit(x, x[:, 0] > 0.5)
+    name = f"foreign-{uuid.uuid4()}"
+    return registry.register(estimator, NAMES, features, x[:50], np.median(x, axis=0), uri, name=name)
+
+
+def tag(ref: ModelRef, uri: str, digest: str) -> None:
+    with tracking.registry(uri) as client:
+        client.set_model_version_tag(ref.name, ref.version, "digest", digest)
+
+
+def forge(ref: ModelRef, uri: str, home: Path, change: Callable[[Path], None]) -> ModelRef:
+    """Change a registered model's files and give it the digest that they have now."""
+    every = (path.parent for path in (home / "artifacts").rglob("MLmodel"))
+    (stored,) = (path for path in every if artifact.digest(path) == ref.digest)
+    change(stored)
+    tag(ref, uri, artifact.digest(stored))
+    return registry.find(ref.name, ref.version, uri)
+
+
+def verified(ref: ModelRef, uri: str, directory: Path) -> Scorer:
+    return registry.verify(ref, uri, directory / "cache", feature_hash=FEATURES)
+
+
+def trees() -> HistGradientBoostingClassifier:
+    return HistGradientBoostingClassifier(max_iter=5, max_leaf_nodes=8, random_state=0)
+
+
+@pytest.mark.parametrize("serialization", ["pickle", "cloudpickle"])
+def test_a_pickle_in_a_model_is_not_run(uri: str, home: Path, tmp_path: Path, serialization: str) -> None:
+    ref, trace = register(trees(), uri), tmp_path / "trace"
+
+    def change(stored: Path) -> None:
+        (stored / "model.pkl").write_bytes(pickle.dumps(Payload(trace)))
+        (stored / "model.skops").write_bytes(pickle.dumps(Payload(trace)))
+        described = (stored / "MLmodel").read_text()
+        described = described.replace("model.skops", "model.pkl")
+        (stored / "MLmodel").write_text(
+            described.replace("serialization_format: skops", f"serialization_format: {serialization}")
+        )
+
+    scorer = verified(forge(ref, uri, home, change), uri, tmp_path)
+    assert np.isfinite(scorer.score(np.zeros((3, 4)))).all()
+    assert not trace.exists()
+    pickle.loads((tmp_path / "cache" / scorer.digest / "model.pkl").read_bytes())
+    assert trace.exists()  # so it would have run
+
+
+def test_an_estimator_that_is_a_pickle_is_refused(uri: str, home: Path, tmp_path: Path) -> None:
+    ref, trace = register(LogisticRegression(), uri), tmp_path / "trace"
+
+    def change(stored: Path) -> None:
+        (stored / "model.skops").write_bytes(pickle.dumps(Payload(trace)))
+
+    with pytest.raises(ModelError, match="cannot be read"):
+        verified(forge(ref, uri, home, change), uri, tmp_path)
+    assert not trace.exists()
+
+
+def test_arrays_that_are_pickles_are_refused(uri: str, home: Path, tmp_path: Path) -> None:
+    ref, trace = register(trees(), uri), tmp_path / "trace"
+
+    def change(stored: Path) -> None:
+        path = stored / "extra_files" / "scorer.npz"
+        with np.load(path) as archive:
+            known = dict(archive)
+        np.savez(path, **{**known, "typical": np.array([Payload(trace)], dtype=object)})
+
+    with pytest.raises(ModelError, match="cannot be read"):
+        verified(forge(ref, uri, home, change), uri, tmp_path)
+    assert not trace.exists()
+
+
+def test_types_that_a_model_names_as_trusted_are_not(uri: str, home: Path, tmp_path: Path) -> None:
+    ref, trace = register(LogisticRegression(), uri), tmp_path / "trace"
+
+    def change(stored: Path) -> None:
+        with ZipFile(stored / "model.skops") as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        schema = json.loads(members["schema.json"])
+        text = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode"}
+        schema["content"]["content"]["verbose"] = {
+            "__class__": "open",
+            "__module__": "io",
+            "__loader__": "ConstructorFromReduceNode",
+            "content": {
+                "__class__": "tuple",
+                "__module__": "builtins",
+                "__loader__": "TupleNode",
+                "content": [{**text, "content": json.dumps(part)} for part in (str(trace), "w")],
+            },
+        }
+        with ZipFile(stored / "model.skops", "w") as archive:
+            for name, member in {**members, "schema.json": json.dumps(schema)}.items():
+                archive.writestr(name, member)
+        described = stored / "extra_files" / "scorer.json"
+        listed = {**json.loads(described.read_text()), "trusted_types": ["io.open"]}
+        described.write_text(json.dumps(listed))
+        mlflow = stored / "MLmodel"
+        mlflow.write_text(
+            mlflow.read_text().replace("skops_trusted_types: []", "skops_trusted_types: [io.open]")
+        )
+
+    ref = forge(ref, uri, home, change)
+    with pytest.raises(ModelError, match=r"holds a io\.open .*do not load"):
+        verified(ref, uri, tmp_path)
+    assert not trace.exists()
+    skops.io.load(tmp_path / "cache" / ref.digest / "model.skops", trusted=["io.open"])
+    assert trace.exists()  # so it would have run
+
+
+def test_mlflows_loaders_are_off(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "true")
+    scorer = verified(register(trees(), uri), uri, tmp_path)
+    import mlflow.sklearn
+    from mlflow.exceptions import MlflowException
+
+    assert os.environ["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] == "false"
+    with pytest.raises(MlflowException, match="disallowed"):
+        mlflow.sklearn.load_model(str(tmp_path / "cache" / scorer.digest))
+
+
+def arrays_changed(change: Callable[[dict[str, np.ndarray]], None]) -> Callable[[Path], None]:
+    def forge_arrays(stored: Path) -> None:
+        path = stored / "extra_files" / "scorer.npz"
+        with np.load(path) as archive:
+            known = dict(archive)
+        change(known)
+        np.savez(path, **known)
+
+    return forge_arrays
+
+
+def fewer_names(stored: Path) -> None:
+    path = stored / "extra_files" / "scorer.json"
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps({**described, "feature_names": described["feature_names"][:2]}))
+
+
+FORGED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a kid beyond the nodes": (
+        arrays_changed(lambda known: known["trees.nodes"]["kid"].__setitem__(0, 10**6)),
+        "a kid is not where it is due",
+    ),
+    "trees of more columns": (
+        arrays_changed(lambda known: known["trees.width"].__setitem__(0, 4_000)),
+        "do not fit together",
+    ),
+    "fewer names than columns": (fewer_names, "do not fit together"),
+    "no golden rows": (
+        arrays_changed(
+            lambda known: known.update({name: known[name][:0] for name in known if "golden" in name})
+        ),
+        "do not fit together",
+    ),
+    "other golden scores": (
+        arrays_changed(lambda known: known["golden.scores"].__iadd__(1e-6)),
+        "does not reproduce its golden scores",
+    ),
+    "no arrays": (lambda stored: (stored / "extra_files" / "scorer.npz").write_bytes(b""), "cannot be read"),
+    "large files": (
+        lambda stored: (stored / "more").write_bytes(bytes(2 << 20)),
+        r"have 2\.\d MiB, more than 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "match"), FORGED.values(), ids=FORGED.keys())
+def test_forged_files_are_refused(
+    uri: str,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], None],
+    match: str,
+) -> None:
+    monkeypatch.setattr(archives, "MOST_BYTES", 1 << 20)
+    ref = register(trees(), uri)
+    verified(ref, uri, tmp_path)
+    with pytest.raises(ModelError, match=match):
+        verified(forge(ref, uri, home, change), uri, tmp_path)
+
+
+def test_an_estimator_that_cannot_answer_is_one_clear_error(uri: str, home: Path, tmp_path: Path) -> None:
+    def change(stored: Path) -> None:
+        skops.io.dump(LogisticRegression(), stored / "model.skops")  # never fitted
+
+    with pytest.raises(ModelError, match="cannot score its golden rows"):
+        verified(forge(register(LogisticRegression(), uri), uri, home, change), uri, tmp_path)
+
+
+def test_a_model_with_other_columns_than_the_catalogue_is_refused(uri: str, tmp_path: Path) -> None:
+    ref = register(trees(), uri, catalogue.feature_hash())
+    with pytest.raises(ModelError, match="other columns than the feature list it names"):
+        registry.load(ref, uri, tmp_path / "cache")
+
+
+def test_a_digest_that_is_a_path_deletes_nothing(uri: str, tmp_path: Path) -> None:
+    ref, precious = register(trees(), uri), tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("kept")
+    tag(ref, uri, str(precious))
+    with pytest.raises(ModelError, match="no SHA-256"):
+        verified(registry.find(ref.name, ref.version, uri), uri, tmp_path)
+    assert (precious / "file").read_text() == "kept"
+    assert registry.versions(uri, ref.name) == []
+
+
+def test_an_estimator_that_workers_cannot_load_is_not_registered(uri: str) -> None:
+    x = np.random.default_rng(0).normal(size=(300, 4))
+    estimator = GradientBoostingClassifier(n_estimators=2).fit(x, x[:, 0] > 0.5)
+    with pytest.raises(ModelError, match="GradientBoostingClassifier"):
+        registry.register(estimator, NAMES, FEATURES, x[:50], np.zeros(4), uri, name="none")
+    assert registry.versions(uri, "none") == []
+
+
+def test_columns_that_do_not_fit_the_model_are_not_registered(uri: str) -> None:
+    x = np.random.default_rng(0).normal(size=(300, 4))
+    model = trees().fit(x, x[:, 0] > 0.5)
+    with pytest.raises(ModelError, match="do not fit together"):
+        registry.register(model, NAMES[:3], FEATURES, x[:50], np.zeros(4), uri, name="none")
+    assert registry.versions(uri, "none") == []
+
+
+def test_an_estimator_that_scores_otherwise_than_its_trees_is_not_registered(uri: str) -> None:
+    class Cautious(HistGradientBoostingClassifier):
+        def predict_proba(self, x: np.ndarray) -> np.ndarray:
+            return np.asarray(super().predict_proba(x) / 2)
+
+    Cautious.__name__ = "HistGradientBoostingClassifier"
+    with pytest.raises(ModelError, match="would score otherwise than the estimator"):
+        register(Cautious(max_iter=5, random_state=0), uri)
