@@ -29,10 +29,8 @@ GOLDEN_TOLERANCE = 1e-9
 class Content:
     """A model as its files describe it."""
 
-    feature_names: tuple[str, ...]
-    """Columns of the model's input."""
-    feature_hash: str
-    """Hash of the feature list it was trained on."""
+    features: tuple[str, ...]
+    """name:version of each column of the model's input."""
     classifier: Classifier
     """Trees, or an Estimator."""
     golden_rows: np.ndarray
@@ -53,8 +51,7 @@ class Content:
 def write(
     directory: Path,
     estimator: Any,
-    feature_names: tuple[str, ...],
-    feature_hash: str,
+    features: tuple[str, ...],
     golden_rows: np.ndarray,
     typical: np.ndarray,
 ) -> list[Path]:
@@ -63,8 +60,7 @@ def write(
     Args:
         directory: exists, empty.
         estimator: fitted classifier with predict_proba.
-        feature_names: of its columns.
-        feature_hash: of the catalogue it was trained on.
+        features: of its columns, name:version.
         golden_rows: float64[k, f] to be scored at every later check.
         typical: float64[f], training medians.
 
@@ -93,8 +89,7 @@ def write(
     description = {
         "format": FORMAT,
         "kind": kind,
-        "feature_names": list(feature_names),
-        "feature_hash": feature_hash,
+        "features": list(features),
         "trusted_types": [] if kind == "trees" else untrusted_types(estimator),
     }
     paths = [directory / "scorer.json", directory / "scorer.npz"]
@@ -124,8 +119,7 @@ def read(directory: Path) -> Content:
         else:
             classifier = Estimator(_estimator(directory, description["trusted_types"]), arrays["typical"])
         return Content(
-            tuple(description["feature_names"]),
-            description["feature_hash"],
+            tuple(description["features"]),
             classifier,
             arrays["golden.rows"],
             arrays["golden.scores"],
