@@ -5,6 +5,7 @@ the log and of a position in it: the same records give the same state and the sa
 cut.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +18,13 @@ from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, PieceStore, append, seal
 from feature_store.layout import PROFILE, TRANSACTION
+from models.errors import ModelError, ModelMissingError, ModelUnavailableError
+from models.rollouts import Rollout
+from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decide.decider import Decider, LoadModel, Stopwatch
-from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
+from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord, Verdict
 from streaming_job.decode import profiles, snapshots, transactions
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.log.partitioner import KeyGroups
@@ -28,6 +32,8 @@ from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.measures import measure
 from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Step, reach
+
+log = logging.getLogger(__name__)
 
 ROLLOUTS = "rollouts"
 """Name of the piece that holds the rollout history."""
@@ -43,14 +49,22 @@ class Rules:
     key_groups: KeyGroups
     limits: TimeLimits
     load_model: LoadModel
-    """Gives the scorer of a rollout."""
+    """Gives the scorer of a rollout, for rows with the catalogue's columns; has waited before it says that
+    the model is unavailable."""
 
 
 class GroupCore:
     """A key group's state, what has come of its records, and what is still to be persisted."""
 
     def __init__(
-        self, group: int, rules: Rules, state: GroupState, meta: Meta, store: PieceStore, quiet: Offsets
+        self,
+        group: int,
+        rules: Rules,
+        state: GroupState,
+        meta: Meta,
+        store: PieceStore,
+        quiet: Offsets,
+        told: Mapping[int, str] | None = None,
     ) -> None:
         """Go on from persisted state.
 
@@ -62,14 +76,18 @@ class GroupCore:
             store: the persisted pieces.
             quiet: Q, the offsets up to which an earlier run has said everything: what lies before is decided
                 and folded without a word.
+            told: by offset of the rollouts before Q that the earlier run has set aside: the reason.
         """
         self._group, self._rules, self._state, self._meta = group, rules, state, meta
-        self.quiet = quiet
-        blob = store.get(ROLLOUTS)
-        self._rollouts = RolloutHistory.restore(orjson.loads(blob) if blob else [])
-        self._new_rollouts = False
+        self.quiet, self._told = quiet, told or {}
         self.outcome = Outcome()
         """Since the last `take_outcome`."""
+        blob = store.get(ROLLOUTS)
+        self._rollouts = RolloutHistory.restore(orjson.loads(blob) if blob else [], self._judge)
+        if blob:
+            self.outcome.set_aside = self._rollouts.set_aside
+        self._new_rollouts = False
+        self._load_newest()
         self.watch = Stopwatch(self.outcome)
         self._changes: list[tuple[NDArray[np.void], NDArray[np.int32]]] = []
         self._transactions: list[tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.bool_]]] = []
@@ -134,8 +152,10 @@ class GroupCore:
             strict=True,
         )
         new = [RolloutRecord(*row) for row in rows]
-        refused = self._rollouts.fold(new, self._rules.topics)
+        refused = self._rollouts.fold(new, self._rules.topics, self._judge)
         self._new_rollouts = True
+        self.outcome.set_aside = self._rollouts.set_aside
+        self._load_newest()
         if self._group == 0:  # every group gets every rollout; this one speaks of them
             quiet = self.quiet.get((records.topic, 0), 0)
             self._bury(refused)
@@ -143,6 +163,45 @@ class GroupCore:
             self.outcome.counts["rollouts"] += sum(
                 record.offset >= quiet and record.offset not in faulty for record in new
             )
+
+    def _judge(self, rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+        """Whether a rollout's model can decide; what has been said of it stays said.
+
+        Raises:
+            ModelUnavailableError: its files cannot be had, and nothing else could decide.
+        """
+        told = self._told.get(offset)
+        if offset < self.quiet.get((self._rules.topics.model_rollouts, 0), 0):
+            if told is None:
+                return Verdict()
+            if told != Reason.INCOMPATIBLE_FEATURES:
+                return Verdict(told)
+        try:
+            self._rules.load_model(rollout.model)
+        except ModelMissingError as fault:
+            found = Verdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
+        except ModelUnavailableError as fault:
+            if not is_replaceable:
+                raise
+            found = Verdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
+        except ModelError as fault:
+            found = Verdict(Reason.MODEL_REFUSED.value, str(fault))
+        else:
+            return Verdict()
+        log.error("key group %d: rollout %s is set aside: %s", self._group, rollout.rollout_id, found.detail)
+        return found
+
+    def _load_newest(self) -> None:
+        """Load the model in force, so that no transaction waits for it.
+
+        If it cannot be had, the transaction that needs it says so: the log may hold a withdrawal before that.
+        """
+        newest = self._rollouts.newest
+        if newest is not None:
+            try:
+                self._rules.load_model(newest.model)
+            except ModelError as fault:
+                log.error("key group %d: the model in force cannot be loaded: %s", self._group, fault)
 
     def decide(self, records: Records, *, silent: bool = False) -> None:
         """Decide transactions, each partition in the order of offsets.
