@@ -157,20 +157,20 @@ class RolloutHistory:
     def _derive(self) -> None:
         """Who reigned from when on, and who is alive: by all steps, in their order."""
         never = {
-            id(rollout)
+            before
             for number, (_, event) in enumerate(self._steps)
             if isinstance(event, Withdrawal) and event.from_the_beginning
-            for _, rollout in self._steps[:number]
-            if isinstance(rollout, Rollout) and rollout.rollout_id == event.withdraws
+            for before, (_, rollout) in enumerate(self._steps[:number])
+            if rollout.rollout_id == event.withdraws
         }
         self._alive, self._reigns, latest = [], [], 0
-        for arrival, event in self._steps:
+        for number, (arrival, event) in enumerate(self._steps):
             # an event hides the ones before it even if broker clocks make it look older than they are
             latest = max(latest, arrival)
             if isinstance(event, Withdrawal):
                 left = [rollout for rollout in self._alive if rollout.rollout_id != event.withdraws]
                 self._alive = left or self._alive
-            elif id(event) not in never:
+            elif number not in never:
                 self._alive.append(event)
             if self._alive and (not self._reigns or self._reigns[-1][1] is not self._alive[-1]):
                 self._reigns.append((latest, self._alive[-1]))

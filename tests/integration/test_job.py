@@ -479,27 +479,29 @@ def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
             busy = [part for part in told[-1]["partitions"] if part["topic"] == installed.topics.transactions]
             assert all(part["watermark"] <= part["active_at"] for part in busy)
 
-        # rollouts that cannot decide: other bytes, no such version, features of another release
-        good = installed.roll_out()
-        for change in (
-            {"digest": "0" * 64},
-            {"digest": "1" * 64, "version": "99"},
-            {"features": ("amount:9",)},
-        ):
-            installed.roll_out(model=replace(good.model, **change))
-        installed.send(50, **CLEAN)
-        installed.caught_up(next_job)
-        refused = {"model_refused": 1, "model_unavailable": 1, "incompatible_features": 1}
-        assert {
-            reason: count for reason, count in installed.reasons().items() if reason in refused
-        } == refused
-        installed.audit()
-        for told in by_group(installed).values():
-            assert sorted(told[-1]["rollouts_set_aside"].values()) == sorted(refused)
-            assert told[-1]["rollout_id"] == good.rollout_id
 
-        # what promote asks: which features the running job computes
-        where = (installed.settings.job_id, installed.settings.bootstrap_servers)
-        assert _computed_by(*where, installed.topics.job_progress, {}) == list(IDENTITIES)
-        assert _computed_by("nobody", where[1], installed.topics.job_progress, {}) is None
-        assert _computed_by(*where, "no-such-topic", {}) is None
+def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
+    installed: Installation, job: JobProcess
+) -> None:
+    """Other bytes than were rolled out, no such version, features of another release."""
+    good = installed.roll_out()
+    for change in (
+        {"digest": "0" * 64},
+        {"digest": "1" * 64, "version": "99"},
+        {"features": ("amount:9",)},
+    ):
+        installed.roll_out(model=replace(good.model, **change))
+    installed.send(50, **CLEAN)
+    installed.caught_up(job)
+    refused = {"model_refused": 1, "model_unavailable": 1, "incompatible_features": 1}
+    assert {reason: count for reason, count in installed.reasons().items() if reason in refused} == refused
+    installed.audit()
+    for told in by_group(installed).values():
+        assert sorted(told[-1]["rollouts_set_aside"].values()) == sorted(refused)
+        assert told[-1]["rollout_id"] == good.rollout_id
+
+    # what promote asks: which features the running job computes
+    where = (installed.settings.job_id, installed.settings.bootstrap_servers)
+    assert _computed_by(*where, installed.topics.job_progress, {}) == list(IDENTITIES)
+    assert _computed_by("nobody", where[1], installed.topics.job_progress, {}) is None
+    assert _computed_by(*where, "no-such-topic", {}) is None

@@ -16,7 +16,7 @@ from models.commands import app
 from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts import Rollout, publish, read
+from models.rollouts import Rollout, Withdrawal, publish, read
 from models.train import train
 from streaming_job.contracts.topics import Topics
 
@@ -70,9 +70,24 @@ def test_promoting_a_model_writes_the_event_that_the_job_reads(
     value = record.value()
     assert value is not None
     rollout = read(value)
+    assert isinstance(rollout, Rollout)
     assert (rollout.model, rollout.policy) == (ref, Policy(0.25, 9))
     assert record.key() == rollout.rollout_id.encode()
     assert before <= rollout.created_at <= record.timestamp()[1] <= time.time_ns() // 1_000_000
+
+
+def test_withdrawing_a_rollout_writes_the_event_that_the_job_reads(stack: Endpoints, topic: str) -> None:
+    where = ["--bootstrap-servers", stack.bootstrap_servers, "--topic", topic]
+    arguments = ["withdraw", "card-fraud-1-17", *where, "--reason", "too many alerts"]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.output.startswith("withdrew card-fraud-1-17")
+    CliRunner().invoke(app, [*arguments, "--from-the-beginning"], catch_exceptions=False)
+    found = records(stack.bootstrap_servers, topic, 2)
+    events = [read(record.value() or b"") for record in found]
+    assert all(isinstance(event, Withdrawal) for event in events)
+    assert [event.rollout_id for event in events] == ["card-fraud-1-17"] * 2
+    assert [event.from_the_beginning for event in events if isinstance(event, Withdrawal)] == [False, True]
+    assert {record.key() for record in found} == {b"card-fraud-1-17"}
 
 
 def test_a_replay_sets_the_time_from_which_the_rollout_holds(stack: Endpoints, topic: str) -> None:
@@ -88,14 +103,14 @@ def test_a_replay_sets_the_time_from_which_the_rollout_holds(stack: Endpoints, t
     [
         ("card-fraud/999", "registry failed"),
         ("nonsense", "no NAME/VERSION"),
-        ("other features", "feature list"),
+        ("other features", "this release does not compute amount:9"),
     ],
 )
 def test_what_must_not_be_rolled_out_is_refused(
     stack: Endpoints, topic: str, uri: str, model: str, match: str
 ) -> None:
     if model == "other features":
-        model = f"card-fraud/{registered(uri, '00' * 32).version}"
+        model = f"card-fraud/{registered(uri, ('amount:9', *catalogue.IDENTITIES[1:])).version}"
     where = ["--tracking-uri", uri, "--bootstrap-servers", stack.bootstrap_servers, "--topic", topic]
     done = CliRunner().invoke(app, ["promote", model, *where, "--threshold", "0.5"])
     assert isinstance(done.exception, ModelError)

@@ -177,6 +177,13 @@ def test_a_withdrawal_from_the_beginning_concerns_what_is_still_to_be_decided() 
     assert deciding(history, 15, 25, 30, 35, 45) == ["r0", "r1", "r1", "r0", "r0"]
 
 
+def test_the_same_record_written_again_after_its_withdrawal_decides_again() -> None:
+    history, _ = folded(
+        record(0, 10), record(1, 20, "x"), withdrawal(2, 30, "x", from_the_beginning=True), record(3, 40, "x")
+    )
+    assert deciding(history, 20, 30, 40) == ["r0", "r0", "x"]
+
+
 def test_withdrawals_of_nothing_and_of_the_last_one_are_refused() -> None:
     history, refused = folded(
         withdrawal(0, 5, "r1"), record(1, 10), withdrawal(2, 20, "r1", from_the_beginning=True),
