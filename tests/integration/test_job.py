@@ -501,7 +501,8 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
         assert told[-1]["rollout_id"] == good.rollout_id
 
     # what promote asks: which features the running job computes
-    where = (installed.settings.job_id, installed.settings.bootstrap_servers)
-    assert _computed_by(*where, installed.topics.job_progress, {}) == list(IDENTITIES)
-    assert _computed_by("nobody", where[1], installed.topics.job_progress, {}) is None
-    assert _computed_by(*where, "no-such-topic", {}) is None
+    known = installed.settings
+    where = (known.bootstrap_servers, installed.topics.job_progress, known.kafka)
+    assert _computed_by(known.job_id, *where) == list(IDENTITIES)
+    assert _computed_by("nobody", *where) is None
+    assert _computed_by(known.job_id, where[0], "no-such-topic", known.kafka) is None
