@@ -5,7 +5,6 @@ the log and of a position in it: the same records give the same state and the sa
 cut.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,13 +17,11 @@ from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, PieceStore, append, seal
 from feature_store.layout import PROFILE, TRANSACTION
-from models.errors import ModelError, ModelMissingError, ModelUnavailableError
-from models.rollouts import Rollout
-from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decide.decider import Decider, LoadModel, Stopwatch
-from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord, Verdict
+from streaming_job.decide.model_verdict import ModelJudge
+from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
 from streaming_job.decode import profiles, snapshots, transactions
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.log.partitioner import KeyGroups
@@ -32,8 +29,6 @@ from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.measures import measure
 from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Step, reach
-
-log = logging.getLogger(__name__)
 
 ROLLOUTS = "rollouts"
 """Name of the piece that holds the rollout history."""
@@ -79,7 +74,8 @@ class GroupCore:
             told: by offset of the rollouts before Q that the earlier run has set aside: the reason.
         """
         self._group, self._rules, self._state, self._meta = group, rules, state, meta
-        self.quiet, self._told = quiet, told or {}
+        self.quiet = quiet
+        self._judge = ModelJudge(rules.load_model, quiet.get((rules.topics.model_rollouts, 0), 0), told or {})
         self.outcome = Outcome()
         """Since the last `take_outcome`."""
         blob = store.get(ROLLOUTS)
@@ -87,7 +83,7 @@ class GroupCore:
         if blob:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
-        self._load_newest()
+        self._judge.warm_up(self._rollouts.newest)
         self.watch = Stopwatch(self.outcome)
         self._changes: list[tuple[NDArray[np.void], NDArray[np.int32]]] = []
         self._transactions: list[tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.bool_]]] = []
@@ -155,7 +151,7 @@ class GroupCore:
         refused = self._rollouts.fold(new, self._rules.topics, self._judge)
         self._new_rollouts = True
         self.outcome.set_aside = self._rollouts.set_aside
-        self._load_newest()
+        self._judge.warm_up(self._rollouts.newest)
         if self._group == 0:  # every group gets every rollout; this one speaks of them
             quiet = self.quiet.get((records.topic, 0), 0)
             self._bury(refused)
@@ -163,45 +159,6 @@ class GroupCore:
             self.outcome.counts["rollouts"] += sum(
                 record.offset >= quiet and record.offset not in faulty for record in new
             )
-
-    def _judge(self, rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
-        """Whether a rollout's model can decide; what has been said of it stays said.
-
-        Raises:
-            ModelUnavailableError: its files cannot be had, and nothing else could decide.
-        """
-        told = self._told.get(offset)
-        if offset < self.quiet.get((self._rules.topics.model_rollouts, 0), 0):
-            if told is None:
-                return Verdict()
-            if told != Reason.INCOMPATIBLE_FEATURES:
-                return Verdict(told)
-        try:
-            self._rules.load_model(rollout.model)
-        except ModelMissingError as fault:
-            found = Verdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
-        except ModelUnavailableError as fault:
-            if not is_replaceable:
-                raise
-            found = Verdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
-        except ModelError as fault:
-            found = Verdict(Reason.MODEL_REFUSED.value, str(fault))
-        else:
-            return Verdict()
-        log.error("key group %d: rollout %s is set aside: %s", self._group, rollout.rollout_id, found.detail)
-        return found
-
-    def _load_newest(self) -> None:
-        """Load the model in force, so that no transaction waits for it.
-
-        If it cannot be had, the transaction that needs it says so: the log may hold a withdrawal before that.
-        """
-        newest = self._rollouts.newest
-        if newest is not None:
-            try:
-                self._rules.load_model(newest.model)
-            except ModelError as fault:
-                log.error("key group %d: the model in force cannot be loaded: %s", self._group, fault)
 
     def decide(self, records: Records, *, silent: bool = False) -> None:
         """Decide transactions, each partition in the order of offsets.
