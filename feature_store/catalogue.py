@@ -1,11 +1,12 @@
 """The catalogue: every feature, defined once, as data.
 
 The kernel's output columns, the training set's columns, the model's signature, the documentation page and
-the hash that a model is checked against all come from `FEATURES`; the column number of a feature is its
+the identities that a model asks for all come from `FEATURES`; the column number of a feature is its
 position here. A new feature is one entry here and its few lines in `kernels.py`.
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -65,6 +66,11 @@ class Feature:
     """Raised whenever the meaning changes."""
     dtype: str = "float64"
     """numpy dtype."""
+
+    @property
+    def identity(self) -> str:
+        """name:version, by which a model asks for it."""
+        return f"{self.name}:{self.version}"
 
 
 def _windowed() -> list[Feature]:
@@ -226,6 +232,8 @@ NAMES: tuple[str, ...] = tuple(feature.name for feature in FEATURES)
 """Feature names in column order."""
 COLUMN: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
 """Column number by feature name."""
+IDENTITIES: tuple[str, ...] = tuple(feature.identity for feature in FEATURES)
+"""name:version of each feature, in column order."""
 
 
 def feature_names() -> tuple[str, ...]:
@@ -234,6 +242,16 @@ def feature_names() -> tuple[str, ...]:
 
 
 def feature_hash() -> str:
-    """SHA-256 (hex) over names, versions and order: a model only fits the list that it was trained on."""
-    text = "\n".join(f"{feature.name}:{feature.version}" for feature in FEATURES)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """SHA-256 (hex) over names, versions and order: which list a training set was made with."""
+    return hashlib.sha256("\n".join(IDENTITIES).encode()).hexdigest()
+
+
+def names_of(identities: Iterable[str]) -> tuple[str, ...]:
+    """The column names of features that are named name:version."""
+    return tuple(identity.rpartition(":")[0] for identity in identities)
+
+
+def lacking(wanted: Iterable[str], computed: Iterable[str] = IDENTITIES) -> list[str]:
+    """Which of the wanted features (name:version) are not computed; default: by this release."""
+    known = set(computed)
+    return [identity for identity in wanted if identity not in known]

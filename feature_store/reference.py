@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from feature_store.catalogue import DAY_MS, FEATURES, HOUR_MS, MINUTE_MS, Feature, feature_hash
+from feature_store.catalogue import DAY_MS, FEATURES, HOUR_MS, MINUTE_MS, Feature
 
 _HEAD = """# Features
 
@@ -11,7 +11,7 @@ Made from `feature_store/catalogue.py` by `make docs`; a test fails when the two
 *t* is the transaction's event time; "before" means: accepted before it in the order of the log. A window at
 *t* is (*t* - length, *t*], the transaction itself included.
 
-Feature list hash: `{hash}`. A model is only used with the list that it was trained on.
+A model asks for features by name and version, in any order; any release that computes them runs it.
 
 | feature | of | unit | window | if unknown | version | meaning |
 |---|---|---|---|---|---|---|
@@ -64,7 +64,7 @@ def _row(feature: Feature) -> str:
 
 def page() -> str:
     """The whole page, Markdown."""
-    return _HEAD.format(hash=feature_hash()) + "".join(_row(feature) for feature in FEATURES) + _TAIL
+    return _HEAD + "".join(_row(feature) for feature in FEATURES) + _TAIL
 
 
 if __name__ == "__main__":

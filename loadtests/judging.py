@@ -5,6 +5,7 @@ from each other; every judge reads the tables for itself.
 """
 
 import gc
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import get_context
@@ -16,6 +17,8 @@ from loadtests.oracle import Kind, Model, Oracle, Outcome, ProfileLog, RolloutLo
 from loadtests.topic_log import Log, TopicLog
 from models import registry
 from models.rollouts import Rollout
+from streaming_job.contracts import Reason
+from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
 STEP = 2_000
@@ -48,14 +51,16 @@ def partition_ends(ends: Ends, topic: str) -> dict[int, int]:
     return {partition: end for (name, partition), end in ends.items() if name == topic}
 
 
-def tables(log: Log, settings: JobSettings, ends: Ends) -> tuple[ProfileLog, RolloutLog, list[Outcome]]:
+def tables(
+    log: Log, settings: JobSettings, ends: Ends, load: Load
+) -> tuple[ProfileLog, RolloutLog, list[Outcome]]:
     """The tables as the log tells them, and the dead letters among their records.
 
     Raises:
         JudgeError: there is no rollout, so nothing can have been decided.
     """
-    profiles, rollouts = ProfileLog(), RolloutLog()
     topics = settings.topics
+    profiles, rollouts = ProfileLog(), RolloutLog(load, _unavailable(log, topics))
     refused = profiles.read(log.read(topics.profiles, partition_ends(ends, topics.profiles)))
     refused += rollouts.read(log.read(topics.model_rollouts, partition_ends(ends, topics.model_rollouts)))
     if not len(rollouts):
@@ -63,12 +68,24 @@ def tables(log: Log, settings: JobSettings, ends: Ends) -> tuple[ProfileLog, Rol
     return profiles, rollouts, refused
 
 
+def _unavailable(log: Log, topics: Topics) -> set[int]:
+    """Offsets of the rollouts whose models the job could not have, as it said."""
+    word = Reason.MODEL_UNAVAILABLE.value
+    letters = (record.value or b"" for record in log.read(topics.dead_letters))
+    told = [json.loads(letter) for letter in letters if word.encode() in letter]
+    return {
+        letter["offset"]
+        for letter in told
+        if (letter["topic"], letter["reason"]) == (topics.model_rollouts, word)
+    }
+
+
 def here(log: Log, settings: JobSettings, load: Load) -> Judge:
     """Judges in this process."""
 
     def judge(ends: Ends) -> Iterator[Judged]:
         topic = settings.topics.transactions
-        profiles, rollouts, _ = tables(log, settings, ends)
+        profiles, rollouts, _ = tables(log, settings, ends, load)
         oracle = Oracle(
             profiles,
             rollouts,

@@ -116,7 +116,7 @@ def verify(
     reach |= {place: max(end, reach.get(place, 0)) for place, end in furthest.items()}
     settled = reach | settled
     verdict = Verdict(findings, ends=settled)
-    _, _, refused = tables(log, settings, reach)
+    _, _, refused = tables(log, settings, reach, load)
     refused = [letter for letter in refused if letter.offset < settled[letter.topic, letter.partition]]
     _compare(refused, found, verdict)
     for judged in (judge or here(log, settings, load))(reach):

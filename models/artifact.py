@@ -38,10 +38,8 @@ MOST_GOLDEN_ROWS = 10_000
 class Content:
     """A model as its files describe it."""
 
-    feature_names: tuple[str, ...]
-    """Columns of the model's input."""
-    feature_hash: str
-    """Hash of the feature list it was trained on."""
+    features: tuple[str, ...]
+    """name:version of each column of the model's input."""
     classifier: Trees | Estimator
     """What scores."""
     golden_rows: np.ndarray
@@ -50,7 +48,7 @@ class Content:
     """float64[k]."""
 
     def __post_init__(self) -> None:
-        width, golden = len(self.feature_names), self.golden_rows
+        width, golden = len(self.features), self.golden_rows
         rows = len(golden)
         if not (
             golden.dtype == self.golden_scores.dtype == np.float64
@@ -86,8 +84,7 @@ class Content:
 def write(
     directory: Path,
     estimator: Any,
-    feature_names: tuple[str, ...],
-    feature_hash: str,
+    features: tuple[str, ...],
     golden_rows: np.ndarray,
     typical: np.ndarray,
 ) -> list[Path]:
@@ -96,8 +93,7 @@ def write(
     Args:
         directory: exists, empty.
         estimator: fitted classifier with predict_proba.
-        feature_names: of its columns.
-        feature_hash: of the catalogue it was trained on.
+        features: of its columns, name:version.
         golden_rows: float64[k, f] to be scored at every later check.
         typical: float64[f], training medians.
 
@@ -123,13 +119,12 @@ def write(
         raise ModelError(
             "workers would score otherwise than the estimator; report it with the estimator's type"
         )
-    Content(feature_names, feature_hash, classifier, rows, scores)  # checks that they fit together
+    Content(features, classifier, rows, scores)  # checks that they fit together
     arrays |= {"golden.rows": rows, "golden.scores": scores}
     description = {
         "format": FORMAT,
         "kind": kind,
-        "feature_names": list(feature_names),
-        "feature_hash": feature_hash,
+        "features": list(features),
     }
     paths = [directory / "scorer.json", directory / "scorer.npz"]
     paths[0].write_text(json.dumps(description, indent=1) + "\n")
@@ -179,8 +174,7 @@ def read(directory: Path) -> Content:
         else:
             classifier = Estimator(estimator_file.read(directory / MODEL_FILE), arrays["typical"])
         return Content(
-            tuple(description["feature_names"]),
-            description["feature_hash"],
+            tuple(description["features"]),
             classifier,
             arrays["golden.rows"],
             arrays["golden.scores"],

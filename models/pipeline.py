@@ -80,8 +80,7 @@ def fit_and_register(
     golden = np.random.default_rng(seed).choice(len(x), size=min(GOLDEN_ROWS, len(x)), replace=False)
     ref = registry.register(
         estimator,
-        catalogue.feature_names(),
-        catalogue.feature_hash(),
+        catalogue.IDENTITIES,
         x[np.sort(golden)],
         _medians(x[split.train]),
         tracking_uri,

@@ -9,14 +9,16 @@ import re
 import shutil
 import tempfile
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from feature_store import catalogue
 from models import archives, artifact, estimator_file, tracking
-from models.errors import ModelError
+from models.errors import ModelError, ModelUnavailableError
 from models.scoring import Scorer
 
 NAME = "card-fraud"
@@ -36,14 +38,19 @@ class ModelRef:
     """models:/<name>/<version>."""
     digest: str
     """SHA-256 of the artifact's files, 64 hex digits."""
-    features: str
-    """Hash of the feature list it was trained on."""
+    features: tuple[str, ...]
+    """Its columns in order, each a feature's name:version."""
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> "ModelRef":
+        """From an object of the rollout's contract; unknown fields are ignored."""
+        known = {name: fields[name] for name in ModelRef.__dataclass_fields__}
+        return ModelRef(**{**known, "features": tuple(fields["features"])})
 
 
 def register(
     estimator: Any,
-    feature_names: tuple[str, ...],
-    feature_hash: str,
+    features: tuple[str, ...],
     golden_rows: np.ndarray,
     typical: np.ndarray,
     tracking_uri: str,
@@ -56,8 +63,7 @@ def register(
 
     Args:
         estimator: fitted scikit-learn classifier with predict_proba; class 1 is fraud.
-        feature_names: of its columns.
-        feature_hash: of the catalogue it was trained on.
+        features: of its columns, name:version.
         golden_rows: float64[k, f]; their scores are stored and must be reproduced at every load.
         typical: float64[f], training medians.
         tracking_uri: of MLflow; `sqlite:////directory/mlflow.db` needs no server.
@@ -75,7 +81,7 @@ def register(
         import mlflow.sklearn
         from mlflow.models import infer_signature
 
-        extra = artifact.write(Path(scratch), estimator, feature_names, feature_hash, golden_rows, typical)
+        extra = artifact.write(Path(scratch), estimator, features, golden_rows, typical)
         with mlflow.start_run(experiment_id=tracking.experiment_id(client, tracking_uri)):
             mlflow.log_params(params or {})
             mlflow.log_metrics(metrics or {})
@@ -98,14 +104,14 @@ def register(
             name,
             logged.model_uri,
             logged.run_id,
-            tags={"features": feature_hash},
+            tags={"features": ",".join(features)},
             model_id=logged.model_id,
         ).version
         with tempfile.TemporaryDirectory() as back:
             # of the files as the registry gives them out, which is what loaders will see
             digest = artifact.digest(_download(client, name, str(version), Path(back), tracking_uri))
         client.set_model_version_tag(name, version, "digest", digest)
-    return ModelRef(name, str(version), f"models:/{name}/{version}", digest, feature_hash)
+    return ModelRef(name, str(version), f"models:/{name}/{version}", digest, features)
 
 
 def find(name: str, version: str, tracking_uri: str) -> ModelRef:
@@ -133,7 +139,7 @@ def versions(tracking_uri: str, name: str = NAME) -> list[tuple[ModelRef, dict[s
         ]
 
 
-def load(ref: ModelRef, tracking_uri: str, cache_dir: Path, *, feature_hash: str | None = None) -> Scorer:
+def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
     """The model of a rollout, ready to score.
 
     The first load copies the artifact to `cache_dir/<digest>`; later ones, also in other processes, do
@@ -143,36 +149,30 @@ def load(ref: ModelRef, tracking_uri: str, cache_dir: Path, *, feature_hash: str
         ref: what the rollout names.
         tracking_uri: of MLflow.
         cache_dir: local directory, made if missing; many processes may share it.
-        feature_hash: of the feature list it will be given; default: this release's catalogue.
 
     Raises:
-        ModelError: not found, other files than the rollout pinned, unreadable, trained on another feature
-            list, or other scores than its golden ones.
+        ModelMissingError: the registry has no such version.
+        ModelUnavailableError: its files cannot be had now.
+        ModelError: other files than the rollout pinned, unreadable, trained on other features than the
+            rollout names, or other scores than its golden ones.
     """
-    from feature_store import catalogue
-
-    wanted = feature_hash or catalogue.feature_hash()
     label = f"model {ref.name} {ref.version}"
     directory = _cached(ref, tracking_uri, cache_dir, label)
     content = artifact.read(directory)
-    if not ref.features == content.feature_hash == wanted:
-        raise ModelError(
-            f"{label} was trained on feature list {content.feature_hash[:12]}, this release computes "
-            f"{wanted[:12]}; train it again, or run the release it was trained with"
-        )
-    if feature_hash is None and content.feature_names != catalogue.feature_names():
-        raise ModelError(f"{label} has other columns than the feature list it names; train it again")
-    scorer = Scorer(ref.name, ref.version, ref.digest, content.feature_names, content.classifier)
+    if content.features != ref.features:
+        raise ModelError(f"{label} was trained on other features than the rollout names; roll it out again")
+    names = catalogue.names_of(content.features)
+    scorer = Scorer(ref.name, ref.version, ref.digest, names, content.classifier)
     content.check_golden(scorer.score, label)
     return scorer
 
 
-def verify(ref: ModelRef, tracking_uri: str, cache_dir: Path, *, feature_hash: str | None = None) -> Scorer:
+def verify(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
     """What must hold before a rollout: `load` works, and the answers are what registration demands.
 
     Arguments and errors as for `load`.
     """
-    scorer = load(ref, tracking_uri, cache_dir, feature_hash=feature_hash)
+    scorer = load(ref, tracking_uri, cache_dir)
     # registration checked it too, on a machine of whoever registered
     artifact.check_answers(scorer, artifact.read(cache_dir / ref.digest).golden_rows)
     return scorer
@@ -184,14 +184,15 @@ def _ref(found: Any) -> ModelRef:
             f"model {found.name} {found.version} was registered by other means; use `fraud models train`"
         )
     uri = f"models:/{found.name}/{found.version}"
-    return ModelRef(found.name, str(found.version), uri, found.tags["digest"], found.tags["features"])
+    return ModelRef(
+        found.name, str(found.version), uri, found.tags["digest"], tuple(found.tags["features"].split(","))
+    )
 
 
 def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Path:
     """The local copy with the pinned digest."""
-    if not DIGEST.fullmatch(
-        ref.digest
-    ):  # a registry's tag may be a path, and what it names would be discarded
+    if not DIGEST.fullmatch(ref.digest):
+        # a registry's tag may be a path, and what it names would be discarded
         raise ModelError(f"{label} has no SHA-256 as its digest; use `fraud models train`")
     directory = cache_dir / ref.digest
     if directory.is_dir():
@@ -217,7 +218,7 @@ def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Pa
                 if not directory.is_dir():
                     raise
     except OSError as error:
-        raise ModelError(
+        raise ModelUnavailableError(
             f"{label} cannot be copied to {cache_dir}: {error}; free or name another directory"
         ) from error
     return directory

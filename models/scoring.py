@@ -1,6 +1,6 @@
 """A loaded model, ready to score and to explain."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -67,6 +67,25 @@ class Scorer:
         """
         return self.classifier.explain(self._rows(x))
 
+    def on(self, columns: tuple[str, ...]) -> "Scorer":
+        """The same model, for rows of other columns, among which are its own.
+
+        Args:
+            columns: names, in order; contributions of those that the model does not look at are 0.
+
+        Raises:
+            ModelError: the model looks at a column that is not there.
+        """
+        if columns == self.feature_names:
+            return self
+        if missing := sorted(set(self.feature_names) - set(columns)):
+            raise ModelError(
+                f"{self.name} {self.version} looks at {', '.join(missing)}, which is not computed; "
+                "run a release that computes it"
+            )
+        own = np.array([columns.index(name) for name in self.feature_names], dtype=np.intp)
+        return replace(self, feature_names=columns, classifier=Projection(self.classifier, own))
+
     def _rows(self, x: np.ndarray) -> np.ndarray:
         if x.ndim != 2 or x.shape[1] != len(self.feature_names):
             raise ModelError(
@@ -74,6 +93,28 @@ class Scorer:
                 "score with the feature list it was trained on"
             )
         return np.ascontiguousarray(x, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A classifier that looks at some of the columns."""
+
+    classifier: Classifier
+    own: np.ndarray
+    """intp[k]: the columns that it looks at, in its own order."""
+
+    def score(self, x: np.ndarray) -> np.ndarray:
+        """float64[n, f] -> probability of fraud, float64[n]."""
+        return self.classifier.score(np.take(x, self.own, axis=1))
+
+    def explain(self, x: np.ndarray) -> np.ndarray:
+        """float64[n, f] -> contributions to the log-odds, float64[n, f], 0 where it does not look."""
+        found = np.asarray(self.classifier.explain(np.take(x, self.own, axis=1)))
+        if found.shape != (len(x), self.own.size):
+            raise ValueError(f"contributions of shape {found.shape} to {self.own.size} features")
+        out = np.zeros(x.shape)
+        out[:, self.own] = found
+        return out
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from models.errors import ModelError
+from models.errors import ModelMissingError, ModelUnavailableError
 
 EXPERIMENT = "card-fraud"
 _SETTINGS = {
@@ -19,6 +19,9 @@ _SETTINGS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "GIT_PYTHON_REFRESH": "quiet",
+    # who asks asks again: MLflow's own defaults wait for a server for up to a quarter of an hour
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
 }
 
 
@@ -41,7 +44,8 @@ def registry(tracking_uri: str) -> Iterator[Any]:
         mlflow.MlflowClient.
 
     Raises:
-        ModelError: the registry cannot be reached, or refuses.
+        ModelMissingError: it has no such model.
+        ModelUnavailableError: it cannot be reached, or refuses.
     """
     load()
     import mlflow
@@ -56,7 +60,10 @@ def registry(tracking_uri: str) -> Iterator[Any]:
         yield mlflow.MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
     except (MlflowException, OSError) as error:
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"the model registry failed: {first_line}; check MLflow's tracking URI") from error
+        gone = getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
+        raise (ModelMissingError if gone else ModelUnavailableError)(
+            f"the model registry failed: {first_line}; check MLflow's tracking URI"
+        ) from error
     finally:
         mlflow.set_tracking_uri(before[0])
         mlflow.set_registry_uri(before[1])

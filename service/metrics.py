@@ -164,6 +164,10 @@ def of_groups(groups: Groups, now_s: float) -> list[Metric]:
             phases,
         ),
     ]
+    aside = [([str(group)], float(len(record["rollouts_set_aside"]))) for group, record in groups.items()]
+    families.append(
+        _gauges("fraud_rollouts_set_aside", "Rollouts by which the group cannot decide", ["key_group"], aside)
+    )
     jobs = {(str(record["job_id"]), str(record["query_id"])) for record in groups.values()}
     for job_id, query_id in sorted(jobs):
         info = {"job_id": job_id, "query_id": query_id}

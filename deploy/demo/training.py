@@ -51,7 +51,7 @@ def load(path: Path) -> Champion | None:
         raw = json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    return Champion(**{**raw, "ref": ModelRef(**raw["ref"])})
+    return Champion(**{**raw, "ref": ModelRef.from_json(raw["ref"])})
 
 
 def arguments(options: Options, tracking_uri: str, now_ms: int, result: Path) -> list[str]:

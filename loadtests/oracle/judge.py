@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from feature_store.catalogue import NAMES
 from loadtests.oracle.card import FORGET_AFTER_MS, Card, Profile, View
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
@@ -29,6 +30,7 @@ class _Pending(NamedTuple):
     card: Card
     profile: Profile | None
     rollout: Rollout
+    features: dict[str, float]
     row: list[float]
     count_5m: int
     late: bool
@@ -88,7 +90,9 @@ class Oracle:
         view = View(tx, card, profile)
         found = compute(view)
         row = [found[name] for name in self._model(rollout).feature_names]
-        return _Pending(record.topic, tx, card, profile, rollout, row, int(found["count_5m"]), view.late)
+        return _Pending(
+            record.topic, tx, card, profile, rollout, found, row, int(found["count_5m"]), view.late
+        )
 
     def _model(self, rollout: Rollout) -> Model:
         model = self._models.get(rollout.rollout_id)
@@ -133,7 +137,7 @@ class Oracle:
             "model_failure": score.failure or unexplained,
             "threshold": rollout.policy.threshold,
             "reasons": told,
-            "features": dict(zip(model.feature_names, map(known, item.row), strict=True)),
+            "features": {name: known(item.features[name]) for name in NAMES},
             "model": {"name": model.name, "version": model.version, "digest": model.digest},
             "rollout_id": rollout.rollout_id,
             "profile": _version(item.profile, tx.arrival),

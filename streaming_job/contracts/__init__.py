@@ -29,6 +29,7 @@ class Contract(StrEnum):
     DEAD_LETTER = "dead-letter.v1"
     JOB_PROGRESS = "job-progress.v2"
     MODEL_ROLLOUT = "model-rollout.v1"
+    MODEL_WITHDRAWAL = "model-withdrawal.v1"
 
 
 class Reason(StrEnum):
@@ -48,6 +49,11 @@ class Reason(StrEnum):
     TOO_LATE = "too_late"
     FUTURE_EVENT_TIME = "future_event_time"
     WRONG_PARTITION = "wrong_partition"
+    INCOMPATIBLE_FEATURES = "incompatible_features"
+    MODEL_UNAVAILABLE = "model_unavailable"
+    MODEL_REFUSED = "model_refused"
+    UNKNOWN_ROLLOUT = "unknown_rollout"
+    LAST_ROLLOUT = "last_rollout"
 
 
 @cache

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from models.rollouts import Rollout
+from models import rollouts
 from streaming_job.contracts import ContractError
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.letter import Letter, LetterError
@@ -73,7 +73,7 @@ def _decode(letter: Letter, topics: Topics) -> None:
     elif letter.topic == topics.profiles:
         profiles.profile_change(letter.key, letter.value, letter.partition, letter.offset, letter.arrival)
     elif letter.topic == topics.model_rollouts:
-        Rollout.from_json(letter.value or b"")
+        rollouts.read(letter.value or b"")
     else:
         raise LetterError(
             f"{letter.name} is of topic {letter.topic}, no input of this job; check the settings"

@@ -20,6 +20,7 @@ from feature_store.layout import PROFILE, TRANSACTION
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decide.decider import Decider, LoadModel, Stopwatch
+from streaming_job.decide.model_verdict import ModelJudge
 from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
 from streaming_job.decode import profiles, snapshots, transactions
 from streaming_job.decode.transactions import TimeLimits
@@ -43,14 +44,22 @@ class Rules:
     key_groups: KeyGroups
     limits: TimeLimits
     load_model: LoadModel
-    """Gives the scorer of a rollout."""
+    """Gives the scorer of a rollout, for rows with the catalogue's columns; has waited before it says that
+    the model is unavailable."""
 
 
 class GroupCore:
     """A key group's state, what has come of its records, and what is still to be persisted."""
 
     def __init__(
-        self, group: int, rules: Rules, state: GroupState, meta: Meta, store: PieceStore, quiet: Offsets
+        self,
+        group: int,
+        rules: Rules,
+        state: GroupState,
+        meta: Meta,
+        store: PieceStore,
+        quiet: Offsets,
+        told: Mapping[int, str] | None = None,
     ) -> None:
         """Go on from persisted state.
 
@@ -62,14 +71,19 @@ class GroupCore:
             store: the persisted pieces.
             quiet: Q, the offsets up to which an earlier run has said everything: what lies before is decided
                 and folded without a word.
+            told: by offset of the rollouts before Q that the earlier run has set aside: the reason.
         """
         self._group, self._rules, self._state, self._meta = group, rules, state, meta
         self.quiet = quiet
-        blob = store.get(ROLLOUTS)
-        self._rollouts = RolloutHistory.restore(orjson.loads(blob) if blob else [])
-        self._new_rollouts = False
+        self._judge = ModelJudge(rules.load_model, quiet.get((rules.topics.model_rollouts, 0), 0), told or {})
         self.outcome = Outcome()
         """Since the last `take_outcome`."""
+        blob = store.get(ROLLOUTS)
+        self._rollouts = RolloutHistory.restore(orjson.loads(blob) if blob else [], self._judge)
+        if blob:
+            self.outcome.set_aside = self._rollouts.set_aside
+        self._new_rollouts = False
+        self._judge.warm_up(self._rollouts.newest)
         self.watch = Stopwatch(self.outcome)
         self._changes: list[tuple[NDArray[np.void], NDArray[np.int32]]] = []
         self._transactions: list[tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.bool_]]] = []
@@ -134,8 +148,10 @@ class GroupCore:
             strict=True,
         )
         new = [RolloutRecord(*row) for row in rows]
-        refused = self._rollouts.fold(new, self._rules.topics)
+        refused = self._rollouts.fold(new, self._rules.topics, self._judge)
         self._new_rollouts = True
+        self.outcome.set_aside = self._rollouts.set_aside
+        self._judge.warm_up(self._rollouts.newest)
         if self._group == 0:  # every group gets every rollout; this one speaks of them
             quiet = self.quiet.get((records.topic, 0), 0)
             self._bury(refused)

@@ -102,7 +102,7 @@ class OpenGroup:
         if again := sum(written.offsets[place] - positions[place] for place in mine):
             log.warning("key group %d: %d transactions are decided again, in silence", opening.group, again)
         quiet = {**_reported(written), **written.offsets}
-        core = GroupCore(opening.group, opening.rules, state, meta, store, quiet)
+        core = GroupCore(opening.group, opening.rules, state, meta, store, quiet, _set_aside(written))
         core.learn_snapshot_end(snapshot_end)
         progress = GroupProgress(
             settings.job_id,
@@ -188,6 +188,12 @@ def _reported(written: Written) -> Offsets:
     """Where the group's last progress record says that it was; the only word on how far it had the tables."""
     parts = written.progress["partitions"] if written.progress else ()
     return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
+
+
+def _set_aside(written: Written) -> dict[int, str]:
+    """What the group's last progress record says of rollouts that cannot decide; binding."""
+    told = written.progress.get("rollouts_set_aside", {}) if written.progress else {}
+    return {int(offset): reason for offset, reason in told.items()}
 
 
 def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | None:

@@ -1,5 +1,7 @@
 """A key group on Spark: `transformWithState` over one control row an epoch, state in one MapState."""
 
+import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -13,8 +15,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from feature_store.arena import layout_digest
+from feature_store.catalogue import NAMES
 from feature_store.journal import load_meta
 from models import registry
+from models.errors import ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.decode.transactions import TimeLimits
@@ -27,6 +31,8 @@ from streaming_job.runtime.epochs import Address, Epoch
 from streaming_job.runtime.workers.warm_up import freeze_after_warm_up
 from streaming_job.settings import JobSettings
 
+log = logging.getLogger(__name__)
+
 SUMMARY_SCHEMA = (
     "key_group int, commits long, transactions long, alerts long, dead_letters long, positions string"
 )
@@ -36,6 +42,8 @@ NOTHING: dict[str, Any] = {"commits": 0, "transactions": 0, "alerts": 0, "dead_l
 # types: a DDL string would be sent to the JVM to be parsed, in each task
 _NAME = StructType().add("name", StringType())
 _BLOB = StructType().add("blob", BinaryType())
+MODEL_PATIENCE_S, MODEL_RETRY_S = 60.0, 2.0
+"""How long, and how often, a model is asked for whose registry does not answer."""
 EPOCH, QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
 """Spark's local properties of a task."""
 
@@ -79,7 +87,21 @@ def _copy(directory: Path, lateness_ms: int) -> WorkingCopy:
 
 @lru_cache(maxsize=8)
 def _model(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
-    return registry.load(ref, tracking_uri, cache_dir)
+    """The scorer of a rollout; what does not answer is asked again for a while, and the group waits.
+
+    Raises:
+        ModelUnavailableError: it did not answer for MODEL_PATIENCE_S.
+        ModelError: the model must not decide.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            return registry.load(ref, tracking_uri, cache_dir).on(NAMES)
+        except ModelUnavailableError as fault:
+            if time.monotonic() - begun > MODEL_PATIENCE_S:
+                raise
+            log.warning("nothing is decided until model %s %s can be had: %s", ref.name, ref.version, fault)
+        time.sleep(MODEL_RETRY_S)
 
 
 class GroupProcessor(StatefulProcessor):

@@ -92,4 +92,6 @@ class Outcome:
     sizes: dict[str, int] = field(default_factory=dict)
     """Size of the state: cards, events, local_bytes; empty if nobody has looked."""
     rollout: dict[str, Any] | None = None
-    """The newest rollout that decided: its number in the history, its id, its model (`ModelRef`)."""
+    """The newest rollout that decided: its number among the reigns, its id, its model (`ModelRef`)."""
+    set_aside: dict[int, str] | None = None
+    """By offset of all rollouts that cannot decide: why; None if no rollout has come."""

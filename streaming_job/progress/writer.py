@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from feature_store.catalogue import IDENTITIES
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.record import alerts_digest, counts_of, dead_letters_by_reason, histograms_of
@@ -41,13 +42,15 @@ class GroupProgress:
             last: the group's newest record on the topic, decoded; None without one: totals begin at 0 then.
             commit_id: of the group's last transaction, by its committed offsets; the greater one counts.
         """
-        self._names = {
+        self._names: dict[str, Any] = {
             "schema_version": 2,
             "job_id": job_id,
             "query_id": query_id,
             "key_group": key_group,
             "key_groups": key_groups,
         }
+        if key_group == 0:  # one tells for all
+            self._names["features"] = IDENTITIES
         last = last or {}
         self.commit_id = max(commit_id, last.get("commit_id", 0))
         """Number of the last record made; 0 before any."""
@@ -56,6 +59,7 @@ class GroupProgress:
         # a transaction without decisions looks at neither
         self._sizes: Mapping[str, int] = {name: last.get("state", _NO_SIZES)[name] for name in _NO_SIZES}
         self._rollout = {name: last.get(name) for name in ("rollout_id", "model")}
+        self._set_aside: Mapping[str, str] = last.get("rollouts_set_aside", {})
 
     def record(
         self,
@@ -104,6 +108,8 @@ class GroupProgress:
         self._sizes = outcome.sizes or self._sizes
         if outcome.rollout is not None:
             self._rollout = _rollout(outcome.rollout)
+        if outcome.set_aside is not None:
+            self._set_aside = {str(offset): reason for offset, reason in outcome.set_aside.items()}
         told = {
             **self._names,
             "commit_id": self.commit_id,
@@ -118,6 +124,7 @@ class GroupProgress:
             "phases_ms": {name: round(ms, 3) for name, ms in outcome.phases.items()},
             "state": {**self._sizes, "rebuilds": rebuilds},
             **self._rollout,
+            "rollouts_set_aside": self._set_aside,
             "table_lag": table_lag,
             "partitions": self._partitions.moved(starts, ends, transactions_topic, outcome.partitions, now),
             "totals": totals.to_json(),

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any
@@ -12,14 +13,15 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from feature_store import training_set
-from feature_store.catalogue import NAMES, feature_hash
+from feature_store.catalogue import IDENTITIES, NAMES, names_of
 from harness.group_batches import Group, merged
 from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
 from loadtests.oracle import Outcome as Expected
 from loadtests.oracle import Rules as OracleRules
+from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts import Rollout
+from models.rollouts import Rollout, Withdrawal
 from models.scoring import Scorer
 from models.train import train
 from models.trees import compile_trees
@@ -39,7 +41,17 @@ PARTITIONER = Partitioner.MURMUR2
 
 def model_ref(version: str = "1") -> ModelRef:
     """What a rollout names."""
-    return ModelRef("card-fraud", version, f"models:/card-fraud/{version}", version * 64, feature_hash())
+    return ModelRef("card-fraud", version, f"models:/card-fraud/{version}", version * 64, IDENTITIES)
+
+
+def subset_ref() -> ModelRef:
+    """A model that looks at a few features, in another order than the catalogue's."""
+    return replace(model_ref("3"), features=("ratio_robust:1", "count_1h:1", "amount:1"))
+
+
+def newer_ref() -> ModelRef:
+    """A model that looks at a feature which this release does not compute in this version."""
+    return replace(model_ref("4"), features=("amount:1", "count_1h:2"))
 
 
 @cache
@@ -66,8 +78,27 @@ def scorer(version: str = "1") -> Scorer:
     return Scorer("card-fraud", version, version * 64, NAMES, trees)
 
 
+@cache
+def small_scorer() -> Scorer:
+    """Of `subset_ref`."""
+    ref = subset_ref()
+    rng = np.random.default_rng(3)
+    x = rng.exponential(20.0, (2000, len(ref.features)))
+    with threadpool_limits(1):
+        trees = compile_trees(train(x, x[:, 2] > 40, iterations=5))
+    return Scorer(ref.name, ref.version, ref.digest, names_of(ref.features), trees)
+
+
 def load(ref: ModelRef) -> Scorer:
-    """The model of a rollout."""
+    """The model of a rollout.
+
+    Raises:
+        ModelError: none has been trained on its features.
+    """
+    if ref == subset_ref():
+        return small_scorer()
+    if ref.features != IDENTITIES:
+        raise ModelError("no such model")
     return scorer(ref.version)
 
 
@@ -105,6 +136,10 @@ class World:
             name, model or model_ref(version), Policy(threshold, max_count_5m, missing_profile), "test", START
         ).to_json()
         self.raw_rollout(value, arrival)
+
+    def withdraw(self, name: str, arrival: int, *, from_the_beginning: bool = False) -> None:
+        """Append the withdrawal of a rollout."""
+        self.raw_rollout(Withdrawal(name, from_the_beginning, "because", "test", START).to_json(), arrival)
 
     def raw_rollout(self, value: bytes | None, arrival: int = 0) -> None:
         """Append any record to the rollouts."""
@@ -168,7 +203,7 @@ class World:
 
     def rules(self, groups: int = 1, load_model: Callable[[ModelRef], Scorer] = load) -> Rules:
         """What decides, beside the log."""
-        return Rules(TOPICS, self.key_groups(groups), LIMITS, load_model)
+        return Rules(TOPICS, self.key_groups(groups), LIMITS, lambda ref: load_model(ref).on(NAMES))
 
     def in_order(self) -> list[Record]:
         """All records as they were written; at the same time those of tables come first."""
@@ -214,7 +249,7 @@ class World:
 
     def expected(self, load_model: Callable[[ModelRef], Scorer] = load) -> list[Expected]:
         """What the oracle says had to become of every record."""
-        profiles, rollouts = ProfileLog(), RolloutLog()
+        profiles, rollouts = ProfileLog(), RolloutLog(lambda rollout: load_model(rollout.model))
         out = profiles.read(self.profiles) + rollouts.read(self.rollouts)
         rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, self.partitions, PARTITIONER.value)
         oracle = Oracle(profiles, rollouts, lambda rollout: load_model(rollout.model), rules)

@@ -2,7 +2,7 @@
 
 import random
 
-from harness.job_world import DAY, HOUR, MINUTE, SECOND, World
+from harness.job_world import DAY, HOUR, MINUTE, SECOND, World, newer_ref, subset_ref
 
 
 def random_world(seed: int, n: int = 150, partitions: int = 1) -> World:
@@ -13,7 +13,7 @@ def random_world(seed: int, n: int = 150, partitions: int = 1) -> World:
     for card in range(0, 12, 2):
         origin = {"snapshot": "last" if card == 10 else "true", "lsn": 1}
         world.profile("r", -HOUR, f"c{card}", credit_limit=300.0, source=origin)
-    clock = 0
+    clock, names = 0, ["r1", "unknown"]
     for number in range(n):
         clock += rng.choice([0, 0, SECOND, MINUTE, 20 * MINUTE])
         card = f"c{min(rng.randrange(12), rng.randrange(12))}"
@@ -31,13 +31,17 @@ def random_world(seed: int, n: int = 150, partitions: int = 1) -> World:
         if rng.random() < 0.01:
             world.raw_rollout(rng.choice([None, b"{}"]), clock)
         if rng.random() < 0.02:
+            world.withdraw(rng.choice(names), clock)
+        if rng.random() < 0.03:
+            names.append(f"r-{number}")
             world.rollout(
-                f"r-{number}",
+                names[-1],
                 clock,
                 threshold=rng.random(),
                 version=rng.choice("12"),
                 max_count_5m=rng.choice([2, 50]),
                 missing_profile=rng.choice(["score", "review"]),
+                model=rng.choice([None, None, subset_ref(), newer_ref()]),
             )
         if rng.random() < 0.05:
             world.raw_tx(

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from harness.records import transaction
 
+from feature_store.catalogue import IDENTITIES
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.job_process import JobProcess
 from loadtests.oracle import Kind
 from loadtests.simulator.profiles import ProfileLoader
-from models.registry import ModelRef
+from models.commands import _computed_by
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.dead_letters.record import MAX_LETTER
 from streaming_job.group.opening import HEARTBEAT_S
@@ -478,10 +480,30 @@ def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
             busy = [part for part in told[-1]["partitions"] if part["topic"] == installed.topics.transactions]
             assert all(part["watermark"] <= part["active_at"] for part in busy)
 
-        # a model whose bytes are not those that were rolled out: an error of a worker, told in one line
-        good = installed.roll_out().model
-        installed.roll_out(model=ModelRef(good.name, good.version, good.uri, "0" * 64, good.features))
-        installed.send(50, **CLEAN)
-        assert next_job.ended() == 1
-        assert next_job.error.startswith("error: ")
-        assert "digest" in next_job.error
+
+def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
+    installed: Installation, job: JobProcess
+) -> None:
+    """Other bytes than were rolled out, no such version, features of another release."""
+    good = installed.roll_out()
+    for change in (
+        {"digest": "0" * 64},
+        {"digest": "1" * 64, "version": "99"},
+        {"features": ("amount:9",)},
+    ):
+        installed.roll_out(model=replace(good.model, **change))
+    installed.send(50, **CLEAN)
+    installed.caught_up(job)
+    refused = {"model_refused": 1, "model_unavailable": 1, "incompatible_features": 1}
+    assert {reason: count for reason, count in installed.reasons().items() if reason in refused} == refused
+    installed.audit()
+    for told in by_group(installed).values():
+        assert sorted(told[-1]["rollouts_set_aside"].values()) == sorted(refused)
+        assert told[-1]["rollout_id"] == good.rollout_id
+
+    # what promote asks: which features the running job computes
+    known = installed.settings
+    where = (known.bootstrap_servers, installed.topics.job_progress, known.kafka)
+    assert _computed_by(known.job_id, *where) == list(IDENTITIES)
+    assert _computed_by("nobody", *where) is None
+    assert _computed_by(known.job_id, where[0], "no-such-topic", known.kafka) is None

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from feature_store.catalogue import feature_names
+from feature_store.catalogue import IDENTITIES, feature_names
 from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog, Rules
 
 SECOND = 1_000
@@ -61,7 +61,7 @@ class World:
                 "version": "1",
                 "uri": "models:/card-fraud/1",
                 "digest": "d" * 64,
-                "features": "f" * 64,
+                "features": list(IDENTITIES),
             },
             "policy": {"threshold": threshold, "max_count_5m": max_count_5m},
             "created_by": "test",

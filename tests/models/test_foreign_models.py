@@ -15,7 +15,6 @@ import skops.io
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from feature_store import catalogue
 from models import archives, artifact, registry, tracking
 from models.errors import ModelError
 from models.registry import ModelRef
@@ -23,8 +22,7 @@ from models.scoring import Scorer
 
 pytestmark = pytest.mark.integration
 
-NAMES = tuple(f"f{i}" for i in range(4))
-FEATURES = "ab" * 32
+FEATURES = tuple(f"f{i}:1" for i in range(4))
 
 
 class Payload:
@@ -48,12 +46,12 @@ def uri(home: Path) -> str:
     return f"sqlite:///{home}/mlflow.db"
 
 
-def register(estimator: Any, uri: str, features: str = FEATURES) -> ModelRef:
+def register(estimator: Any, uri: str) -> ModelRef:
     """A model of a name of its own."""
     x = np.random.default_rng(0).normal(size=(300, 4))
     estimator.fit(x, x[:, 0] > 0.5)
     name = f"foreign-{uuid.uuid4()}"
-    return registry.register(estimator, NAMES, features, x[:50], np.median(x, axis=0), uri, name=name)
+    return registry.register(estimator, FEATURES, x[:50], np.median(x, axis=0), uri, name=name)
 
 
 def tag(ref: ModelRef, uri: str, digest: str) -> None:
@@ -71,7 +69,7 @@ def forge(ref: ModelRef, uri: str, home: Path, change: Callable[[Path], None]) -
 
 
 def verified(ref: ModelRef, uri: str, directory: Path) -> Scorer:
-    return registry.verify(ref, uri, directory / "cache", feature_hash=FEATURES)
+    return registry.verify(ref, uri, directory / "cache")
 
 
 def trees() -> HistGradientBoostingClassifier:
@@ -186,7 +184,7 @@ def arrays_changed(change: Callable[[dict[str, np.ndarray]], None]) -> Callable[
 def fewer_names(stored: Path) -> None:
     path = stored / "extra_files" / "scorer.json"
     described = json.loads(path.read_text())
-    path.write_text(json.dumps({**described, "feature_names": described["feature_names"][:2]}))
+    path.write_text(json.dumps({**described, "features": described["features"][:2]}))
 
 
 FORGED: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -241,10 +239,14 @@ def test_an_estimator_that_cannot_answer_is_one_clear_error(uri: str, home: Path
         verified(forge(register(LogisticRegression(), uri), uri, home, change), uri, tmp_path)
 
 
-def test_a_model_with_other_columns_than_the_catalogue_is_refused(uri: str, tmp_path: Path) -> None:
-    ref = register(trees(), uri, catalogue.feature_hash())
-    with pytest.raises(ModelError, match="other columns than the feature list it names"):
-        registry.load(ref, uri, tmp_path / "cache")
+def test_columns_that_the_registry_does_not_name_are_refused(uri: str, home: Path, tmp_path: Path) -> None:
+    def change(stored: Path) -> None:
+        path = stored / "extra_files" / "scorer.json"
+        described = json.loads(path.read_text())
+        path.write_text(json.dumps({**described, "features": [*described["features"][:3], "amount:1"]}))
+
+    with pytest.raises(ModelError, match="trained on other features than the rollout names"):
+        verified(forge(register(trees(), uri), uri, home, change), uri, tmp_path)
 
 
 def test_a_digest_that_is_a_path_deletes_nothing(uri: str, tmp_path: Path) -> None:
@@ -262,7 +264,7 @@ def test_an_estimator_that_workers_cannot_load_is_not_registered(uri: str) -> No
     x = np.random.default_rng(0).normal(size=(300, 4))
     estimator = GradientBoostingClassifier(n_estimators=2).fit(x, x[:, 0] > 0.5)
     with pytest.raises(ModelError, match="GradientBoostingClassifier"):
-        registry.register(estimator, NAMES, FEATURES, x[:50], np.zeros(4), uri, name="none")
+        registry.register(estimator, FEATURES, x[:50], np.zeros(4), uri, name="none")
     assert registry.versions(uri, "none") == []
 
 
@@ -270,7 +272,7 @@ def test_columns_that_do_not_fit_the_model_are_not_registered(uri: str) -> None:
     x = np.random.default_rng(0).normal(size=(300, 4))
     model = trees().fit(x, x[:, 0] > 0.5)
     with pytest.raises(ModelError, match="do not fit together"):
-        registry.register(model, NAMES[:3], FEATURES, x[:50], np.zeros(4), uri, name="none")
+        registry.register(model, FEATURES[:3], x[:50], np.zeros(4), uri, name="none")
     assert registry.versions(uri, "none") == []
 
 

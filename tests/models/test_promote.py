@@ -16,7 +16,7 @@ from models.commands import app
 from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts import Rollout, publish
+from models.rollouts import Rollout, Withdrawal, publish, read
 from models.train import train
 from streaming_job.contracts.topics import Topics
 
@@ -28,11 +28,11 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{tmp_path_factory.mktemp('promote')}/mlflow.db"
 
 
-def registered(uri: str, features: str) -> ModelRef:
+def registered(uri: str, features: tuple[str, ...]) -> ModelRef:
     names = catalogue.feature_names()
     x = np.random.default_rng(0).normal(size=(500, len(names)))
     model = train(x, x[:, 0] > 1, iterations=5)
-    return registry.register(model, names, features, x[:20], np.zeros(len(names)), uri)
+    return registry.register(model, features, x[:20], np.zeros(len(names)), uri)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def records(servers: str, topic: str, count: int) -> list[Message]:
 def test_promoting_a_model_writes_the_event_that_the_job_reads(
     stack: Endpoints, topic: str, uri: str
 ) -> None:
-    ref = registered(uri, catalogue.feature_hash())
+    ref = registered(uri, catalogue.IDENTITIES)
     before = time.time_ns() // 1_000_000
     where = ["--tracking-uri", uri, "--bootstrap-servers", stack.bootstrap_servers, "--topic", topic]
     arguments = ["promote", f"{ref.name}/{ref.version}", *where, "--threshold", "0.25", "--max-count-5m", "9"]
@@ -69,14 +69,29 @@ def test_promoting_a_model_writes_the_event_that_the_job_reads(
     (record,) = records(stack.bootstrap_servers, topic, 1)
     value = record.value()
     assert value is not None
-    rollout = Rollout.from_json(value)
+    rollout = read(value)
+    assert isinstance(rollout, Rollout)
     assert (rollout.model, rollout.policy) == (ref, Policy(0.25, 9))
     assert record.key() == rollout.rollout_id.encode()
     assert before <= rollout.created_at <= record.timestamp()[1] <= time.time_ns() // 1_000_000
 
 
+def test_withdrawing_a_rollout_writes_the_event_that_the_job_reads(stack: Endpoints, topic: str) -> None:
+    where = ["--bootstrap-servers", stack.bootstrap_servers, "--topic", topic]
+    arguments = ["withdraw", "card-fraud-1-17", *where, "--reason", "too many alerts"]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.output.startswith("withdrew card-fraud-1-17")
+    CliRunner().invoke(app, [*arguments, "--from-the-beginning"], catch_exceptions=False)
+    found = records(stack.bootstrap_servers, topic, 2)
+    events = [read(record.value() or b"") for record in found]
+    assert all(isinstance(event, Withdrawal) for event in events)
+    assert [event.rollout_id for event in events] == ["card-fraud-1-17"] * 2
+    assert [event.from_the_beginning for event in events if isinstance(event, Withdrawal)] == [False, True]
+    assert {record.key() for record in found} == {b"card-fraud-1-17"}
+
+
 def test_a_replay_sets_the_time_from_which_the_rollout_holds(stack: Endpoints, topic: str) -> None:
-    ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, "cd" * 32)
+    ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
     rollout = Rollout("r1", ref, Policy(0.5, 6), "test", 1_000)
     publish(rollout, stack.bootstrap_servers, topic, timestamp_ms=1_500_000_000_000)
     (record,) = records(stack.bootstrap_servers, topic, 1)
@@ -88,14 +103,14 @@ def test_a_replay_sets_the_time_from_which_the_rollout_holds(stack: Endpoints, t
     [
         ("card-fraud/999", "registry failed"),
         ("nonsense", "no NAME/VERSION"),
-        ("other features", "feature list"),
+        ("other features", "this release does not compute amount:9"),
     ],
 )
 def test_what_must_not_be_rolled_out_is_refused(
     stack: Endpoints, topic: str, uri: str, model: str, match: str
 ) -> None:
     if model == "other features":
-        model = f"card-fraud/{registered(uri, '00' * 32).version}"
+        model = f"card-fraud/{registered(uri, ('amount:9', *catalogue.IDENTITIES[1:])).version}"
     where = ["--tracking-uri", uri, "--bootstrap-servers", stack.bootstrap_servers, "--topic", topic]
     done = CliRunner().invoke(app, ["promote", model, *where, "--threshold", "0.5"])
     assert isinstance(done.exception, ModelError)
@@ -106,6 +121,6 @@ def test_what_must_not_be_rolled_out_is_refused(
 
 def test_a_broker_that_is_not_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.rollouts.DELIVERY_TIMEOUT_S", 1.0)
-    ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, "cd" * 32)
+    ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
     with pytest.raises(ModelError, match="was not written"):
         publish(Rollout("r1", ref, Policy(0.5, 6), "test", 1_000), "127.0.0.1:1", "model-rollouts")

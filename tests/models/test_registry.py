@@ -22,7 +22,7 @@ from models.trees import Trees
 pytestmark = pytest.mark.integration
 
 NAMES = tuple(f"f{i}" for i in range(6))
-FEATURES = "ab" * 32
+FEATURES = tuple(f"{name}:1" for name in NAMES)
 
 
 def rows(seed: int = 0, count: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -41,9 +41,7 @@ def registered(estimator: object, uri: str, name: str) -> ModelRef:
     x, y = rows()
     estimator.fit(x, y)  # type: ignore[attr-defined]
     typical = np.nanmedian(x, axis=0)
-    return register(
-        estimator, NAMES, FEATURES, x[:80], typical, uri, name=name, metrics={"average_precision": 0.5}
-    )
+    return register(estimator, FEATURES, x[:80], typical, uri, name=name, metrics={"average_precision": 0.5})
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +60,7 @@ def ref(uri: str) -> ModelRef:
 )
 def test_any_classifier_comes_back_with_its_scores(estimator: object, uri: str, tmp_path: Path) -> None:
     ref = registered(estimator, uri, f"any-{type(estimator).__name__}")
-    scorer = registry.verify(ref, uri, tmp_path, feature_hash=FEATURES)
+    scorer = registry.verify(ref, uri, tmp_path)
     x, _ = rows(seed=1, count=700)
     expected = estimator.predict_proba(x)[:, 1]  # type: ignore[attr-defined]
     np.testing.assert_allclose(scorer.score(x), expected, rtol=0, atol=1e-12)
@@ -84,12 +82,12 @@ def test_a_version_is_found_and_listed_with_its_metrics(ref: ModelRef, uri: str)
 def test_a_cached_model_loads_without_mlflow_and_scikit_learn(
     ref: ModelRef, uri: str, tmp_path: Path
 ) -> None:
-    load(ref, uri, tmp_path, feature_hash=FEATURES)
+    load(ref, uri, tmp_path)
     program = f"""
 import sys
 from pathlib import Path
 from models.registry import ModelRef, load
-load({ref!r}, "sqlite:////nowhere/mlflow.db", Path({str(tmp_path)!r}), feature_hash={FEATURES!r})
+load({ref!r}, "sqlite:////nowhere/mlflow.db", Path({str(tmp_path)!r}))
 print([name for name in ("mlflow", "sklearn", "pandas", "confluent_kafka") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -98,7 +96,7 @@ print([name for name in ("mlflow", "sklearn", "pandas", "confluent_kafka") if na
 
 def test_many_loaders_at_once_make_one_copy(ref: ModelRef, uri: str, tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
-        scorers = list(pool.map(lambda _: load(ref, uri, tmp_path, feature_hash=FEATURES), range(8)))
+        scorers = list(pool.map(lambda _: load(ref, uri, tmp_path), range(8)))
     x, _ = rows(seed=2)
     assert all(np.array_equal(scorer.score(x), scorers[0].score(x)) for scorer in scorers)
     assert [path.name for path in tmp_path.iterdir()] == [ref.digest]
@@ -106,7 +104,7 @@ def test_many_loaders_at_once_make_one_copy(ref: ModelRef, uri: str, tmp_path: P
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "added"])
 def test_a_damaged_copy_is_replaced(ref: ModelRef, uri: str, tmp_path: Path, damage: str) -> None:
-    load(ref, uri, tmp_path, feature_hash=FEATURES)
+    load(ref, uri, tmp_path)
     victim = tmp_path / ref.digest / "extra_files" / "scorer.npz"
     if damage == "changed":
         content = bytearray(victim.read_bytes())
@@ -116,7 +114,7 @@ def test_a_damaged_copy_is_replaced(ref: ModelRef, uri: str, tmp_path: Path, dam
         victim.unlink()
     else:
         (tmp_path / ref.digest / "more").write_text("x")
-    load(ref, uri, tmp_path, feature_hash=FEATURES)
+    load(ref, uri, tmp_path)
     assert registry.artifact.digest(tmp_path / ref.digest) == ref.digest
 
 
@@ -126,15 +124,16 @@ def test_files_changed_in_the_registry_are_refused(tmp_path: Path) -> None:
     (stored,) = (tmp_path / "artifacts").rglob("scorer.json")
     stored.write_text(stored.read_text() + "\n")
     with pytest.raises(ModelError, match="files were changed"):
-        load(ref, uri, cache, feature_hash=FEATURES)
+        load(ref, uri, cache)
     assert list(cache.iterdir()) == []
 
 
-def test_another_feature_list_is_refused(ref: ModelRef, uri: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="feature list"):
-        load(ref, uri, tmp_path, feature_hash="cd" * 32)
-    with pytest.raises(ModelError, match="feature list"):
-        load(replace(ref, features="cd" * 32), uri, tmp_path, feature_hash="cd" * 32)
+@pytest.mark.parametrize("features", [FEATURES[:-1], FEATURES[::-1], ("f0:2", *FEATURES[1:])])
+def test_other_features_than_the_rollout_names_are_refused(
+    ref: ModelRef, uri: str, tmp_path: Path, features: tuple[str, ...]
+) -> None:
+    with pytest.raises(ModelError, match="other features"):
+        load(replace(ref, features=features), uri, tmp_path)
 
 
 def test_scores_that_are_not_the_golden_ones_are_refused(
@@ -143,15 +142,15 @@ def test_scores_that_are_not_the_golden_ones_are_refused(
     score = Trees.score
     monkeypatch.setattr(Trees, "score", lambda self, x: score(self, x) + 1e-6)
     with pytest.raises(ModelError, match="golden"):
-        load(ref, uri, tmp_path, feature_hash=FEATURES)
+        load(ref, uri, tmp_path)
 
 
 def test_an_unknown_registry_or_model_is_one_clear_error(ref: ModelRef, uri: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="registry failed"):
-        load(replace(ref, name="nobody"), uri, tmp_path, feature_hash=FEATURES)
+        load(replace(ref, name="nobody"), uri, tmp_path)
 
 
 def test_a_row_of_another_width_is_refused(ref: ModelRef, uri: str, tmp_path: Path) -> None:
-    scorer = load(ref, uri, tmp_path, feature_hash=FEATURES)
+    scorer = load(ref, uri, tmp_path)
     with pytest.raises(ModelError, match="takes 6 features"):
         scorer.score(np.zeros((3, 5)))

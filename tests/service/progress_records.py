@@ -62,6 +62,7 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
         "phases_ms": {"decide": 80.0, "transaction": 20.0},
         "state": {"cards": 50, "events": 400, "local_bytes": 30_000, "rebuilds": 1},
         "rollout_id": "card-fraud-1",
+        "rollouts_set_aside": {},
         "model": {"name": "card-fraud", "version": "1", "digest": "cd" * 32},
         "table_lag": {},
         **changes,

@@ -104,6 +104,7 @@ def test_gauges_tell_the_newest_commit_of_each_group() -> None:
     assert seen.samples["fraud_model_info", frozenset(model.items())] == 1
     assert seen("fraud_rollout_info", key_group="0", rollout_id="card-fraud-1") == 1
     assert seen("fraud_rollout_info", key_group="1", rollout_id="card-fraud-2") == 1
+    assert seen("fraud_rollouts_set_aside", key_group="0") == 0
     assert seen("fraud_job_info", job_id="card-fraud", query_id="q1") == 1
 
 

@@ -18,7 +18,7 @@ import pyspark.worker  # noqa: F401  what a task runs in
 from numpy.typing import NDArray
 
 from feature_store.arena import MemoryArena
-from feature_store.catalogue import NAMES, feature_hash
+from feature_store.catalogue import IDENTITIES, NAMES
 from feature_store.group_state import GroupState
 from feature_store.journal import MemoryPieces, Meta, rebuild
 from models import tracking
@@ -79,7 +79,7 @@ def load_kernels() -> None:
     for partitioner in Partitioner:
         KeyGroups(partitioner, 1, 1).partitions_of(pa.array([b"c", b"d"]))
     state, store, meta = GroupState(MemoryArena()), MemoryPieces(), Meta()
-    ref = ModelRef("preload", "1", "models:/preload/1", "0" * 64, feature_hash())
+    ref = ModelRef("preload", "1", "models:/preload/1", "0" * 64, IDENTITIES)
     rollout = Rollout("preload", ref, Policy(0.5, 1), "preload", now).to_json()
     scorer = Scorer(ref.name, ref.version, ref.digest, NAMES, _Silence())
     rules = Rules(topics, key_groups, TimeLimits(1, 1), lambda _: scorer)

@@ -38,7 +38,7 @@ LARGE_KEY = b"k" * 300_000
 
 def rollout(size: int, name: str) -> bytes:
     """A good rollout with a note of so many bytes, which nobody reads."""
-    model = ModelRef("fraud", "1", "models:/fraud/1", "0" * 64, "0" * 64)
+    model = ModelRef("fraud", "1", "models:/fraud/1", "0" * 64, ("amount:1",))
     fields = json.loads(Rollout(name, model, Policy(0.5, 10), "somebody", 1).to_json())
     return json.dumps({**fields, "note": "x" * size}).encode()
 

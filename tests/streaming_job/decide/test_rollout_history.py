@@ -1,21 +1,46 @@
 """Which rollout decides a transaction."""
 
+from dataclasses import replace
+
 import numpy as np
 import orjson
 import pytest
-from harness.job_world import START, TOPICS, model_ref
+from harness.job_world import START, TOPICS, model_ref, newer_ref, subset_ref
 
+from feature_store.catalogue import IDENTITIES
+from models.errors import ModelUnavailableError
 from models.policy import Policy
-from models.rollouts import Rollout
+from models.registry import ModelRef
+from models.rollouts import Rollout, Withdrawal
 from streaming_job.contracts import Reason
-from streaming_job.decide.rollout_history import NoRolloutError, RolloutHistory, RolloutRecord
+from streaming_job.decide.rollout_history import NoRolloutError, RolloutHistory, RolloutRecord, Verdict
 
 pytestmark = pytest.mark.unit
 
 
-def record(offset: int, arrival: int, name: str = "") -> RolloutRecord:
-    rollout = Rollout(name or f"r{offset}", model_ref(), Policy(0.5, 10), "test", START)
+def record(offset: int, arrival: int, name: str = "", model: ModelRef | None = None) -> RolloutRecord:
+    rollout = Rollout(name or f"r{offset}", model or model_ref(), Policy(0.5, 10), "test", START)
     return RolloutRecord(arrival, offset, rollout.to_json(), b"r")
+
+
+def withdrawal(offset: int, arrival: int, name: str, *, from_the_beginning: bool = False) -> RolloutRecord:
+    event = Withdrawal(name, from_the_beginning, "because", "test", START)
+    return RolloutRecord(arrival, offset, event.to_json(), b"r")
+
+
+def good(rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+    return Verdict()
+
+
+def never(rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+    raise AssertionError("it has been judged before")
+
+
+def folded(*records: RolloutRecord) -> tuple[RolloutHistory, list[tuple[int, Reason]]]:
+    """A history, and what was refused."""
+    history = RolloutHistory()
+    letters = history.fold(records, TOPICS, good)
+    return history, [(letter.offset, letter.reason) for letter in letters]
 
 
 def deciding(history: RolloutHistory, *arrivals: int) -> list[str]:
@@ -27,37 +52,35 @@ def test_the_newest_that_had_arrived_decides() -> None:
     """rollout  r0 at 10    r1 at 20    r2 at 20
     arrival  5  10    19    20          21
     """
-    history = RolloutHistory()
-    assert history.fold([record(0, 10), record(1, 20), record(2, 20)], TOPICS) == []
+    history, refused = folded(record(0, 10), record(1, 20), record(2, 20))
+    assert refused == []
     assert deciding(history, 5, 10, 19, 20, 21) == ["r0", "r0", "r0", "r2", "r2"]
     assert deciding(history) == []
 
 
 def test_one_that_looks_older_takes_effect_with_the_one_before() -> None:
-    history = RolloutHistory()
-    history.fold([record(0, 0), record(1, 20), record(2, 10)], TOPICS)
+    history, _ = folded(record(0, 0), record(1, 20), record(2, 10))
     assert deciding(history, 15, 20) == ["r0", "r2"]
 
 
 def test_records_count_in_the_order_of_their_offsets() -> None:
-    history = RolloutHistory()
-    history.fold([record(1, 10), record(0, 10)], TOPICS)
-    history.fold([record(2, 10)], TOPICS)
-    assert [offset for _, offset, _ in history.records] == [0, 1, 2]
+    history, _ = folded(record(1, 10), record(0, 10))
+    history.fold([record(2, 10)], TOPICS, good)
+    assert [offset for _, offset, *_ in history.records] == [0, 1, 2]
     assert deciding(history, 10) == ["r2"]
 
 
 def test_what_is_no_rollout_is_refused_whole_and_changes_nothing() -> None:
     history = RolloutHistory()
-    good = record(1, 10)
-    too_many = (good.value or b"").replace(b'"max_count_5m":10', b'"max_count_5m":1' + b"0" * 400)
+    ours = record(1, 10)
+    too_many = (ours.value or b"").replace(b'"max_count_5m":10', b'"max_count_5m":1' + b"0" * 400)
     records = [
         RolloutRecord(0, 0, None, b"k"),
-        good,
+        ours,
         RolloutRecord(20, 2, b"{"),
         RolloutRecord(20, 3, too_many),
     ]
-    refused = history.fold(records, TOPICS)
+    refused = history.fold(records, TOPICS, good)
     assert [(letter.offset, letter.arrival, letter.key, letter.reason) for letter in refused] == [
         (0, 0, b"k", Reason.EMPTY_VALUE),
         (2, 20, None, Reason.INVALID_VALUE),
@@ -68,17 +91,123 @@ def test_what_is_no_rollout_is_refused_whole_and_changes_nothing() -> None:
     assert deciding(history, 5, 30) == ["r1", "r1"]
 
 
-def test_restored_history_is_the_same_and_goes_on() -> None:
+@pytest.mark.parametrize("text", [b'"r1"', b'"card-fraud"', b'"test"'])
+def test_text_that_no_json_but_pythons_takes_is_refused(text: bytes) -> None:
+    """A lone surrogate passes the contract, and would fail every alert and progress record that tells it."""
+    broken = replace(record(1, 20), value=(record(1, 20).value or b"").replace(text, b'"x\\ud800"', 1))
+    history, refused = folded(record(0, 10), broken)
+    assert refused == [(1, Reason.INVALID_VALUE)]
+    assert deciding(history, 30) == ["r0"]
+
+
+def test_features_that_the_release_lacks_leave_the_last_good_one_in_force() -> None:
+    history, refused = folded(
+        record(0, 10), record(1, 20, model=newer_ref()), record(2, 30, model=subset_ref())
+    )
+    assert refused == [(1, Reason.INCOMPATIBLE_FEATURES)]
+    assert history.set_aside == {1: "incompatible_features"}
+    assert deciding(history, 15, 25, 30) == ["r0", "r0", "r2"]
+
+
+def test_another_release_decides_by_what_it_computes_itself() -> None:
+    """What was put aside is judged by the release that has the features; what it lost is passed over."""
+    old, _ = folded(record(0, 10), record(1, 20, model=newer_ref()), record(2, 30, model=subset_ref()))
+    saved = orjson.loads(orjson.dumps(old.records))
+    asked = []
+
+    def judge(rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+        asked.append(offset)
+        return Verdict()
+
+    new = RolloutHistory.restore(saved, judge, (*IDENTITIES[1:], "amount:1", "count_1h:2"))
+    assert asked == [1]
+    assert deciding(new, 10, 20, 30) == ["r0", "r1", "r2"]
+    poor = RolloutHistory.restore(saved, never, subset_ref().features)
+    assert poor.set_aside == {0: "incompatible_features", 1: "incompatible_features"}
+    assert deciding(poor, 10, 20, 30) == ["r2", "r2", "r2"]
+    back = RolloutHistory.restore(orjson.loads(orjson.dumps(poor.records)), never)
+    assert deciding(back, 10, 20, 30) == ["r0", "r0", "r2"]
+
+
+def test_a_verdict_on_the_model_is_kept() -> None:
+    def judge(rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+        assert is_replaceable == (offset > 0)
+        return Verdict(Reason.MODEL_REFUSED, "no") if offset == 1 else Verdict()
+
     history = RolloutHistory()
-    history.fold([record(0, 10), record(1, 20)], TOPICS)
-    restored = RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)))
+    (letter,) = history.fold([record(0, 10), record(1, 20), record(2, 30)], TOPICS, judge)
+    assert (letter.offset, letter.reason, letter.detail) == (1, Reason.MODEL_REFUSED, "no")
+    restored = RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never)
     assert restored == history
-    restored.fold([record(2, 30)], TOPICS)
+    assert restored.set_aside == {1: "model_refused"}
+    assert deciding(restored, 20, 30) == ["r0", "r2"]
+
+
+def test_a_judge_who_cannot_tell_leaves_nothing_behind() -> None:
+    def judge(rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+        raise ModelUnavailableError("no answer")
+
+    history = RolloutHistory()
+    with pytest.raises(ModelUnavailableError):
+        history.fold([record(0, 10)], TOPICS, judge)
+    assert history == RolloutHistory()
+
+
+def test_a_withdrawal_brings_back_the_last_good_one_from_its_arrival_on() -> None:
+    history, refused = folded(
+        record(0, 10), record(1, 20), record(2, 30), withdrawal(3, 40, "r1"), withdrawal(4, 50, "r2"),
+        record(5, 60),
+    )  # fmt: skip
+    assert refused == []
+    assert deciding(history, 15, 25, 30, 45, 50, 60) == ["r0", "r1", "r2", "r2", "r0", "r5"]
+    restored = RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never)
+    assert restored == history
+
+
+def test_a_withdrawal_concerns_what_lies_before_it() -> None:
+    history, _ = folded(record(0, 10), record(1, 20, "x"), withdrawal(2, 30, "x"), record(3, 40, "x"))
+    assert deciding(history, 20, 30, 40) == ["x", "r0", "x"]
+
+
+def test_a_withdrawal_from_the_beginning_concerns_what_is_still_to_be_decided() -> None:
+    history, _ = folded(
+        record(0, 10), record(1, 20), record(2, 30), withdrawal(3, 35, "r1"),
+        withdrawal(4, 40, "r2", from_the_beginning=True),
+    )  # fmt: skip
+    assert deciding(history, 15, 25, 30, 35, 45) == ["r0", "r1", "r1", "r0", "r0"]
+
+
+def test_the_same_record_written_again_after_its_withdrawal_decides_again() -> None:
+    history, _ = folded(
+        record(0, 10), record(1, 20, "x"), withdrawal(2, 30, "x", from_the_beginning=True), record(3, 40, "x")
+    )
+    assert deciding(history, 20, 30, 40) == ["r0", "r0", "x"]
+
+
+def test_withdrawals_of_nothing_and_of_the_last_one_are_refused() -> None:
+    history, refused = folded(
+        withdrawal(0, 5, "r1"), record(1, 10), withdrawal(2, 20, "r1", from_the_beginning=True),
+        record(3, 30, model=newer_ref()), withdrawal(4, 40, "r1"), withdrawal(5, 50, "r3"),
+    )  # fmt: skip
+    assert refused == [
+        (0, Reason.UNKNOWN_ROLLOUT),
+        (2, Reason.LAST_ROLLOUT),
+        (3, Reason.INCOMPATIBLE_FEATURES),
+        (4, Reason.LAST_ROLLOUT),
+    ]
+    assert deciding(history, 5, 60) == ["r1", "r1"]
+
+
+def test_restored_history_is_the_same_and_goes_on() -> None:
+    history, _ = folded(record(0, 10), record(1, 20))
+    restored = RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never)
+    assert restored == history
+    restored.fold([record(2, 30)], TOPICS, good)
     assert deciding(restored, 10, 20, 30) == ["r0", "r1", "r2"]
     assert len(history.records) == 2
 
 
 def test_without_any_nothing_can_be_decided() -> None:
-    for history in (RolloutHistory(), RolloutHistory.restore([])):
+    for history in (RolloutHistory(), RolloutHistory.restore([], never)):
         with pytest.raises(NoRolloutError, match="fraud models promote"):
             deciding(history, 0)

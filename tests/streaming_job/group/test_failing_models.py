@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from feature_store.catalogue import NAMES, feature_hash
+from feature_store.catalogue import IDENTITIES, NAMES
 from models import guarded, registry
-from models.errors import ModelError
+from models.errors import ModelError, ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.contracts import Contract, validate
@@ -82,7 +82,7 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelRef, Load
     used = [NAMES.index("amount"), NAMES.index("risk_tier")]
     columns = ColumnTransformer([("used", StandardScaler(), used)])
     estimator = make_pipeline(columns, LogisticRegression()).fit(x, x[:, used[0]] > 20)
-    ref = registry.register(estimator, NAMES, feature_hash(), x[:50], np.median(x, axis=0), uri)
+    ref = registry.register(estimator, IDENTITIES, x[:50], np.median(x, axis=0), uri)
     return ref, lambda wanted: registry.load(wanted, uri, directory / "models")
 
 
@@ -198,12 +198,12 @@ def test_a_failure_of_the_machine_stops_the_batch(fault: Exception) -> None:
 
 
 @pytest.mark.unit
-def test_a_registry_out_of_reach_stops_the_batch() -> None:
+def test_a_registry_out_of_reach_stops_a_job_that_has_no_other_model() -> None:
     def gone(ref: ModelRef) -> Scorer:
-        raise ModelError("the registry is away")
+        raise ModelUnavailableError("the registry is away")
 
     made = world()
     made.tx(MINUTE)
-    with pytest.raises(ModelError, match="away"):
+    with pytest.raises(ModelUnavailableError, match="away"):
         made.run(load_model=gone)
     assert made.run(load_model=load)

@@ -19,7 +19,7 @@ from streaming_job.progress.writer import GroupProgress
 pytestmark = pytest.mark.unit
 
 NOW = 1_780_000_000_000
-MODEL = ModelRef("card-fraud", "1", "models:/card-fraud/1", "d" * 64, "f" * 64)
+MODEL = ModelRef("card-fraud", "1", "models:/card-fraud/1", "d" * 64, ("amount:1",))
 SIZES = {"cards": 5, "events": 50, "local_bytes": 500}
 
 
