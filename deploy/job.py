@@ -1,6 +1,7 @@
 """`fraud job`: the streaming job in the foreground."""
 
 import logging
+import os
 import signal
 import threading
 from typing import Annotated
@@ -62,7 +63,9 @@ def run(
     # heavy imports only once the settings are known to be good
     from deploy.local import jars
     from streaming_job.runtime import session
+    from streaming_job.runtime.workers import PRIVATE
 
+    os.umask(PRIVATE)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -76,8 +76,8 @@ class JobSettings(BaseSettings):
     """Heap of the driver's JVM."""
     driver_java_options: str = ""
     """More options of the driver's JVM, as on a command line; in `spark` they would replace the job's own."""
-    ui_port: int = 4040
-    """Port of the Spark UI; 0 switches the UI off."""
+    ui_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port of Spark's UI, which has no login; 0: there is none."""
 
     def variables(self) -> dict[str, str]:
         """The same as environment variables, for a job in another process."""

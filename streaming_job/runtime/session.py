@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from streaming_job.environment import SettingsError
 from streaming_job.runtime import temp_dir
-from streaming_job.runtime.workers import fork_server
+from streaming_job.runtime.workers import PRIVATE, fork_server
 from streaming_job.settings import JobSettings
 
 _STREAMING = "spark.sql.streaming"
@@ -93,6 +93,8 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         # ... and Hadoop's local file system one; java.nio needs none
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFs",
+        # Hadoop gives files their modes itself, whatever the process's umask
+        "spark.hadoop.fs.permissions.umask-mode": f"{PRIVATE:03o}",
     }
     if is_local(settings.master):
         # nobody else has any business with it
