@@ -179,11 +179,15 @@ def test_all_workers_come_from_one_daemon(installed: Installation, job: JobProce
 
 
 def open_to_others(installed: Installation) -> list[Path]:
-    """What of the job's files others may read, write or enter."""
+    """What of the job's files others may read, write or enter.
+
+    Copies of models keep the modes of the registry's files; they lie where nobody else enters.
+    """
     found = []
-    for root in (installed.settings.work_dir, Path(installed.settings.checkpoint)):
+    work, models = installed.settings.work_dir, installed.settings.work_dir / "models"
+    for root in (work, Path(installed.settings.checkpoint)):
         assert root.exists()
-        for path in (root, *root.rglob("*")):
+        for path in (root, *(path for path in root.rglob("*") if models not in path.parents)):
             with suppress(FileNotFoundError):  # a file that the running job has removed meanwhile
                 mode = path.lstat().st_mode
                 found += [path] if mode & 0o077 and not stat.S_ISLNK(mode) else []
