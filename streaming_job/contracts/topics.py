@@ -25,6 +25,11 @@ class Topics(BaseModel):
         """The changelogs that the job folds into its state."""
         return (self.profiles, self.model_rollouts)
 
+    @property
+    def heartbeats(self) -> str:
+        """Where Debezium says now and then that it lives, as it names that topic by default."""
+        return f"__debezium-heartbeat.{self.profiles.partition('.')[0]}"
+
     def configs(self, *, replay: bool = False) -> dict[str, dict[str, str]]:
         """Topic-level configuration by topic name.
 
