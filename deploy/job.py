@@ -38,9 +38,12 @@ def topics(
         kafka=settings.kafka,
     )
     typer.echo(f"topics are there: {', '.join(settings.topics.model_dump().values())}")
+    for line in differences:
+        typer.echo(line)
     if differences:
         raise TopicsError(
-            "; ".join(differences) + "; alter them, unless you know better: see docs/operations.md"
+            f"existing topics differ in {len(differences)} points, see above, from what the job needs; alter "
+            "them, unless you know better: docs/operations.md, Topics"
         )
 
 
