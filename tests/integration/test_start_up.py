@@ -67,6 +67,11 @@ def test_what_spark_or_the_log_contradict_is_named_with_its_remedy(installed: In
             {"driver_java_options": "-XX:NewRatio=none"},
             f"{spark}Java ended, see its words above{correct}",
         ),
+        "an object store whose archives are not there": (
+            {"checkpoint": "s3a://bucket/checkpoint"},
+            "FRAUD_CHECKPOINT: Spark cannot use s3a://bucket/checkpoint (*); give it archives and credentials "
+            "of that file system in FRAUD_SPARK, or take another place",
+        ),
         "the other partitioner": (
             {"partitioner": Partitioner.CRC32},
             f"only * of 200 records of {topic} lie where crc32 puts their keys, 200 where murmur2 does; set "
