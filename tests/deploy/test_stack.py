@@ -147,11 +147,10 @@ def test_topics_of_a_bank_are_left_alone_and_compared(
     assert names.fraud_alerts in client.list_topics(timeout=20).topics
     assert topics.create(stack.bootstrap_servers, others, alter=False) == []
     again = topics.create(stack.bootstrap_servers, others, alter=False, partitions=3, replication=3)
-    kinds = [line.removeprefix(others.transactions) for line in again if line.startswith(others.transactions)]
-    assert [kind.split(":")[0] for kind in kinds] == [
-        " has min.insync.replicas=1, the job wants at least 2",
-        " has 2 partitions, not 3",
-        " has 1 replicas, not 3",
+    assert [line.split(":")[0] for line in again if line.startswith(f"{others.transactions} ")] == [
+        f"{others.transactions} has min.insync.replicas=1, the job wants at least 2",
+        f"{others.transactions} has 2 partitions, not 3",
+        f"{others.transactions} has 1 replicas, not 3",
     ]
 
 

@@ -290,6 +290,7 @@ BAD: dict[str, tuple[bytes | None, Reason]] = {
     "half a surrogate pair": (text(card_id="\ud800"), Reason.INVALID_VALUE),
     "a name of 65 characters": (text(card_id="x" * 65), Reason.INVALID_VALUE),
     "a field twice": (text()[:-1] + b', "amount": 1}', Reason.DUPLICATE_FIELD),
+    "a card number": (text(card_id="4111111111111111"), Reason.CARD_NUMBER),
     "a hundred kilobytes": (text(note="x" * 100_000), Reason.RECORD_TOO_LARGE),
     "Latin-1": (text(merchant_id="m").replace(b'"m"', b'"caf\xe9"'), Reason.INVALID_UTF8),
     "UTF-16": (text().decode().encode("utf-16"), Reason.INVALID_UTF8),

@@ -69,8 +69,8 @@ def test_what_spark_or_the_log_contradict_is_named_with_its_remedy(installed: In
         ),
         "an object store whose archives are not there": (
             {"checkpoint": "s3a://bucket/checkpoint"},
-            "FRAUD_CHECKPOINT: Spark cannot use s3a://bucket/checkpoint (*); give it archives and credentials "
-            "of that file system in FRAUD_SPARK, or take another place",
+            "FRAUD_CHECKPOINT: Spark cannot use s3a://bucket/checkpoint (*); give it archives and "
+            "credentials of that file system in FRAUD_SPARK, or take another place",
         ),
         "the other partitioner": (
             {"partitioner": Partitioner.CRC32},

@@ -157,9 +157,9 @@ def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: TestClient, 
     job.feed(30)
     wait_for(lambda: samples(sidecar).get("fraud_lag_records") == 30, what="lag of the input")
     wait_for(lambda: samples(sidecar)["fraud_lag_seconds"] > 0, what="age of the input")
-    answer = sidecar.get("/readyz")
-    assert answer.status_code == 503
-    assert answer.json()["reasons"] == ["the job has not written progress yet; 30 records wait"]
+    reason = "the job has not written progress yet; 30 records wait"
+    wait_for(lambda: sidecar.get("/readyz").json()["reasons"] == [reason], what="the reason")
+    assert sidecar.get("/readyz").status_code == 503
     job.write(1, end=12, written_at=int(time.time() * 1000))
     wait_for(lambda: samples(sidecar)["fraud_lag_records"] == 18, what="lag after a commit")
     wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness of a job that commits")
@@ -195,8 +195,8 @@ def test_the_feeds_newest_signs_of_life_are_told(job: Job, sidecar: TestClient, 
     assert not [name for name in samples(sidecar) if name.startswith("fraud_profile_feed")]
     servers = {"bootstrap.servers": job.settings.bootstrap_servers}
     heartbeats = job.settings.topics.heartbeats
-    (made,) = AdminClient(servers).create_topics([NewTopic(heartbeats, 1, 1)]).values()
-    made.result(30)
+    admin = AdminClient(servers)
+    admin.create_topics([NewTopic(heartbeats, 1, 1)])[heartbeats].result(30)
     now, producer = time.time(), Producer(servers)
     for topic, age_s in (
         (job.settings.topics.profiles, 100),
