@@ -213,6 +213,14 @@ def test_insert_update_and_delete_arrive_in_order(stack: Endpoints, wait_for: Ca
     assert values[2]["before"]["card_id"] == card
 
 
+def test_who_has_the_password_runs_no_programs(stack: Endpoints) -> None:
+    with (
+        psycopg.connect(stack.postgres_dsn) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute("COPY card_profiles TO PROGRAM 'true'")
+
+
 def test_second_up_keeps_what_runs(stack: Endpoints, stack_dir: Path) -> None:
     before = load(stack_dir)
     assert embedded.up(stack_dir) == stack
