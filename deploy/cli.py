@@ -1,6 +1,7 @@
 """The command line: `fraud`. Every command group is imported only when it is called."""
 
 import importlib
+import os
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -83,6 +84,9 @@ app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, pre
 @app.callback()
 def root() -> None:
     """Real-time card-fraud detection: exact features, exactly-once alerts."""
+    from streaming_job.environment import refuse_unknown
+
+    refuse_unknown(os.environ)
 
 
 def main() -> None:

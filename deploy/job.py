@@ -1,6 +1,7 @@
 """`fraud job`: the streaming job in the foreground."""
 
 import logging
+import os
 import signal
 import threading
 from typing import Annotated
@@ -37,9 +38,12 @@ def topics(
         kafka=settings.kafka,
     )
     typer.echo(f"topics are there: {', '.join(settings.topics.model_dump().values())}")
+    for line in differences:
+        typer.echo(line)
     if differences:
         raise TopicsError(
-            "; ".join(differences) + "; alter them, unless you know better: see docs/operations.md"
+            f"existing topics differ in {len(differences)} points, see above, from what the job needs; alter "
+            "them, unless you know better: docs/operations.md, Topics"
         )
 
 
@@ -62,7 +66,9 @@ def run(
     # heavy imports only once the settings are known to be good
     from deploy.local import jars
     from streaming_job.runtime import session
+    from streaming_job.runtime.workers import PRIVATE
 
+    os.umask(PRIVATE)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -95,6 +95,7 @@ def here(log: Log, settings: JobSettings, load: Load) -> Judge:
                 settings.allowed_skew_ms,
                 len(log.ends(topic)),
                 settings.partitioner.value,
+                settings.refuse_card_numbers,
             ),
         )
         judged = Judged(Counter(), [])

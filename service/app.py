@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from service.groups import end_offsets, key_groups
-from service.lag import LagWatch
+from service.lag_watch import LagWatch
 from service.metrics import FraudCollector
 from service.progress_reader import ProgressReader
 from service.readiness import reasons_against

@@ -24,7 +24,7 @@ def of_event_time(groups: Groups, lag: Lag | None, now_s: float) -> list[Metric]
         f"1 when nothing waits and nothing came for {IDLE_AFTER_S:.0f} s",
         labels=labels,
     )
-    waiting = {(p.topic, p.partition) for p in lag.partitions if p.records} if lag else set()
+    waiting = {(p.topic, p.partition) for p in lag.partitions if p.records or p.held} if lag else set()
     holding: list[float] = []
     for part in partitions(groups):
         place = [part["topic"], str(part["partition"])]

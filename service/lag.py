@@ -1,27 +1,7 @@
-"""How far the job is behind its inputs, by the broker's own account."""
+"""How far the job is behind its inputs at one moment: pure."""
 
-import threading
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
-
-from confluent_kafka import (
-    TIMESTAMP_LOG_APPEND_TIME,
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-
-from service.settings import STOP_S, ServiceSettings, say
-from service.waiting import Place, Waiting
-
-TIMEOUT_S = 5.0
-METADATA_S = 3.0
-EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -33,19 +13,36 @@ class PartitionLag:
     start: int
     """Oldest offset that the broker still holds."""
     end: int
-    """Offset that the next record will get."""
+    """Offset that the next record will get (high watermark)."""
     committed: int | None
     """Offset from which the job reads next; None before it committed any."""
     waiting_since_ms: int | None = None
     """Since when the oldest record not yet processed has been there (see `Waiting`); None without one."""
+    held_from: int | None = None
+    """First offset of an open transaction, from which on nobody who reads committed records gets any (last
+    stable offset); None where there is none."""
+
+    @property
+    def position(self) -> int:
+        """Offset of the oldest record not yet processed, if there is one."""
+        return max(self.start, self.committed or 0)
+
+    @property
+    def _readable_end(self) -> int:
+        return self.end if self.held_from is None else min(self.held_from, self.end)
 
     @property
     def records(self) -> int:
-        """Records not yet processed."""
-        return max(0, self.end - max(self.start, self.committed or 0))
+        """Records that the job could have processed and has not."""
+        return max(0, self._readable_end - self.position)
+
+    @property
+    def held(self) -> int:
+        """Records that wait for a producer to end its transaction."""
+        return max(0, self.end - max(self._readable_end, self.position))
 
     def seconds(self, now_s: float) -> float:
-        """How long the oldest record not yet processed has been waiting."""
+        """How long the oldest record not yet processed has been waiting, for whomever."""
         return 0.0 if self.waiting_since_ms is None else max(0.0, now_s - self.waiting_since_ms / 1e3)
 
 
@@ -58,160 +55,19 @@ class Lag:
     partitions: tuple[PartitionLag, ...]
     missing: tuple[str, ...] = ()
     """Input topics that do not exist."""
+    feed_ms: Mapping[str, int] = field(default_factory=dict)
+    """Timestamps of the newest signs of life of the profiles' feed, by signal: `change`, `heartbeat`."""
 
     @property
     def records(self) -> int:
-        """Records of all inputs not yet processed."""
+        """Records of all inputs that the job could have processed and has not."""
         return sum(partition.records for partition in self.partitions)
+
+    @property
+    def held(self) -> int:
+        """Records of all inputs that wait for a producer to end its transaction."""
+        return sum(partition.held for partition in self.partitions)
 
     def seconds(self, now_s: float) -> float:
         """How long the oldest record not yet processed has been waiting."""
         return max((partition.seconds(now_s) for partition in self.partitions), default=0.0)
-
-
-class LagWatch:
-    """Asks the broker now and then; keeps the last answer and the last fault."""
-
-    def __init__(
-        self,
-        settings: ServiceSettings,
-        read_by_job: Callable[[], Mapping[Place, int]],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """Ask for nothing yet.
-
-        Args:
-            settings: what to watch.
-            read_by_job: tells the offsets up to which every key group has taken its inputs in.
-            clock: seconds since 1970-01-01 UTC.
-        """
-        self._settings = settings
-        self._read_by_job = read_by_job
-        self._clock = clock
-        self._lag: Lag | None = None
-        self._fault: str | None = "the broker has not answered yet"
-        self._waiting = Waiting()
-        self._ages: dict[tuple[Place, int], int] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lag-watch", daemon=True)
-
-    def start(self) -> None:
-        """Begin to ask."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stop.set()
-        self._thread.join(STOP_S)
-
-    @property
-    def lag(self) -> Lag | None:
-        """The last answer; None before the first."""
-        return self._lag
-
-    @property
-    def fault(self) -> str | None:
-        """Why the broker did not answer last time; None when it did."""
-        if self._thread.ident is not None and not self._thread.is_alive():
-            return "the thread that asks the broker has died; restart the sidecar"
-        return self._fault
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._watch()
-            except (KafkaException, TimeoutError) as error:
-                self._fault = f"the broker does not answer: {say(error)}"
-                self._stop.wait(self._settings.offsets_interval_s)
-
-    def _watch(self) -> None:
-        """Ask until told to stop, or until an answer stays out.
-
-        Then with new clients: after a restart of the broker an AdminClient may never again find the group's
-        coordinator (seen with librdkafka 2.16).
-        """
-        admin = AdminClient(self._settings.client())
-        consumer = Consumer(
-            self._settings.client(
-                **{
-                    "group.id": f"{self._settings.job_id}-sidecar",  # never joined
-                    "enable.auto.commit": False,
-                    "allow.auto.create.topics": False,
-                    "auto.offset.reset": "earliest",
-                    "fetch.message.max.bytes": 4096,  # one record is wanted, not the backlog
-                    "queued.max.messages.kbytes": 64,
-                }
-            )
-        )
-        try:
-            while not self._stop.is_set():
-                found = self._offsets(admin)
-                self._lag = replace(found, partitions=self._with_ages(consumer, found.partitions))
-                self._fault = None
-                self._stop.wait(self._settings.offsets_interval_s)
-        finally:
-            consumer.close()
-
-    def _offsets(self, admin: AdminClient) -> Lag:
-        topics = admin.list_topics(timeout=METADATA_S).topics
-        missing = tuple(topic for topic in self._settings.inputs if topic not in topics)
-        places = [
-            TopicPartition(topic, partition)
-            for topic in self._settings.inputs
-            if topic in topics
-            for partition in sorted(topics[topic].partitions)
-        ]
-        if not places:
-            return Lag(self._clock(), (), missing)
-        group = ConsumerGroupTopicPartitions(self._settings.job_id)
-        asked = admin.list_consumer_group_offsets([group], request_timeout=TIMEOUT_S)[self._settings.job_id]
-        starts = admin.list_offsets(dict.fromkeys(places, EARLIEST), request_timeout=TIMEOUT_S)
-        ends = admin.list_offsets(dict.fromkeys(places, LATEST), request_timeout=TIMEOUT_S)
-        committed = {
-            (p.topic, p.partition): p.offset
-            for p in asked.result(2 * TIMEOUT_S).topic_partitions
-            if p.offset >= 0
-        }
-        # the group's offsets may have expired; and those of tables tell of key group 0 alone
-        for place, end in self._read_by_job().items():
-            is_table = place[0] != self._settings.topics.transactions
-            committed[place] = min(end, committed.get(place, end)) if is_table else committed.get(place, end)
-        partitions = tuple(
-            PartitionLag(
-                place.topic,
-                place.partition,
-                start=starts[place].result(2 * TIMEOUT_S).offset,
-                end=ends[place].result(2 * TIMEOUT_S).offset,
-                committed=committed.get((place.topic, place.partition)),
-            )
-            for place in places
-        )
-        return Lag(self._clock(), partitions, missing)
-
-    def _with_ages(
-        self, consumer: Consumer, partitions: tuple[PartitionLag, ...]
-    ) -> tuple[PartitionLag, ...]:
-        """Add since when each partition's oldest waiting record has been there."""
-        for p in partitions:
-            self._waiting.see((p.topic, p.partition), max(p.start, p.committed or 0), p.end, self._clock())
-        wanted = {
-            ((p.topic, p.partition), max(p.start, p.committed or 0)): p for p in partitions if p.records
-        }
-        self._ages = {at: stamp for at, stamp in self._ages.items() if at in wanted}
-        unknown = {place: offset for place, offset in wanted if (place, offset) not in self._ages}
-        if unknown:
-            consumer.assign([TopicPartition(*place, offset) for place, offset in unknown.items()])
-            deadline = time.monotonic() + TIMEOUT_S
-            while unknown and time.monotonic() < deadline and not self._stop.is_set():
-                message = consumer.poll(0.2)
-                if message is None or message.error() is not None:
-                    continue
-                place = (message.topic(), message.partition())
-                if place in unknown:
-                    kind, stamp = message.timestamp()
-                    offset = unknown.pop(place)
-                    stamped = stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None
-                    self._ages[place, offset] = stamped or self._waiting.since_ms(place, offset)
-            consumer.unassign()
-        ages = {place: stamp for (place, _), stamp in self._ages.items()}
-        return tuple(replace(p, waiting_since_ms=ages.get((p.topic, p.partition))) for p in partitions)

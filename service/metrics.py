@@ -15,7 +15,8 @@ from prometheus_client.registry import Collector
 
 from service.event_time import of_event_time
 from service.groups import Groups, key_groups
-from service.lag import Lag, LagWatch
+from service.lag import Lag
+from service.lag_watch import LagWatch
 from service.progress_reader import ProgressReader
 from streaming_job.progress.totals import Histogram, Totals
 
@@ -185,7 +186,12 @@ def of_groups(groups: Groups, now_s: float) -> list[Metric]:
 def of_lag(lag: Lag, now_s: float) -> list[Metric]:
     """How far the job is behind its inputs."""
     labels = ["topic", "partition"]
-    records = GaugeMetricFamily("fraud_partition_lag_records", "Records not yet processed", labels=labels)
+    records = GaugeMetricFamily(
+        "fraud_partition_lag_records", "Records that could have been processed and are not", labels=labels
+    )
+    held = GaugeMetricFamily(
+        "fraud_partition_held_records", "Records that wait for a producer's transaction to end", labels=labels
+    )
     seconds = GaugeMetricFamily(
         "fraud_partition_lag_seconds", "How long the oldest record not yet processed waits", labels=labels
     )
@@ -196,17 +202,26 @@ def of_lag(lag: Lag, now_s: float) -> list[Metric]:
     for partition in lag.partitions:
         place = [partition.topic, str(partition.partition)]
         records.add_metric(place, partition.records)
+        held.add_metric(place, partition.held)
         seconds.add_metric(place, partition.seconds(now_s))
         ends.add_metric(place, partition.end)
         if partition.committed is not None:
             committed.add_metric(place, partition.committed)
     return [
-        _gauge("fraud_lag_records", "Records of all inputs not yet processed", lag.records),
+        _gauge("fraud_lag_records", "Records that could have been processed and are not", lag.records),
+        _gauge("fraud_held_records", "Records that wait for a producer's transaction to end", lag.held),
         _gauge("fraud_lag_seconds", "How long the oldest record not yet processed waits", lag.seconds(now_s)),
         records,
+        held,
         seconds,
         ends,
         committed,
+        _gauges(
+            "fraud_profile_feed_age_seconds",
+            "Time since the newest profile change, and since Debezium's newest heartbeat",
+            ["signal"],
+            [([signal], max(0.0, now_s - at / 1e3)) for signal, at in lag.feed_ms.items()],
+        ),
     ]
 
 

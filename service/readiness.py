@@ -18,7 +18,8 @@ def reasons_against(
     """Why not ready; empty when ready.
 
     Ready means: the broker answers, progress has been read to its end, every key group has written a progress
-    record lately, and none leaves transactions waiting without taking any.
+    record lately, none leaves transactions waiting without taking any, and no producer's transaction has kept
+    records of an input from the job for long.
 
     Args:
         now_s: seconds since 1970-01-01 UTC.
@@ -27,7 +28,8 @@ def reasons_against(
         lag: the last answer; None before the first.
         groups: newest progress record of each group.
         transactions_topic: name.
-        max_age_s: how long transactions may wait while their group takes none.
+        max_age_s: how long transactions may wait while their group takes none, and records for the end of a
+            producer's transaction.
         max_silence_s: allowed age of a group's newest record, for it writes one even when it is idle.
     """
     reasons = [reason for reason in (broker_fault, waiting_for) if reason]
@@ -36,7 +38,13 @@ def reasons_against(
     if reasons or lag is None:
         return reasons
     if not groups:
-        return [f"the job has not written progress yet and {lag.records} records wait"] if lag.records else []
+        return [f"the job has not written progress yet; {lag.records} records wait"]
+    reasons += [
+        f"{p.topic}-{p.partition}: {p.held} records have been waiting for {p.seconds(now_s):.0f} s for a "
+        "producer to end its transaction"
+        for p in lag.partitions
+        if p.held and not p.records and p.seconds(now_s) > max_age_s
+    ]
     for group in range(key_groups(groups)):
         record = groups.get(group)
         if record is None:
@@ -48,7 +56,9 @@ def reasons_against(
         mine = {
             part["partition"]: part for part in record["partitions"] if part["topic"] == transactions_topic
         }
-        waiting = [p for p in lag.partitions if p.topic == transactions_topic and p.partition in mine]
+        waiting = [
+            p for p in lag.partitions if p.topic == transactions_topic and p.partition in mine and p.records
+        ]
         taken_s = max((part["active_at"] or 0 for part in mine.values()), default=0) / 1e3
         # after an hour in which nothing came the newest transaction is old, and nobody is late
         stalled_s = min(now_s - taken_s, max((p.seconds(now_s) for p in waiting), default=0.0))

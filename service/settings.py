@@ -36,6 +36,11 @@ class ServiceSettings(BaseSettings):
         """The topics whose lag is watched."""
         return (self.topics.transactions, *self.topics.tables)
 
+    @property
+    def feed(self) -> dict[str, str]:
+        """The topics that show whether the feed of profiles lives, by signal."""
+        return {"change": self.topics.profiles, "heartbeat": self.topics.heartbeats}
+
     def client(self, **more: Any) -> dict[str, Any]:
         """Configuration of a Kafka client: ours, then the operator's."""
         # what fails is shown by /readyz and in the metrics, not on stderr by a C library

@@ -1,6 +1,8 @@
 """Settings from `FRAUD_...` variables, and what is said when they are wrong."""
 
+import difflib
 import json
+from collections.abc import Iterable
 from typing import TypeVar
 
 import pydantic_settings
@@ -8,8 +10,15 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
 from feature_store.errors import FraudError
+from streaming_job.contracts.topics import Topics
 
 S = TypeVar("S", bound=BaseSettings)
+PREFIX = "FRAUD_"
+OF_COMMANDS = (
+    "DATA_DIR", "HANDBOOK_DIR", "HYPOTHESIS", "IVY_SETTINGS", "MAX_PROGRESS_AGE_S", "MAX_SILENCE_S",
+    "OFFSETS_INTERVAL_S", "POSTGRES_DSN", "CRASH_POINTS",
+)  # fmt: skip
+"""Variables that are no settings of the job: the sidecar's, the stack's, the simulator's, the tests'."""
 
 
 class SettingsError(FraudError):
@@ -35,6 +44,31 @@ def settings(kind: type[S]) -> S:
             for one in fault.errors()
         )
         raise SettingsError(f"{'; '.join(faults)}; see docs/operations.md") from None
+
+
+def refuse_unknown(variables: Iterable[str]) -> None:
+    """See that every variable with our prefix is one that something reads: one that is not is a slip.
+
+    Args:
+        variables: names of the environment's.
+
+    Raises:
+        SettingsError: some are not; tells what they may have been meant to be.
+    """
+    ours = sorted({name.upper() for name in variables if name.upper().startswith(PREFIX)})
+    if not ours:
+        return
+    from streaming_job.settings import JobSettings  # not for commands that are given none
+
+    known = {f"{PREFIX}{name.upper()}" for name in (*JobSettings.model_fields, *OF_COMMANDS)}
+    known |= {f"{PREFIX}TOPICS__{name.upper()}" for name in Topics.model_fields}
+    faults = []
+    for name in ours:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)
+            faults.append(f"{name} is no setting; did you mean {nearest[0]}?")
+    if faults:
+        raise SettingsError(f"{' '.join(faults)} Unset it, or see docs/operations.md")
 
 
 def client_settings(text: str) -> dict[str, str]:

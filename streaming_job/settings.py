@@ -64,6 +64,9 @@ class JobSettings(BaseSettings):
     """Older transactions (event time against arrival) become dead letters: too_late."""
     allowed_skew_ms: Annotated[int, Field(ge=0)] = 5 * MINUTE_MS
     """Transactions further ahead of their arrival become dead letters: future_event_time."""
+    refuse_card_numbers: bool = True
+    """Transactions whose card_id has the form of a card number (13 to 19 digits, Luhn) become dead letters:
+    card_number. Not where tokens look like that."""
     wait_for_snapshot_s: Annotated[int, Field(ge=0)] = 600
     """At a first start: how long Debezium's first snapshot of the profiles may take; 0 does not wait."""
     transaction_timeout_ms: Annotated[int, Field(ge=10_000, le=900_000)] = 120_000
@@ -76,8 +79,8 @@ class JobSettings(BaseSettings):
     """Heap of the driver's JVM."""
     driver_java_options: str = ""
     """More options of the driver's JVM, as on a command line; in `spark` they would replace the job's own."""
-    ui_port: int = 4040
-    """Port of the Spark UI; 0 switches the UI off."""
+    ui_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port of Spark's UI, which has no login; 0: there is none."""
 
     def variables(self) -> dict[str, str]:
         """The same as environment variables, for a job in another process."""

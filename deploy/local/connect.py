@@ -132,7 +132,11 @@ def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]
         "errors.max.retries": "-1",
         "slot.max.retries": "60",
         "slot.retry.delay.ms": "1000",
-        # no heartbeats: this database has no other table whose changes could hold the slot back
+        # a sign of life when nothing changes; Connect makes its topic
+        "heartbeat.interval.ms": "5000",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "1",
+        "topic.creation.default.cleanup.policy": "compact",
     }
 
 

@@ -1,8 +1,8 @@
 """Runs a program as user nobody: `python drop_root.py PROGRAM ARGUMENT...`. Plain standard library.
 
 Postgres refuses to run as root. As nobody it could often not even reach its own files, because the checkout
-lies under root's private home directory; so it keeps one capability, to pass by file permissions. It is no
-stronger with it than the root that started it.
+lies under root's private home directory; so it keeps one capability, to pass by file permissions. With it
+Postgres's superuser is as strong as root, so no client is given its password (postgres.USER).
 """
 
 import ctypes

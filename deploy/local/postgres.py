@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from deploy.local import drop_root, processes
 from deploy.local.errors import StackError
@@ -20,6 +21,9 @@ from deploy.local.processes import Server
 
 DATABASE = "bank"
 USER = "fraud"
+"""Owns the database and may replicate. Its password goes to Connect, so it is no superuser, who could run
+programs on this machine (COPY TO PROGRAM)."""
+SUPERUSER = "postgres"
 PATIENCE_S = 120.0
 TABLE_FILE = Path(__file__).with_name("card_profiles.sql")
 
@@ -82,16 +86,19 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
     def answers() -> bool:
         with (
             suppress(psycopg.OperationalError),
-            psycopg.connect(dsn(data_dir, ports, "postgres"), connect_timeout=2),
+            psycopg.connect(_superusers(data_dir, ports), connect_timeout=2),
         ):
             return True
         return False
 
     log = data_dir / "logs" / "postgres.log"
     processes.wait_until(answers, server=server, name="postgres", log=log, deadline_s=PATIENCE_S)
-    with psycopg.connect(dsn(data_dir, ports, "postgres"), autocommit=True) as connection:
+    with psycopg.connect(_superusers(data_dir, ports), autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [USER]).fetchone():
+            role = sql.SQL("CREATE ROLE {} LOGIN REPLICATION PASSWORD {}")
+            connection.execute(role.format(sql.Identifier(USER), sql.Literal(password(data_dir))))
         if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
-            connection.execute(f"CREATE DATABASE {DATABASE}")
+            connection.execute(f"CREATE DATABASE {DATABASE} OWNER {USER}")
     with psycopg.connect(dsn(data_dir, ports)) as connection:
         connection.execute(TABLE_FILE.read_bytes())
 
@@ -108,26 +115,38 @@ def replicates(data_dir: Path, ports: Mapping[str, int], slot: str) -> bool:
         return False
 
 
-def dsn(data_dir: Path, ports: Mapping[str, int], database: str = DATABASE) -> str:
+def dsn(data_dir: Path, ports: Mapping[str, int]) -> str:
     """Connection URI for libpq; it contains the password."""
-    return f"postgresql://{USER}:{password(data_dir)}@{HOST}:{ports['postgres']}/{database}"
+    return f"postgresql://{USER}:{password(data_dir)}@{HOST}:{ports['postgres']}/{DATABASE}"
 
 
-def password(data_dir: Path) -> str:
-    """The password of the cluster, made by chance when the cluster was made.
+def _superusers(data_dir: Path, ports: Mapping[str, int]) -> str:
+    return f"postgresql://{SUPERUSER}:{password(data_dir, SUPERUSER)}@{HOST}:{ports['postgres']}/postgres"
+
+
+def password(data_dir: Path, user: str = USER) -> str:
+    """The password of a user, made by chance when the cluster was made.
 
     Raises:
         StackError: its file is gone.
     """
     try:
-        return _password_file(data_dir).read_text().strip()
+        return _password_file(data_dir, user).read_text().strip()
     except FileNotFoundError as error:
         home = data_dir / "postgres"
-        raise StackError(f"the password of {home} is lost: delete that directory and start again") from error
+        raise StackError(f"a password of {home} is lost: delete that directory and start again") from error
 
 
-def _password_file(data_dir: Path) -> Path:
-    return data_dir / "postgres" / "password"
+def _password_file(data_dir: Path, user: str) -> Path:
+    return data_dir / "postgres" / f"{user}.password"
+
+
+def _new_password(data_dir: Path, user: str) -> Path:
+    file = _password_file(data_dir, user)
+    file.unlink(missing_ok=True)
+    file.touch(mode=0o600)
+    file.write_text(secrets.token_hex(16) + "\n")
+    return file
 
 
 def _initialise(data_dir: Path) -> None:
@@ -137,19 +156,18 @@ def _initialise(data_dir: Path) -> None:
     )  # renamed when complete, so that a start that is cut off leaves no half cluster
     shutil.rmtree(cluster, ignore_errors=True)
     cluster.mkdir(mode=0o700)
-    password_file = _password_file(data_dir)
-    password_file.unlink(missing_ok=True)
-    password_file.touch(mode=0o600)
-    password_file.write_text(secrets.token_hex(16) + "\n")
+    _new_password(data_dir, USER)
+    password_file = _new_password(data_dir, SUPERUSER)
     _give_to_nobody(cluster, password_file)
     command = [
-        *_unprivileged(), str(_program("initdb")), "-D", str(cluster), "-U", USER,
+        *_unprivileged(), str(_program("initdb")), "-D", str(cluster), "-U", SUPERUSER,
         f"--pwfile={password_file}",
         "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions",
     ]  # fmt: skip
     answer = subprocess.run(
         command, capture_output=True, text=True, cwd=home, env=_environment(), check=False
     )
+    os.chown(password_file, os.geteuid(), os.getegid())
     if answer.returncode != 0:
         shutil.rmtree(cluster, ignore_errors=True)
         reason = " / ".join(answer.stderr.strip().splitlines()[-2:]) or "no reason given"

@@ -15,12 +15,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
     ResourceType,
 )
 
+from deploy.local import topic_comparison
 from deploy.local.errors import StackError
 from streaming_job.contracts.topics import Topics
 
 REQUEST_S = 30.0
-AT_LEAST = ("max.message.bytes", "retention.ms")
-UNLIMITED = "-1"
 
 
 def admin(bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> AdminClient:
@@ -57,24 +56,31 @@ def create(
         kafka: more client settings (librdkafka names).
 
     Returns:
-        Where existing topics, if left alone, are set otherwise than wanted: one line for each.
+        Where existing topics, if left alone, are otherwise than wanted, and what to do: one line for each.
 
     Raises:
         StackError: the broker refused.
     """
     client = admin(bootstrap_servers, kafka)
     counts = topics.partitions(partitions)
-    wanted = {name: _settings(topics, name, config) for name, config in topics.configs(replay=replay).items()}
+    configs = topics.configs(replay=replay, replicas=replication)
+    wanted = {name: _settings(topics, name, config) for name, config in configs.items()}
     try:
-        existing = set(client.list_topics(timeout=REQUEST_S).topics)
+        existing = client.list_topics(timeout=REQUEST_S).topics
         new = [_new(name, counts[name], replication, wanted[name]) for name in wanted if name not in existing]
         if new:
             for creation in client.create_topics(new, request_timeout=REQUEST_S).values():
                 _accept_existing(creation)
         if not alter:
             _wait_for_broker(client, {name: wanted[name] for name in wanted if name not in existing})
-            old = [name for name in wanted if name in existing]
-            return [line for name in old for line in _differences(client, name, wanted[name])]
+            return [
+                line
+                for name in wanted
+                if name in existing
+                for line in _differences(
+                    client, topics, existing[name], wanted[name], counts[name], replication
+                )
+            ]
         other = [name for name in wanted if name in existing and not _holds(client, name, wanted[name])]
         if other:
             resources = [_resource(name, wanted[name]) for name in other]
@@ -114,22 +120,29 @@ def _holds(client: AdminClient, name: str, config: Mapping[str, str | None]) -> 
     return all(own.get(key) == value for key, value in config.items())
 
 
-def _differences(client: AdminClient, name: str, config: Mapping[str, str | None]) -> list[str]:
-    """What a topic is set to, wherever that was said, and should not be."""
+def _differences(
+    client: AdminClient,
+    topics: Topics,
+    topic: Any,
+    config: Mapping[str, str | None],
+    partitions: int,
+    replication: int,
+) -> list[str]:
+    """What a topic (its metadata) is and should not be."""
+    name = topic.topic
     found = {key: entry.value for key, entry in (_described(client, name) or {}).items()}
+    sizes = len(topic.partitions), min(len(part.replicas) for part in topic.partitions.values())
+    # whole records of cards: the longer they lie there, the worse
+    at_most = ("retention.ms",) if name == topics.dead_letters else ()
+    remedies = {
+        topics.transactions: f"say --partitions {sizes[0]}; more need a new topic and a new job id",
+        topics.model_rollouts: "make it anew: the order of rollouts is that of one partition",
+    }
+    counted = partitions if name in remedies else None
     return [
-        f"{name} has {key}={found.get(key)}, the job wants {value}"
-        for key, value in config.items()
-        if value is not None and not _serves(key, found.get(key), value)
+        *topic_comparison.of_settings(name, found, config, at_most),
+        *topic_comparison.of_sizes(name, sizes, (counted, replication), remedies.get(name, "")),
     ]
-
-
-def _serves(key: str, found: str | None, wanted: str) -> bool:
-    """Whether a setting is as wanted; sizes and times may be more."""
-    if found is None or key not in AT_LEAST:
-        return found == wanted
-    have, need = (float("inf") if text == UNLIMITED else int(text) for text in (found, wanted))
-    return have >= need
 
 
 def _described(client: AdminClient, name: str) -> Mapping[str, Any] | None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from deploy.demo import training
 from deploy.local import processes, stack, state
+from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
 from feature_store.errors import FraudError
 from loadtests.faults.installation import POLL_S, Installation
@@ -120,15 +121,8 @@ class Rig:
         directory = self.plan.data_dir
         log = directory / "logs" / "simulator.log"
         mark = f"card-fraud.bench-feed={directory}"
-        command = [
-            sys.executable, "-X", mark, "-m", "deploy.cli", "simulate",
-            "--bootstrap-servers", self.installed.stack.bootstrap_servers,
-            "--rate", str(rate), "--cards", str(self.plan.cards), "--seed", str(self.plan.seed),
-            "--for", f"{for_s}s",
-        ]  # fmt: skip
-        if self.plan.profiles:
-            command += ["--postgres-dsn", self.installed.stack.postgres_dsn]
-        feed = processes.spawn(command, marker=mark, log=log, cwd=Path.cwd(), env=os.environ)
+        command, secret = simulator(self.plan, self.installed.stack, rate, for_s, mark)
+        feed = processes.spawn(command, marker=mark, log=log, cwd=Path.cwd(), env={**os.environ, **secret})
         try:
             processes.wait_until(
                 lambda: bool(self.installed.lag()),
@@ -152,6 +146,18 @@ class Rig:
     def commits(self) -> list[Commit]:
         """What the job's progress records tell so far, in the order in which they were written."""
         return [Commit.of(json.loads(record.value or b"")) for record in self.installed.progress()]
+
+
+def simulator(
+    plan: Plan, servers: Endpoints, rate: float, for_s: float, mark: str
+) -> tuple[list[str], dict[str, str]]:
+    """The simulator's command line, and variables for what the machine's other users must not read there."""
+    command = [
+        sys.executable, "-X", mark, "-m", "deploy.cli", "simulate",
+        "--bootstrap-servers", servers.bootstrap_servers,
+        "--rate", str(rate), "--cards", str(plan.cards), "--seed", str(plan.seed), "--for", f"{for_s}s",
+    ]  # fmt: skip
+    return command, {"FRAUD_POSTGRES_DSN": servers.postgres_dsn if plan.profiles else ""}
 
 
 def empty(directory: Path) -> None:

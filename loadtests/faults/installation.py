@@ -83,7 +83,6 @@ class Installation:
                 "mlflow_tracking_uri": stack.mlflow_tracking_uri,
                 "checkpoint": str(directory / "checkpoint"),
                 "work_dir": directory / "work",
-                "ui_port": 0,
                 "wait_for_snapshot_s": 0,  # most tests have no profiles
                 **settings,
             }

@@ -137,6 +137,14 @@ def integer(row: Any, name: str, least: int, most: int) -> int:
     return value
 
 
+def is_card_number(card_id: str) -> bool:
+    """Whether it is 13 to 19 digits with a valid check digit (Luhn)."""
+    if not re.fullmatch("[0-9]{13,19}", card_id):
+        return False
+    odd, even = card_id[::-1][::2], card_id[::-1][1::2]
+    return (sum(map(int, odd)) + sum(sum(map(int, str(2 * int(digit)))) for digit in even)) % 10 == 0
+
+
 def read_transaction(record: Record, rules: Rules) -> Transaction:
     """The transaction in a record.
 
@@ -153,6 +161,8 @@ def read_transaction(record: Record, rules: Rules) -> Transaction:
     currency = text(found, "currency", CURRENCY)
     country = text(found, "country", COUNTRY)
     event_time = integer(found, "event_time", 0, MAX_EVENT_TIME)
+    if rules.refuse_card_numbers and is_card_number(card_id):
+        raise RefusedError(Reason.CARD_NUMBER)
     if event_time < record.timestamp - rules.allowed_lateness_ms:
         raise RefusedError(Reason.TOO_LATE)
     if event_time > record.timestamp + rules.allowed_skew_ms:

@@ -58,6 +58,8 @@ class Rules(NamedTuple):
     """Of the transactions topic."""
     partitioner: str
     """Of the producers: murmur2 or crc32."""
+    refuse_card_numbers: bool = True
+    """Whether transactions whose card_id looks like a card number are dead letters."""
 
 
 class Kind(StrEnum):

@@ -46,6 +46,7 @@ class Reason(StrEnum):
     INVALID_VALUE = "invalid_value"
     NON_FINITE_NUMBER = "non_finite_number"
     NEGATIVE_AMOUNT = "negative_amount"
+    CARD_NUMBER = "card_number"
     TOO_LATE = "too_late"
     FUTURE_EVENT_TIME = "future_event_time"
     WRONG_PARTITION = "wrong_partition"

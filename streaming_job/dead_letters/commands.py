@@ -99,7 +99,7 @@ def replay(
     found = _read(file) if file else find(settings, _wanted(*chosen))
     letters = list(originals.completed(settings, found))
     originals.require_whole(letters)
-    replaying.check(letters, settings.topics)
+    replaying.check(letters, settings)
     done = replaying.send(settings, letters, by=getpass.getuser(), again=again, dry=dry_run)
     typer.echo(json.dumps({"would_send" if dry_run else "sent": done.sent, "sent_before": done.repeated}))
 

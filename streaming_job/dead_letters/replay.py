@@ -19,7 +19,6 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from models import rollouts
 from streaming_job.contracts import ContractError
-from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import profiles, strict
@@ -46,7 +45,7 @@ class Replayed:
     """Left out because they had been sent before."""
 
 
-def check(letters: Sequence[Letter], topics: Topics) -> None:
+def check(letters: Sequence[Letter], settings: LetterSettings) -> None:
     """See that the job would take the records now; their times are its own to judge.
 
     Raises:
@@ -55,7 +54,7 @@ def check(letters: Sequence[Letter], topics: Topics) -> None:
     faults = []
     for letter in letters:
         try:
-            _decode(letter, topics)
+            _decode(letter, settings)
         except (Rejected, ContractError) as fault:
             told = fault.detail if isinstance(fault, Rejected) else str(fault)
             faults.append(f"{letter.name}: {told}")
@@ -67,9 +66,12 @@ def check(letters: Sequence[Letter], topics: Topics) -> None:
         )
 
 
-def _decode(letter: Letter, topics: Topics) -> None:
+def _decode(letter: Letter, settings: LetterSettings) -> None:
+    topics = settings.topics
     if letter.topic == topics.transactions:
-        strict.transaction(letter.value)
+        card_id = strict.transaction(letter.value)["card_id"]
+        if settings.refuse_card_numbers:
+            strict.check_card_number(card_id)
     elif letter.topic == topics.profiles:
         profiles.profile_change(letter.key, letter.value, letter.partition, letter.offset, letter.arrival)
     elif letter.topic == topics.model_rollouts:

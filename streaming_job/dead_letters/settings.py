@@ -18,3 +18,5 @@ class LetterSettings(BaseSettings):
     topics: Topics = Topics()
     partitioner: Partitioner = Partitioner.MURMUR2
     """Of the producers of `transactions`: a replay sends each one to the partition of its card."""
+    refuse_card_numbers: bool = True
+    """Whether the job refuses a card_id that has the form of a card number."""

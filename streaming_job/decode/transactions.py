@@ -15,17 +15,19 @@ from numpy.typing import NDArray
 from feature_store.hashing import hash_string
 from feature_store.layout import TRANSACTION, UNITS_PER_CURRENCY, country_code
 from streaming_job.contracts import Reason
-from streaming_job.decode import columns, plain, strict
+from streaming_job.decode import columns, luhn, plain, strict
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
 
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """How far event time and arrival may be apart."""
+    """What an installation takes of what keeps the contract: how far event time and arrival may be apart."""
 
     lateness_ms: int
     skew_ms: int
+    refuse_card_numbers: bool = True
+    """Whether a card_id that has the form of a card number is refused."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> Decod
 
     Args:
         records: of the transactions topic, of any partitions.
-        limits: allowed lateness and skew.
+        limits: what the installation takes.
         key_groups: which partition a card belongs to.
     """
     decoded = _decode_fields(records.values)
@@ -115,7 +117,22 @@ def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> Decod
     accepted["partition"] = records.partitions[decoded.rows]
     accepted["offset"] = records.offsets[decoded.rows]
     accepted["arrival"] = records.arrivals[decoded.rows]
+    if limits.refuse_card_numbers:
+        decoded = _check_card_numbers(decoded)
     return _check_partitions(_check_times(decoded, limits), key_groups)
+
+
+def _check_card_numbers(decoded: Decoded) -> Decoded:
+    numbers = luhn.find_card_numbers(decoded.quotes)
+    if not numbers.any():
+        return decoded
+    rejections = []
+    for at in np.flatnonzero(numbers).tolist():
+        try:
+            strict.check_card_number(unquote(decoded.quotes[at].as_py())[0])
+        except strict.Rejected as fault:
+            rejections.append(Rejection(int(decoded.rows[at]), fault.reason, fault.detail))
+    return _without(decoded, numbers, rejections)
 
 
 def _check_times(decoded: Decoded, limits: TimeLimits) -> Decoded:

@@ -165,7 +165,7 @@ class GroupProcessor(StatefulProcessor):
 
     def _opening(self, group: int, query_id: str) -> Opening:
         known = self._settings
-        limits = TimeLimits(known.allowed_lateness_ms, known.allowed_skew_ms)
+        limits = TimeLimits(known.allowed_lateness_ms, known.allowed_skew_ms, known.refuse_card_numbers)
         rules = Rules(known.topics, self._key_groups, limits, self._load_model)
         return Opening(known, rules, group, query_id, self._instance)
 

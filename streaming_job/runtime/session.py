@@ -20,8 +20,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming_job.environment import SettingsError
-from streaming_job.runtime import temp_dir
-from streaming_job.runtime.workers import fork_server
+from streaming_job.runtime import checkpoint_files, temp_dir
+from streaming_job.runtime.workers import PRIVATE, fork_server
 from streaming_job.settings import JobSettings
 
 _STREAMING = "spark.sql.streaming"
@@ -86,13 +86,12 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         f"{_STREAMING}.stateStore.minDeltasForSnapshot": "10",
         # no empty epoch after each epoch
         f"{_STREAMING}.noDataMicroBatches.enabled": "false",
-        # the default manager forks ten processes for each checkpoint file
-        f"{_STREAMING}.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
-        # ... and Hadoop's local file system one; java.nio needs none
+        **checkpoint_files.manager_for(settings.checkpoint, settings.spark),
+        # Hadoop's local file system forks a process for each file; java.nio needs none
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFs",
+        # Hadoop gives files their modes itself, whatever the process's umask
+        "spark.hadoop.fs.permissions.umask-mode": f"{PRIVATE:03o}",
     }
     if is_local(settings.master):
         # nobody else has any business with it
@@ -112,8 +111,8 @@ def _words(fault: Py4JJavaError | PySparkRuntimeError) -> str:
 class Launch:
     """Spark's JVM while it starts, so that its caller can go on with something else."""
 
-    def __init__(self, conf: SparkConf, launcher: ThreadPoolExecutor) -> None:
-        self._conf = conf
+    def __init__(self, conf: SparkConf, checkpoint: str, launcher: ThreadPoolExecutor) -> None:
+        self._conf, self._checkpoint = conf, checkpoint
         self._launcher = launcher
         self._gateway: Future[Any] | None = None
         self._session: SparkSession | None = None
@@ -126,7 +125,7 @@ class Launch:
         """Wait for the JVM, which is started now at the latest, and make the session.
 
         Raises:
-            SettingsError: Java or Spark does not take the settings.
+            SettingsError: Java or Spark does not take the settings, or cannot use the checkpoint's place.
         """
         if self._gateway is None:
             self.begin()
@@ -141,6 +140,7 @@ class Launch:
         signal.signal(signal.SIGINT, interrupt)  # Spark's would cancel what runs
         context.setLogLevel("WARN")
         session = SparkSession.builder.getOrCreate()
+        checkpoint_files.require(session, self._checkpoint)
         # Spark gives its first Python process ten seconds to come up; a fork server that has to compile the
         # kernels, once for each host and release, takes a minute
         fork_server.wait(Path(os.environ["PYSPARK_DRIVER_PYTHON"]))
@@ -193,7 +193,7 @@ def launching(settings: JobSettings, jars: Sequence[Path]) -> Iterator[Launch]:
         os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
         # executors elsewhere have no fork server
         os.environ["PYSPARK_PYTHON"] = str(python) if is_local(settings.master) else sys.executable
-        launch = Launch(conf, launcher)
+        launch = Launch(conf, settings.checkpoint, launcher)
         try:
             yield launch
         finally:

@@ -22,14 +22,20 @@ def prepare(work_dir: Path) -> Path:
     """
     directory = work_dir / "tmp"
     directory.mkdir(parents=True, exist_ok=True)
-    for lock in directory.glob(f"*/{LOCK}"):
-        descriptor = os.open(lock, os.O_RDWR)
-        if _taken(descriptor):
-            shutil.rmtree(lock.parent, ignore_errors=True)
-        os.close(descriptor)
-    mine = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=directory))
-    # never closed: it is the process's
-    _taken(os.open(mine / LOCK, os.O_RDWR | os.O_CREAT, 0o600))
+    entrance = os.open(directory, os.O_RDONLY)
+    try:
+        # one at a time: another start would find a directory whose lock its owner has made and not taken yet
+        fcntl.flock(entrance, fcntl.LOCK_EX)
+        for lock in directory.glob(f"*/{LOCK}"):
+            descriptor = os.open(lock, os.O_RDWR)
+            if _taken(descriptor):
+                shutil.rmtree(lock.parent, ignore_errors=True)
+            os.close(descriptor)
+        mine = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=directory))
+        # never closed: it is the process's
+        _taken(os.open(mine / LOCK, os.O_RDWR | os.O_CREAT, 0o600))
+    finally:
+        os.close(entrance)
     return mine
 
 

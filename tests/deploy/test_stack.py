@@ -127,18 +127,31 @@ def test_topics_of_a_bank_are_left_alone_and_compared(
     config = {"max.message.bytes": "5000000", "retention.ms": "7776000000", "cleanup.policy": "compact"}
     client.create_topics([NewTopic(names.job_progress, 3, 1, config=config)])[names.job_progress].result(20)
     small = {"retention.ms": "86400000"}
-    client.create_topics([NewTopic(names.model_rollouts, 1, 1, config=small)])[names.model_rollouts].result(
+    client.create_topics([NewTopic(names.model_rollouts, 2, 1, config=small)])[names.model_rollouts].result(
         20
     )
     differences = topics.create(stack.bootstrap_servers, names, alter=False)
+    alter = "kafka-configs.sh --alter --entity-type topics --entity-name"
     assert differences == [
-        f"{names.model_rollouts} has message.timestamp.type=CreateTime, the job wants LogAppendTime",
-        f"{names.model_rollouts} has retention.ms=86400000, the job wants -1",
+        f"{names.model_rollouts} has message.timestamp.type=CreateTime, the job wants LogAppendTime: "
+        f"{alter} {names.model_rollouts} --add-config message.timestamp.type=LogAppendTime",
+        f"{names.model_rollouts} has retention.ms=86400000, the job wants -1: "
+        f"{alter} {names.model_rollouts} --add-config retention.ms=-1",
+        f"{names.model_rollouts} has 2 partitions, not 1: make it anew: the order of rollouts is that of one "
+        "partition",
+        f"{names.job_progress} has cleanup.policy=compact, the job wants delete: "
+        f"{alter} {names.job_progress} --add-config cleanup.policy=delete",
     ]
     (found,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, names.job_progress)]).values()
     assert {name: found.result(20)[name].value for name in config} == config
     assert names.fraud_alerts in client.list_topics(timeout=20).topics
     assert topics.create(stack.bootstrap_servers, others, alter=False) == []
+    again = topics.create(stack.bootstrap_servers, others, alter=False, partitions=3, replication=3)
+    assert [line.split(":")[0] for line in again if line.startswith(f"{others.transactions} ")] == [
+        f"{others.transactions} has min.insync.replicas=1, the job wants at least 2",
+        f"{others.transactions} has 2 partitions, not 3",
+        f"{others.transactions} has 1 replicas, not 3",
+    ]
 
 
 def test_largest_dead_letter_fits_with_any_client(
@@ -164,6 +177,18 @@ def test_largest_dead_letter_fits_with_any_client(
     assert [found for _, found in reader.records] == [json.loads(encoded)] * 10
 
 
+def test_debezium_says_that_it_lives_while_nothing_changes(
+    stack: Endpoints, wait_for: Callable[..., object]
+) -> None:
+    topic = Topics().heartbeats
+    client = Consumer({"bootstrap.servers": stack.bootstrap_servers, "group.id": "looks"})
+    wait_for(lambda: topic in client.list_topics(timeout=20).topics, deadline_s=60, what="its topic")
+    end = lambda: client.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1]  # noqa: E731
+    before = end()
+    wait_for(lambda: end() > before, deadline_s=60, what="a heartbeat")
+    client.close()
+
+
 def test_insert_update_and_delete_arrive_in_order(stack: Endpoints, wait_for: Callable[..., object]) -> None:
     card = "card-in-order"
     insert_card(stack, card)
@@ -186,6 +211,14 @@ def test_insert_update_and_delete_arrive_in_order(stack: Endpoints, wait_for: Ca
     }
     assert values[1]["after"]["status"] == "blocked"
     assert values[2]["before"]["card_id"] == card
+
+
+def test_who_has_the_password_runs_no_programs(stack: Endpoints) -> None:
+    with (
+        psycopg.connect(stack.postgres_dsn) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute("COPY card_profiles TO PROGRAM 'true'")
 
 
 def test_second_up_keeps_what_runs(stack: Endpoints, stack_dir: Path) -> None:

@@ -89,6 +89,7 @@ def alone(value: bytes | None, arrival: int = NOW) -> Verdict:
     """What `strict` says, and the partition: a reason, or the fields as the kernels take them."""
     try:
         fields = strict.transaction(value)
+        strict.check_card_number(fields["card_id"])
         strict.check_time(fields["event_time"], arrival, LIMITS.lateness_ms, LIMITS.skew_ms)
     except strict.Rejected as fault:
         return fault.reason

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -36,6 +37,12 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
         "partitions": partitions,
         "file_system": path.getFileSystem(hadoop).getClass().getName(),
         "file_manager": manager.getClass().getName(),
+        "listening": [
+            connection.laddr.ip
+            for process in psutil.Process().children(recursive=True)
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ],
         "settings": dict(spark.sparkContext.getConf().getAll()),
     }
 

@@ -5,14 +5,19 @@ import hashlib
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from ipaddress import ip_address
 from pathlib import Path
+from socket import AF_UNIX
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -57,6 +62,11 @@ LARGE = 3 << 20
 def events(installed: Installation) -> Path:
     """Directory of Spark's event log."""
     return installed.directory / "spark-events"
+
+
+def event_log(installed: Installation) -> list[str]:
+    """Its lines so far."""
+    return [line for path in events(installed).rglob("events_*") for line in path.read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +180,40 @@ def test_all_workers_come_from_one_daemon(installed: Installation, job: JobProce
     assert len({worker.ppid() for worker in job.workers()}) == 1
 
 
+def open_to_others(installed: Installation) -> list[Path]:
+    """What of the job's files others may read, write or enter.
+
+    Copies of models keep the modes of the registry's files; they lie where nobody else enters.
+    """
+    found = []
+    work, models = installed.settings.work_dir, installed.settings.work_dir / "models"
+    for root in (work, Path(installed.settings.checkpoint)):
+        assert root.exists()
+        for path in (root, *(path for path in root.rglob("*") if models not in path.parents)):
+            with suppress(FileNotFoundError):  # a file that the running job has removed meanwhile
+                mode = path.lstat().st_mode
+                found += [path] if mode & 0o077 and not stat.S_ISLNK(mode) else []
+    return found
+
+
+def test_nobody_else_gets_at_what_the_job_keeps_and_listens_on(
+    installed: Installation, job: JobProcess
+) -> None:
+    assert open_to_others(installed) == []
+    family = [psutil.Process(job.process.pid), *job.descendants()]
+    sockets = [socket for process in family for socket in process.net_connections("all")]
+    listening = {ip_address(socket.laddr.ip) for socket in sockets if socket.status == psutil.CONN_LISTEN}
+    assert listening
+    assert all((getattr(address, "ipv4_mapped", None) or address).is_loopback for address in listening)
+    # Spark's, over which Python processes get their work
+    paths = {Path(socket.laddr) for socket in sockets if socket.family == AF_UNIX and socket.laddr}
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in paths if path.is_socket()}
+    assert modes
+    assert {mode & 0o077 for mode in modes.values()} == {0}
+    (environment,) = (line for line in event_log(installed) if '"SparkListenerEnvironmentUpdate"' in line)
+    assert json.loads(environment)["Spark Properties"]["spark.ui.enabled"] == "false"
+
+
 def set_status(installed: Installation, card: str, status: str) -> None:
     with psycopg.connect(installed.stack.postgres_dsn) as connection:
         connection.execute("update card_profiles set status = %s where card_id = %s", (status, card))
@@ -248,6 +292,7 @@ BAD: dict[str, tuple[bytes | None, Reason]] = {
     "half a surrogate pair": (text(card_id="\ud800"), Reason.INVALID_VALUE),
     "a name of 65 characters": (text(card_id="x" * 65), Reason.INVALID_VALUE),
     "a field twice": (text()[:-1] + b', "amount": 1}', Reason.DUPLICATE_FIELD),
+    "a card number": (text(card_id="4111111111111111"), Reason.CARD_NUMBER),
     "a hundred kilobytes": (text(note="x" * 100_000), Reason.RECORD_TOO_LARGE),
     "Latin-1": (text(merchant_id="m").replace(b'"m"', b'"caf\xe9"'), Reason.INVALID_UTF8),
     "UTF-16": (text().decode().encode("utf-16"), Reason.INVALID_UTF8),
@@ -441,7 +486,7 @@ IDLE_WORKER_ENDED = re.compile(
 
 def observed_by_spark(installed: Installation) -> list[dict[str, int]]:
     """The query's observed metrics of each epoch, from the event log, which shows no secret."""
-    lines = [line for path in events(installed).rglob("events_*") for line in path.read_text().splitlines()]
+    lines = event_log(installed)
     assert not [line for line in lines if installed.settings.kafka["sasl.password"] in line]
     told = [json.loads(line)["progress"]["observedMetrics"]["epoch"] for line in lines if PROGRESS in line]
     return [
@@ -460,6 +505,7 @@ def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
     epochs = EPOCH.findall(job.log)
     last = datetime.strptime(epochs[-1][0], "%Y-%m-%d %H:%M:%S,%f")
     assert (last - told_to_stop).total_seconds() < STOP_S
+    assert open_to_others(installed) == []
     # log and Spark's own metrics tell of each epoch what its groups said
     groups, observed = by_group(installed).values(), observed_by_spark(installed)
     for place, name in enumerate(("transactions", "alerts", "dead_letters"), 1):

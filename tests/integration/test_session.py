@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "FRAUD_MLFLOW_TRACKING_URI": "none",
         "FRAUD_CHECKPOINT": str(directory / "checkpoint"),
         "FRAUD_WORK_DIR": str(directory / "work"),
-        "FRAUD_UI_PORT": "0",
+        "FRAUD_UI_PORT": "4040",
         "FRAUD_SPARK": json.dumps({"spark.ui.retainedJobs": "7"}),
         "FRAUD_KAFKA": json.dumps({"ssl.key.pem": SECRET, "sasl.oauthbearer.config": SECRET}),
     }
@@ -46,6 +47,14 @@ def test_spark_puts_each_key_group_in_the_partition_of_its_number(found: dict[st
 def test_checkpoint_files_are_written_without_child_processes(found: dict[str, Any]) -> None:
     assert found["file_system"] == "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
     assert found["file_manager"].endswith(".FileSystemBasedCheckpointFileManager")
+
+
+def test_what_asks_for_no_password_is_reached_from_this_machine_alone(found: dict[str, Any]) -> None:
+    assert found["settings"]["spark.ui.enabled"] == "true"
+    # UI, driver and block manager
+    assert len(found["listening"]) >= 3
+    for address in map(ip_address, found["listening"]):
+        assert (getattr(address, "ipv4_mapped", None) or address).is_loopback, found["listening"]
 
 
 def test_settings_of_the_operator_win_and_secrets_of_the_kafka_client_are_none_of_sparks(

@@ -24,8 +24,9 @@ def test_each_missing_thing_is_one_line_and_an_exit_code(
     client = {**client, "sasl.password": "forgotten"}
     refused = "refuses the credentials or the protocol (*); correct FRAUD_KAFKA"
     expected = {
+        # a topic of tools: the job does without
         "no rollout": (
-            {},
+            {"topics": made.topics.model_copy(update={"chargebacks": "not-there"})},
             "error: no model has been rolled out; run `fraud models promote`, then start the job",
         ),
         "no broker": (
@@ -38,7 +39,7 @@ def test_each_missing_thing_is_one_line_and_an_exit_code(
         ),
         "wrong protocol": ({"kafka": client}, f"error: Kafka at {stack.bootstrap_servers} {refused}"),
         "no topic": (
-            {"topics": made.topics.model_copy(update={"chargebacks": "not-there"})},
+            {"topics": made.topics.model_copy(update={"dead_letters": "not-there"})},
             "error: topics are missing: not-there; create them, see docs/operations.md",
         ),
     }
@@ -65,6 +66,11 @@ def test_what_spark_or_the_log_contradict_is_named_with_its_remedy(installed: In
         "no option of Java's": (
             {"driver_java_options": "-XX:NewRatio=none"},
             f"{spark}Java ended, see its words above{correct}",
+        ),
+        "an object store whose archives are not there": (
+            {"checkpoint": "s3a://bucket/checkpoint"},
+            "FRAUD_CHECKPOINT: Spark cannot use s3a://bucket/checkpoint (*); give it archives and "
+            "credentials of that file system in FRAUD_SPARK, or take another place",
         ),
         "the other partitioner": (
             {"partitioner": Partitioner.CRC32},

@@ -147,15 +147,23 @@ def test_lag_is_told_by_partition_and_in_all() -> None:
         (
             PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=1_700_000_001_150),
             PartitionLag("transactions", 1, 0, 7, None),
+            PartitionLag("transactions", 2, 0, 9, 4, held_from=6, waiting_since_ms=1_700_000_006_150),
         ),
+        feed_ms={"change": 1_700_000_000_150, "heartbeat": 1_700_000_012_000},
     )
     seen = Scraped(of_lag(lag, NOW))
     assert seen("fraud_partition_lag_records", topic="transactions", partition="0") == 6
     assert seen("fraud_partition_lag_seconds", topic="transactions", partition="0") == pytest.approx(10.0)
     assert seen("fraud_partition_end_offset", topic="transactions", partition="1") == 7
     assert seen("fraud_partition_committed_offset", topic="transactions", partition="1") is None
-    assert seen("fraud_lag_records") == 13
+    assert seen("fraud_partition_lag_records", topic="transactions", partition="2") == 2
+    assert seen("fraud_partition_held_records", topic="transactions", partition="2") == 3
+    assert seen("fraud_partition_lag_seconds", topic="transactions", partition="2") == pytest.approx(5.0)
+    assert seen("fraud_lag_records") == 15
+    assert seen("fraud_held_records") == 3
     assert seen("fraud_lag_seconds") == pytest.approx(10.0)
+    assert seen("fraud_profile_feed_age_seconds", signal="change") == pytest.approx(11.0)
+    assert seen("fraud_profile_feed_age_seconds", signal="heartbeat") == 0.0  # clocks disagree
 
 
 def test_the_documentation_lists_every_metric_and_no_other(totals: Totals) -> None:

@@ -27,6 +27,23 @@ def test_lag_is_what_the_broker_holds_and_the_job_has_not_read(
     assert PartitionLag("transactions", 0, start, end, committed).records == records
 
 
+@pytest.mark.parametrize(
+    ("end", "committed", "held_from", "records", "held"),
+    [
+        (10, 4, 7, 3, 3),  # three could be read, three stand in an open transaction or behind one
+        (10, 7, 7, 0, 3),
+        (10, 8, 7, 0, 2),  # the stable end was read before the commit
+        (10, 4, 12, 6, 0),  # ... and after the end
+        (10, None, 0, 0, 10),
+    ],
+)
+def test_records_behind_an_open_transaction_are_no_lag_of_the_jobs(
+    end: int, committed: int | None, held_from: int, records: int, held: int
+) -> None:
+    lag = PartitionLag("transactions", 0, 0, end, committed, held_from=held_from)
+    assert (lag.records, lag.held) == (records, held)
+
+
 def test_lag_in_seconds_is_the_age_of_the_oldest_waiting_record() -> None:
     lag = Lag(
         100.0,
@@ -85,7 +102,29 @@ def test_a_job_that_commits_is_ready() -> None:
 def test_an_idle_job_is_ready_however_long_ago_it_took_transactions() -> None:
     idle = {number: group(number, taken_s=0.0) for number in (0, 1)}
     assert reasons(lag=lag(0, 0), groups=idle) == []
-    assert reasons(lag=lag(0, 0), groups={}) == []
+
+
+def test_a_job_that_was_never_started_is_not_ready_although_nothing_waits() -> None:
+    assert reasons(lag=lag(0, 0), groups={}) == ["the job has not written progress yet; 0 records wait"]
+
+
+def test_readiness_does_not_flap_when_records_come_after_idleness() -> None:
+    """An hour after the last transaction a record arrives; it is looked at until the group has taken it."""
+    idle = {number: group(number, taken_s=NOW - 3_600) for number in (0, 1)}
+    for waits_s in (0.0, 0.5, 5.0, 59.0):
+        assert reasons(lag=lag(1, 0, since_s=NOW - waits_s), groups=idle) == []
+    assert reasons(lag=lag(1, 0, since_s=NOW - 61), groups=idle) != []
+
+
+def test_a_producers_open_transaction_that_holds_records_back_is_named() -> None:
+    def held(since_s: float) -> Lag:
+        return Lag(NOW, (PartitionLag("tx", 1, 0, 10, 7, int(since_s * 1000), held_from=7),))
+
+    long_idle = {number: group(number, taken_s=0.0) for number in (0, 1)}
+    assert reasons(lag=held(NOW - 2), groups=long_idle) == []
+    assert reasons(lag=held(NOW - 90), groups=long_idle) == [
+        "tx-1: 3 records have been waiting for 90 s for a producer to end its transaction"
+    ]
 
 
 def test_a_group_that_leaves_transactions_waiting_is_named() -> None:
@@ -116,4 +155,4 @@ def test_what_cannot_be_known_is_said() -> None:
     assert reasons(broker_fault="no broker", waiting_for="no topic") == ["no broker", "no topic"]
     assert reasons(broker_fault="no broker", lag=None) == ["no broker"]
     assert reasons(lag=Lag(0.0, (), missing=("tx",))) == ["topic tx does not exist"]
-    assert reasons(groups={}) == ["the job has not written progress yet and 5 records wait"]
+    assert reasons(groups={}) == ["the job has not written progress yet; 5 records wait"]

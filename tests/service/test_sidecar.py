@@ -101,7 +101,8 @@ def samples(client: TestClient) -> dict[str, float]:
 
 
 def test_commits_show_up_once_and_aborted_ones_never(job: Job, sidecar: TestClient, wait_for: Any) -> None:
-    wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness of an idle job")
+    reason = "the job has not written progress yet; 0 records wait"
+    wait_for(lambda: sidecar.get("/readyz").json()["reasons"] == [reason], what="no readiness without a job")
     assert sidecar.get("/v1/progress").status_code == 404
     job.write(1)
     job.write(2, commit=False)
@@ -153,13 +154,12 @@ def test_a_group_that_is_missing_is_named(job: Job, sidecar: TestClient, wait_fo
 
 
 def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: TestClient, wait_for: Any) -> None:
-    wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness of an idle job")
     job.feed(30)
-    wait_for(lambda: samples(sidecar)["fraud_lag_records"] == 30, what="lag of the input")
+    wait_for(lambda: samples(sidecar).get("fraud_lag_records") == 30, what="lag of the input")
     wait_for(lambda: samples(sidecar)["fraud_lag_seconds"] > 0, what="age of the input")
-    answer = sidecar.get("/readyz")
-    assert answer.status_code == 503
-    assert answer.json()["reasons"] == ["the job has not written progress yet and 30 records wait"]
+    reason = "the job has not written progress yet; 30 records wait"
+    wait_for(lambda: sidecar.get("/readyz").json()["reasons"] == [reason], what="the reason")
+    assert sidecar.get("/readyz").status_code == 503
     job.write(1, end=12, written_at=int(time.time() * 1000))
     wait_for(lambda: samples(sidecar)["fraud_lag_records"] == 18, what="lag after a commit")
     wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness of a job that commits")
@@ -170,6 +170,45 @@ def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: TestClient, 
     job.write(2, end=30, written_at=int(time.time() * 1000))
     wait_for(lambda: samples(sidecar)["fraud_lag_records"] == 0, what="no lag")
     assert samples(sidecar)["fraud_lag_seconds"] == 0
+
+
+def test_an_open_transaction_is_told_from_the_jobs_lag(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+    job.feed(5)
+    job.write(1, end=5, written_at=int(time.time() * 1000))
+    producer = Producer({"bootstrap.servers": job.settings.bootstrap_servers, "transactional.id": "hangs"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.produce(job.settings.topics.transactions, b"{}", partition=0)
+    assert producer.flush(30) == 0
+    job.feed(2)  # behind it
+    wait_for(lambda: samples(sidecar).get("fraud_held_records") == 5, what="what is held back")
+    wait_for(lambda: samples(sidecar)["fraud_lag_seconds"] > 0.5, what="its age")
+    assert samples(sidecar)["fraud_lag_records"] == 0
+    producer.commit_transaction(30)
+    wait_for(lambda: samples(sidecar)["fraud_held_records"] == 0, what="the end of the transaction")
+    assert samples(sidecar)["fraud_lag_records"] == 6  # the transaction's mark has an offset, too
+
+
+def test_the_feeds_newest_signs_of_life_are_told(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+    wait_for(lambda: "fraud_lag_records" in samples(sidecar), what="the first look")
+    assert not [name for name in samples(sidecar) if name.startswith("fraud_profile_feed")]
+    servers = {"bootstrap.servers": job.settings.bootstrap_servers}
+    heartbeats = job.settings.topics.heartbeats
+    admin = AdminClient(servers)
+    admin.create_topics([NewTopic(heartbeats, 1, 1)])[heartbeats].result(30)
+    now, producer = time.time(), Producer(servers)
+    for topic, age_s in (
+        (job.settings.topics.profiles, 100),
+        (job.settings.topics.profiles, 500),
+        (heartbeats, 7),
+    ):
+        producer.produce(topic, b"{}", timestamp=int((now - age_s) * 1000))
+    assert producer.flush(30) == 0
+    names = [f"fraud_profile_feed_age_seconds{{{signal}}}" for signal in ("change", "heartbeat")]
+    wait_for(lambda: set(names) <= set(samples(sidecar)), what="both signals")
+    ages = [samples(sidecar)[name] for name in names]
+    assert [round(age, -1) for age in ages] == [100, 10]
 
 
 def test_a_sidecar_that_starts_before_its_topics_finds_them(

@@ -9,6 +9,7 @@ from sys import stderr
 
 from pyspark import daemon
 
+from streaming_job.runtime.workers import PRIVATE
 from streaming_job.runtime.workers.preload import preload
 
 PR_SET_PDEATHSIG = 1
@@ -17,6 +18,7 @@ PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Preload, then serve as Spark's daemon."""
+    os.umask(PRIVATE)  # an executor of a cluster has its own
     with redirect_stdout(stderr):  # Spark reads the daemon's address from stdout
         preload()
     os.register_at_fork(after_in_child=die_with(os.getpid()))

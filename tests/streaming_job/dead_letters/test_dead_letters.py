@@ -25,6 +25,7 @@ from streaming_job.masking import safe
 pytestmark = pytest.mark.unit
 
 TOPICS = Topics()
+SETTINGS = LetterSettings(bootstrap_servers="none")
 GOOD = json.dumps(
     {
         "transaction_id": "t", "card_id": "card-0001", "merchant_id": "m", "amount": 1, "currency": "EUR",
@@ -218,16 +219,20 @@ def test_what_is_asked_for_is_found():
 
 def test_records_that_would_be_refused_again_are_told_by_name():
     good = replace(LETTER, value=GOOD)
-    check([good], TOPICS)
+    check([good], SETTINGS)
     with pytest.raises(LetterError, match=r"1 of 2 records would be refused again.*dead-letters/1/17: "):
-        check([good, LETTER], TOPICS)
+        check([good, LETTER], SETTINGS)
     tombstone = replace(LETTER, topic=TOPICS.profiles, key=b'{"card_id": "c"}', value=None)
-    check([tombstone], TOPICS)
+    check([tombstone], SETTINGS)
     for bad in (replace(tombstone, key=b"c"), replace(LETTER, topic=TOPICS.model_rollouts)):
         with pytest.raises(LetterError, match="refused again"):
-            check([bad], TOPICS)
+            check([bad], SETTINGS)
+    card = replace(LETTER, value=GOOD.replace(b'"card-0001"', b'"4111111111111111"'))
+    with pytest.raises(LetterError, match="form of a card number"):
+        check([card], SETTINGS)
+    check([card], SETTINGS.model_copy(update={"refuse_card_numbers": False}))
     with pytest.raises(LetterError, match="no input of this job"):
-        check([replace(LETTER, topic="elsewhere")], TOPICS)
+        check([replace(LETTER, topic="elsewhere")], SETTINGS)
 
 
 @pytest.mark.parametrize("partitioner", Partitioner)

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,10 @@ def test_only_what_dead_processes_left_is_removed(tmp_path: Path) -> None:
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
+
+
+def test_starts_at_the_same_time_leave_each_other_alone(tmp_path: Path) -> None:
+    # locks are those of open files, so threads keep each other out as processes do
+    with ThreadPoolExecutor(16) as starts:
+        prepared = list(starts.map(lambda _: temp_dir.prepare(tmp_path), range(100)))
+    assert [path for path in prepared if not (path / temp_dir.LOCK).exists()] == []

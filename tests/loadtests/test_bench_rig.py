@@ -1,0 +1,20 @@
+"""What the benchmarks show of themselves to the machine's other users."""
+
+from pathlib import Path
+
+import pytest
+
+from deploy.local.stack import Endpoints
+from loadtests.bench.rig import Plan, simulator
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_databases_password_is_on_no_command_line() -> None:
+    servers = Endpoints("127.0.0.1:9", "postgresql://fraud:secret@127.0.0.1/bank", "", "")
+    command, variables = simulator(Plan(Path("data")), servers, 10.0, 5.0, "mark")
+    assert "secret" not in " ".join(command)
+    assert variables == {"FRAUD_POSTGRES_DSN": servers.postgres_dsn}
+    # somebody's own database is not the benchmark's either
+    _, variables = simulator(Plan(Path("data"), profiles=False), servers, 10.0, 5.0, "mark")
+    assert variables == {"FRAUD_POSTGRES_DSN": ""}

@@ -1,0 +1,53 @@
+"""A variable that nothing reads is a slip of whoever set it, and is told."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deploy import cli
+from loadtests.simulator.runs import FeedSettings
+from service.settings import ServiceSettings
+from streaming_job.contracts.topics import Topics
+from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.environment import SettingsError, refuse_unknown
+from streaming_job.settings import JobSettings
+
+pytestmark = pytest.mark.unit
+PROJECT = Path(__file__).parents[2]
+NAME = re.compile(r"(?<![A-Z_])FRAUD_[A-Z0-9_]*[A-Z0-9](?![A-Z0-9_<])")
+KINDS = (JobSettings, ServiceSettings, LetterSettings, FeedSettings)
+
+
+def test_every_variable_that_the_project_speaks_of_is_known() -> None:
+    pages = [*PROJECT.glob("*/**/*.py"), *PROJECT.glob("*/**/*.md"), PROJECT / "README.md"]
+    found = {name for page in pages if page != Path(__file__) for name in NAME.findall(page.read_text())}
+    fields = {f"FRAUD_{field.upper()}" for kind in KINDS for field in kind.model_fields}
+    assert len(found) > 30
+    refuse_unknown(found | fields | {f"FRAUD_TOPICS__{name.upper()}" for name in Topics.model_fields})
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("FRAUD_KEYGROUPS", "FRAUD_KEY_GROUPS"),
+        ("FRAUD_TOPICS_TRANSACTIONS", "FRAUD_TOPICS__TRANSACTIONS"),
+        ("FRAUD_TOPIC__PROFILES", "FRAUD_TOPICS__PROFILES"),
+        ("fraud_max_progress_age", "FRAUD_MAX_PROGRESS_AGE_S"),
+    ],
+)
+def test_a_slip_is_refused_with_the_nearest_name(
+    name: str, nearest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "secret")
+    for command in (["job", "run"], ["serve"], ["stack", "status"]):
+        fault = CliRunner().invoke(cli.app, command).exception
+        assert isinstance(fault, SettingsError)
+        assert str(fault) == (
+            f"{name.upper()} is no setting; did you mean {nearest}? Unset it, or see docs/operations.md"
+        )
+
+
+def test_variables_of_others_are_none_of_ours() -> None:
+    refuse_unknown(["PATH", "ANTIFRAUD_MODE", "FRAUDULENT", "fraud_job_id"])
