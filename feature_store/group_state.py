@@ -44,7 +44,9 @@ class Applied:
     features: NDArray[np.float64]
     """Shape (n, len(FEATURES)); rows of duplicates hold nothing."""
     duplicate: NDArray[np.bool_]
-    """Whether the transaction had been accepted before, shape (n,)."""
+    """Whether the transaction had been accepted before, with the same content, shape (n,)."""
+    conflicting: NDArray[np.bool_]
+    """Whether its id had been accepted before with other content only; it is accepted, shape (n,)."""
     restarted: NDArray[np.bool_]
     """Whether the card had been forgotten and starts afresh here, shape (n,)."""
     late: NDArray[np.bool_]
@@ -108,7 +110,7 @@ class GroupState:
         self.reserve("hots", hot, more)
         size = self.arena.arrays["hots"].size
         # whole rings: these grow with `hots`, not by a share of their own size
-        for name, each in (("buckets", BUCKETS_PER_CARD), ("ids", HOT_IDS)):
+        for name, each in (("buckets", BUCKETS_PER_CARD), ("latest", HOT_IDS)):
             if self.arena.arrays[name].size != size * each:
                 self.arena.resize(name, size * each)
 
@@ -203,7 +205,7 @@ class GroupState:
                 arrays["profiles"],
                 arrays["hots"],
                 arrays["buckets"],
-                arrays["ids"],
+                arrays["latest"],
                 arrays["counters"],
                 batch,
                 numbers,
@@ -222,7 +224,14 @@ class GroupState:
                 self.reserve_hot(1)
             self.reserve("events", arrays["events"].size, max(MOST_EVENTS, (n - done) * FIRST_CAPACITY))
         self._walks += n
-        return Applied(features, status == kernels.DUPLICATE, status == kernels.RESTARTED, late, version)
+        return Applied(
+            features,
+            status == kernels.DUPLICATE,
+            status == kernels.CONFLICT,
+            status == kernels.RESTARTED,
+            late,
+            version,
+        )
 
     def count_alerts(
         self,

@@ -31,7 +31,8 @@ class Policy:
     threshold: float
     """An alert from this score on, 0 to 1."""
     max_count_5m: int
-    """More transactions than this in the 5 minutes up to one, itself included, are an alert."""
+    """More transactions than this in the 5 minutes up to one, itself included, are an alert; by event time or
+    by arrival, whichever are more."""
     missing_profile: str = SCORE
     """What becomes of a card without profile: `score`, decided as any other; `review`, an alert."""
 
@@ -54,13 +55,16 @@ class Decision:
     """The rules that fired, never empty, in the order of `RULES`."""
 
 
-def decide(policy: Policy, score: float | None, count_5m: int, status: str | None) -> Decision | None:
+def decide(
+    policy: Policy, score: float | None, count_5m: int, arrivals_5m: int, status: str | None
+) -> Decision | None:
     """Decide one transaction.
 
     Args:
         policy: the policy of the rollout in force.
         score: probability of fraud; None or NaN when the model failed, then the other rules decide alone.
-        count_5m: transactions of the card in the 5 minutes up to this one, itself included.
+        count_5m: transactions of the card in the 5 minutes up to this one by event time, itself included.
+        arrivals_5m: the same by arrival, which nobody but Kafka can date.
         status: of the card's profile version in force; None when there is none.
 
     Returns:
@@ -68,7 +72,7 @@ def decide(policy: Policy, score: float | None, count_5m: int, status: str | Non
     """
     fired = {
         SCORE: score is not None and score >= policy.threshold,
-        VELOCITY_5M: count_5m > policy.max_count_5m,
+        VELOCITY_5M: max(count_5m, arrivals_5m) > policy.max_count_5m,
         BLOCKED_CARD: status == BLOCKED,
         MISSING_PROFILE: status is None and policy.missing_profile == REVIEW,
     }

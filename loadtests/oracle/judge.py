@@ -31,6 +31,7 @@ class _Pending(NamedTuple):
     rollout: Rollout
     row: list[float]
     count_5m: int
+    arrivals_5m: int
     late: bool
 
 
@@ -88,7 +89,10 @@ class Oracle:
         view = View(tx, card, profile)
         found = compute(view)
         row = [found[name] for name in self._model(rollout).feature_names]
-        return _Pending(record.topic, tx, card, profile, rollout, row, int(found["count_5m"]), view.late)
+        return _Pending(
+            record.topic, tx, card, profile, rollout, row, int(found["count_5m"]), int(found["arrivals_5m"]),
+            view.late,
+        )  # fmt: skip
 
     def _model(self, rollout: Rollout) -> Model:
         model = self._models.get(rollout.rollout_id)
@@ -110,7 +114,7 @@ class Oracle:
     def _decision(self, item: _Pending, score: Score) -> Outcome:
         tx, card, rollout = item.tx, item.card, item.rollout
         status = item.profile.status if item.profile else None
-        decision = decide(rollout.policy, score.value, item.count_5m, status)
+        decision = decide(rollout.policy, score.value, item.count_5m, item.arrivals_5m, status)
         if decision is None:
             return Outcome(item.topic, tx.partition, tx.offset, Kind.PASSED)
         card.alerts.append(tx.arrival)

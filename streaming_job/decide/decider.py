@@ -135,7 +135,9 @@ class Decider:
         blocked = self._state.profiles["status"][applied.version] == BLOCKED  # -1 takes any; masked here
         fired = {
             SCORE: said.scores >= np.array([policy.threshold for policy in policies])[deciding],
-            VELOCITY_5M: applied.features[:, COLUMN["count_5m"]]
+            VELOCITY_5M: np.maximum(
+                applied.features[:, COLUMN["count_5m"]], applied.features[:, COLUMN["arrivals_5m"]]
+            )
             > np.array([float(policy.max_count_5m) for policy in policies])[deciding],
             BLOCKED_CARD: (applied.version >= 0) & blocked,
             MISSING_PROFILE: (applied.version < 0)
