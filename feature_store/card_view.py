@@ -173,7 +173,8 @@ def _profiles(profiles: NDArray[np.void], newest: int) -> list[dict[str, object]
         version = profiles[newest]
         known_from = None if version["arrival"] == BEGINNING else int(version["arrival"])
         if version["change"] >= DELETE:
-            versions.append({"known_from": known_from, "deleted": True})
+            status = STATUSES[int(version["status"])]
+            versions.append({"known_from": known_from, "deleted": True, "status": status})
         else:
             versions.append(
                 {

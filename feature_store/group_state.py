@@ -53,6 +53,8 @@ class Applied:
     """Whether a later event of the card had been accepted before, shape (n,)."""
     version: NDArray[np.int32]
     """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
+    standing: NDArray[np.uint8]
+    """Status of the card by its profile (index into STATUSES): after a delete the one before, shape (n,)."""
 
 
 class GroupState:
@@ -196,6 +198,7 @@ class GroupState:
         status = np.zeros(n, dtype=np.uint8)
         late = np.zeros(n, dtype=np.bool_)
         version = np.empty(n, dtype=np.int32)
+        standing = np.empty(n, dtype=np.uint8)
         done = 0
         while True:
             arrays = self.arena.arrays
@@ -215,6 +218,7 @@ class GroupState:
                 status,
                 late,
                 version,
+                standing,
                 *self._scratch,
                 self._walks,
             )
@@ -231,6 +235,7 @@ class GroupState:
             status == kernels.RESTARTED,
             late,
             version,
+            standing,
         )
 
     def count_alerts(

@@ -36,6 +36,7 @@ from feature_store.countries import CENTROIDS
 from feature_store.hot import add, become_hot, cool_down, look_up, ring_features
 from feature_store.jit import njit
 from feature_store.layout import (
+    ACTIVE,
     COUNTRY_MASK,
     COUNTRY_SHIFT,
     DELETE,
@@ -170,14 +171,18 @@ def _profile_features(
 
 
 @njit(cache=True, inline="always")
-def profile_in_force(profiles: Array, newest: int, arrival: int) -> int:
-    """Newest version of a card's profile that the log held at `arrival`; -1 without one or after a delete."""
+def profile_in_force(profiles: Array, newest: int, arrival: int) -> tuple[int, int]:
+    """Newest version of a card's profile that the log held at `arrival`, and the card's status by it.
+
+    The version is -1 without one or after a delete. The status outlives a delete (see `profiles`); of a card
+    without any version it is active.
+    """
     version = newest
     while version != EMPTY and profiles[version].arrival > arrival:
         version = profiles[version].older
-    if version != EMPTY and profiles[version].change >= DELETE:
-        return EMPTY
-    return version
+    if version == EMPTY:
+        return EMPTY, ACTIVE
+    return EMPTY if profiles[version].change >= DELETE else version, profiles[version].status
 
 
 @njit(cache=True)
@@ -243,6 +248,7 @@ def apply(
     status: NDArray[np.uint8],
     late: NDArray[np.bool_],
     version: NDArray[np.int32],
+    standing: NDArray[np.uint8],
     seen: NDArray[np.uint64],
     seen_in: NDArray[np.int64],
     seen_country: NDArray[np.int64],
@@ -267,6 +273,7 @@ def apply(
             (accepted, but its transaction id stands for another content), shape (n,).
         late: out, whether a later event of the card had been accepted before, shape (n,).
         version: out, the profile version in force or -1, shape (n,).
+        standing: out, the card's status by its profile, index into STATUSES, shape (n,).
         seen: scratch.
         seen_in: scratch.
         seen_country: scratch.
@@ -298,7 +305,7 @@ def apply(
         transaction = record.transaction & np.uint64(TRANSACTION_MASK)
         merchant = record.merchant & np.uint64(MERCHANT_MASK)
         # versions that an earlier arrival saw superseded may be gone, so no later one looks behind it
-        version[row] = profile_in_force(profiles, card.profile, arrival)
+        version[row], standing[row] = profile_in_force(profiles, card.profile, arrival)
         country = np.int64(record.country)
         when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT)
         minute = five = longest = 0

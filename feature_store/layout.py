@@ -76,7 +76,7 @@ PROFILE = np.dtype(
         ("opened_on", "i4"),  # days since 1970-01-01
         ("older", "i4"),  # next older version of the card; -1: none
         ("country", "i2"),
-        ("status", "u1"),  # index into STATUSES
+        ("status", "u1"),  # index into STATUSES; of a deleted row the one that it had
         ("risk_tier", "u1"),
         ("change", "u1"),  # one of SNAPSHOT, UPSERT, DELETE, TOMBSTONE
         ("lsn", "u1", (7,)),  # place in Postgres's log, most significant byte first; 0: unknown
@@ -85,7 +85,7 @@ PROFILE = np.dtype(
 )
 BEGINNING = np.iinfo(np.int64).min
 STATUSES = ("active", "blocked", "closed")
-BLOCKED = STATUSES.index("blocked")
+ACTIVE, BLOCKED, CLOSED = range(3)
 SNAPSHOT, UPSERT, DELETE, TOMBSTONE, REREAD = range(5)
 """Kinds of a change; SNAPSHOT: a row of the first snapshot, REREAD: of a later one, kept as UPSERT."""
 
