@@ -3,11 +3,12 @@
 The payload's event time is the word of whoever sent it; the arrival is Kafka's. A card's arrivals never go
 back: one that does, because a broker's clock did, counts as the one before it. So a count by arrival cannot
 be kept small by dates. The arrival stands in those bits of an event that its two hashes leave free, modulo
-34 years. What can count in the longest arrival window, and what can be repeated, has an event time within the
+34 years: `transaction` is the arrival, and below it one half of the id; `merchant` has the other half on top.
+What can count in the longest arrival window, and what can be repeated, has an event time within the
 allowed lateness and an hour: one short walk from the newest event finds both.
 
-Of a hot card the counts come from three rings of 60 buckets, aligned to the epoch: exact but for the events of
-less than one bucket (1/60 of the window) at the old edge, which are not counted. Never more than is true.
+Of a hot card the counts come from three rings of 60 buckets, aligned to the epoch: exact but for the events
+of less than one bucket (1/60 of the window) at the old edge, which are not counted. Never more than is true.
 """
 
 import numpy as np
@@ -21,46 +22,55 @@ from feature_store.layout import (
     MERCHANT_BITS,
     MERCHANT_MASK,
     TRANSACTION_BITS,
-    TRANSACTION_MASK,
     WHEN_SHIFT,
 )
 
 REPEAT_MARGIN_MS = HOUR_MS
 """A transaction id is known for the allowed lateness, and for as much more as a broker's clock may go back:
 what repeats an older event is itself too late. Not less than the longest arrival window."""
-MINUTE, FIVE, LONGEST = ARRIVAL_WINDOWS.values()
+LONGEST = max(ARRIVAL_WINDOWS.values())
 _WIDTHS = np.array([length // ARRIVAL_BUCKETS for length in ARRIVAL_WINDOWS.values()], dtype=np.int64)
 _WINDOWS = len(ARRIVAL_WINDOWS)
 _C_MINUTE, _C_FIVE, _C_LONGEST = (COLUMN[f"arrivals_{name}"] for name in ARRIVAL_WINDOWS)
 NEW, REPEATED, CONFLICTING = range(3)
 """What an id says of a transaction: not met lately; met with this content; met with another content only."""
 
-_LOW = 64 - TRANSACTION_BITS
-_IDS, _MERCHANTS = np.uint64(TRANSACTION_MASK), np.uint64(MERCHANT_MASK)
-_ALL = np.uint64((1 << (_LOW + 64 - MERCHANT_BITS)) - 1)
-_LOW_MASK = np.uint64((1 << _LOW) - 1)
-_LOW_SHIFT, _HIGH_SHIFT, _JOIN = np.uint64(TRANSACTION_BITS), np.uint64(MERCHANT_BITS), np.uint64(_LOW)
+_HALF = TRANSACTION_BITS // 2
+_IDS, _MERCHANTS = np.uint64((1 << _HALF) - 1), np.uint64(MERCHANT_MASK)
+_ABOVE_ID, _ABOVE_MERCHANT = np.uint64(_HALF), np.uint64(MERCHANT_BITS)
+# an age where an event has its arrival; what stands below it makes no difference to `<`
+_MINUTE, _FIVE, _LONGEST = (np.uint64(length << _HALF) for length in ARRIVAL_WINDOWS.values())
 
 
 @njit(cache=True, inline="always")
 def stamp(event: Array, transaction: np.uint64, merchant: np.uint64, arrival: int) -> None:
-    """Write an event's two hashes, and around them its arrival."""
-    told = np.uint64(arrival) & _ALL
-    event.transaction = transaction | ((told & _LOW_MASK) << _LOW_SHIFT)
-    event.merchant = merchant | ((told >> _JOIN) << _HIGH_SHIFT)
+    """Write an event's two hashes, and its arrival."""
+    event.transaction = (np.uint64(arrival) << _ABOVE_ID) | (transaction & _IDS)
+    event.merchant = ((transaction >> _ABOVE_ID) << _ABOVE_MERCHANT) | merchant
+
+
+@njit(cache=True, inline="always")
+def transaction_of(event: Array) -> np.uint64:
+    """TRANSACTION_MASK of the hash of an event's id."""
+    return ((event.merchant >> _ABOVE_MERCHANT) << _ABOVE_ID) | (event.transaction & _IDS)
+
+
+@njit(cache=True, inline="always")
+def _age(event: Array, arrival: int) -> np.uint64:
+    """The age where an event has its arrival, with whatever below it."""
+    return ((np.uint64(arrival) << _ABOVE_ID) | _IDS) - event.transaction
 
 
 @njit(cache=True, inline="always")
 def age(event: Array, arrival: int) -> int:
     """How long before `arrival` an event of the card arrived, ms; `arrival` is not before its own."""
-    told = (event.transaction >> _LOW_SHIFT) | ((event.merchant >> _HIGH_SHIFT) << _JOIN)
-    return np.int64((np.uint64(arrival) - told) & _ALL)
+    return int(_age(event, arrival) >> _ABOVE_ID)
 
 
 @njit(cache=True, inline="always")
 def agrees(event: Array, when: int, amount: int, merchant: np.uint64) -> bool:
     """Whether an event's content is this: time and country (`when`, whatever its flags), amount, merchant."""
-    return (
+    return bool(
         (event.when >> COUNTRY_SHIFT) == (when >> COUNTRY_SHIFT)
         and event.amount == amount
         and (event.merchant & _MERCHANTS) == merchant
@@ -95,15 +105,15 @@ def look_back(
     """
     repeated = met = False
     minute = five = longest = 0
+    half = transaction & _IDS
     at = card.segment + card.events - 1
     while at >= card.segment and (events[np.uint64(at)].when >> WHEN_SHIFT) >= known_from:
         event = events[np.uint64(at)]
-        old = age(event, arrival)
-        if old < LONGEST:
-            longest += 1
-            five += old < FIVE
-            minute += old < MINUTE
-        if (event.transaction & _IDS) == transaction:
+        old = _age(event, arrival)
+        longest += old < _LONGEST
+        five += old < _FIVE
+        minute += old < _MINUTE
+        if (event.transaction & _IDS) == half and transaction_of(event) == transaction:
             met = True
             repeated |= agrees(event, when, amount, merchant)
         at -= 1

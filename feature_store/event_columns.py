@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.arrivals import LONGEST, REPEAT_MARGIN_MS, age, stamp
+from feature_store.arrivals import LONGEST, REPEAT_MARGIN_MS, age, stamp, transaction_of
 from feature_store.codec import StateDamagedError
 from feature_store.jit import njit
 from feature_store.layout import (
@@ -25,7 +25,6 @@ from feature_store.layout import (
     LAST_IN_COUNTRY,
     MERCHANT_MASK,
     SPIKE,
-    TRANSACTION_MASK,
     WHEN_SHIFT,
 )
 from feature_store.segments import Array
@@ -70,7 +69,7 @@ def _split(
                 merchants[n_merchants] = merchant
                 n_merchants += 1
             if card.hot == EMPTY and time >= card.last_arrival - repeats_for:
-                ids[n_ids] = event.transaction & np.uint64(TRANSACTION_MASK)
+                ids[n_ids] = transaction_of(event)
                 ages[n_ids] = min(age(event, card.last_arrival), LONGEST)
                 n_ids += 1
             at += 1
@@ -173,7 +172,7 @@ def _join(
 
 
 def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], what: str) -> NDArray[np.void]:
-    """Inverse of `split`, but for forgotten transaction ids, which become 0, and arrivals: out of all windows.
+    """Inverse of `split`, but for what is forgotten: ids become 0, and arrivals as old as no window is long.
 
     Raises:
         StateDamagedError: the columns are not those of these cards.

@@ -26,6 +26,7 @@ from feature_store.arrivals import (
     agrees,
     clear_rings,
     enter_arrival,
+    transaction_of,
 )
 from feature_store.catalogue import COLUMN, WINDOWS
 from feature_store.jit import njit
@@ -40,7 +41,6 @@ from feature_store.layout import (
     MERCHANT_MASK,
     RING,
     SPIKE,
-    TRANSACTION_MASK,
     UNITS_PER_CURRENCY,
     WHEN_SHIFT,
 )
@@ -128,7 +128,7 @@ def _remember(latest: Array, record: Array, hot: int, event: Array) -> None:
         base = (2 * hot + record.newer) * IDS_PER_SET
         _forget(latest, base, base + IDS_PER_SET)
     base = (2 * hot + record.newer) * IDS_PER_SET
-    transaction = max(event.transaction & np.uint64(TRANSACTION_MASK), np.uint64(1))
+    transaction = max(transaction_of(event), np.uint64(1))
     at = np.int64(transaction & np.uint64(IDS_PER_SET - 1))
     while latest[base + at].transaction != 0:
         at = (at + 1) & (IDS_PER_SET - 1)

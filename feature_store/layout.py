@@ -41,8 +41,8 @@ EVENT = np.dtype(
     [
         ("when", "i8"),  # event time in ms << 16 | country << 6 | flags: one compare orders two events
         ("amount", "i8"),  # 1/10,000 currency units
-        ("transaction", "u8"),  # TRANSACTION_MASK of the hash of transaction_id; above it 16 bits of the arrival
-        ("merchant", "u8"),  # MERCHANT_MASK of the hash of merchant_id; above it 24 more (see `arrivals`)
+        ("transaction", "u8"),  # half of the id's hash, above it the arrival in ms (see `arrivals`)
+        ("merchant", "u8"),  # hash of merchant_id, above it the other half of the transaction id's
     ],
     align=True,
 )

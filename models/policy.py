@@ -59,7 +59,12 @@ class Decision:
 
 
 def decide(
-    policy: Policy, score: float | None, count_5m: int, arrivals_5m: int, status: str | None, has_profile: bool
+    policy: Policy,
+    score: float | None,
+    count_5m: int,
+    arrivals_5m: int,
+    status: str | None,
+    has_profile: bool,
 ) -> Decision | None:
     """Decide one transaction.
 

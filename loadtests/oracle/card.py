@@ -191,8 +191,8 @@ class View:
     """
 
     __slots__ = (
-        "arrival", "arrivals", "card", "conflicting", "deviation", "late", "mean", "month", "overruled", "place",
-        "profile", "robust_mean", "tx",
+        "arrival", "arrivals", "card", "conflicting", "deviation", "late", "mean", "month", "overruled",
+        "place", "profile", "robust_mean", "tx",
     )  # fmt: skip
 
     def __init__(self, tx: Transaction, card: Card, profile: Profile | None) -> None:

@@ -94,8 +94,8 @@ class Oracle:
         found = compute(view)
         row = [found[name] for name in self._model(rollout).feature_names]
         return _Pending(
-            record.topic, tx, card, profile, status, rollout, row, int(found["count_5m"]), int(found["arrivals_5m"]),
-            view.late, view.conflicting,
+            record.topic, tx, card, profile, status, rollout, row, int(found["count_5m"]),
+            int(found["arrivals_5m"]), view.late, view.conflicting,
         )  # fmt: skip
 
     def _model(self, rollout: Rollout) -> Model:
@@ -118,7 +118,12 @@ class Oracle:
     def _decision(self, item: _Pending, score: Score) -> Outcome:
         tx, card, rollout = item.tx, item.card, item.rollout
         decision = decide(
-            rollout.policy, score.value, item.count_5m, item.arrivals_5m, item.status, item.profile is not None
+            rollout.policy,
+            score.value,
+            item.count_5m,
+            item.arrivals_5m,
+            item.status,
+            item.profile is not None,
         )
         if decision is None:
             return Outcome(item.topic, tx.partition, tx.offset, Kind.PASSED)
@@ -128,9 +133,13 @@ class Oracle:
         alert: dict[str, Any] = {
             "schema_version": 1,
             "alert_id": alert_id(
-                tx.card_id, tx.transaction_id, event_time=tx.event_time, units=tx.units,
-                merchant_id=tx.merchant_id, country=tx.country,
-            ),  # fmt: skip
+                tx.card_id,
+                tx.transaction_id,
+                event_time=tx.event_time,
+                units=tx.units,
+                merchant_id=tx.merchant_id,
+                country=tx.country,
+            ),
             "card_id": tx.card_id,
             "transaction_id": tx.transaction_id,
             "merchant_id": tx.merchant_id,

@@ -69,9 +69,13 @@ def build(
     alert = {
         "schema_version": 1,
         "alert_id": alert_id(
-            card_id, transaction_id, event_time=int(record["time"]), units=int(record["amount"]),
-            merchant_id=merchant_id, country=country,
-        ),  # fmt: skip
+            card_id,
+            transaction_id,
+            event_time=int(record["time"]),
+            units=int(record["amount"]),
+            merchant_id=merchant_id,
+            country=country,
+        ),
         "card_id": card_id,
         "transaction_id": transaction_id,
         "merchant_id": merchant_id,

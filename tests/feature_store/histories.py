@@ -173,7 +173,9 @@ def one_batch(state: GroupState, changes: NDArray[np.void], batch: NDArray[np.vo
     kept = ~applied.duplicate
     delta = Delta(changes, change_cards, batch[kept], cards[kept], alerted[kept])
     late = applied.late & kept
-    standing = ["-" if gone else STATUSES[s] for gone, s in zip(applied.duplicate, applied.standing, strict=True)]
+    standing = [
+        "-" if gone else STATUSES[s] for gone, s in zip(applied.duplicate, applied.standing, strict=True)
+    ]
     suspicious = list(zip(day, total, strict=True))
     judged = Judged(applied.features, applied.duplicate, applied.conflicting, standing, late, suspicious)
     return judged, delta

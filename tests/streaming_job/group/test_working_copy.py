@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from feature_store.arena import FileArena, MemoryArena
-from feature_store.codec import StateDamagedError
 from feature_store.catalogue import COLUMN
+from feature_store.codec import StateDamagedError
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import MemoryPieces, Meta, append, load_meta, seal
