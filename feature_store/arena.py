@@ -34,7 +34,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "alert_hours": ALERT_HOURS,
     "hots": HOT,
     "buckets": BUCKET,
-    "ids": np.dtype(np.uint64),
+    "latest": EVENT,
     "frontiers": np.dtype(np.int64),
 }
 """`frontiers`: greatest arrival by Kafka partition, see `eviction`; records of the others: see `layout`."""
@@ -47,7 +47,7 @@ FIRST_SIZES = {
     "alert_hours": 64,
     "hots": 1,
     "buckets": BUCKETS_PER_CARD,
-    "ids": HOT_IDS,
+    "latest": HOT_IDS,
     "frontiers": 64,
 }
 

@@ -19,6 +19,7 @@ from feature_store.layout import (
     COUNTRY_SHIFT,
     DELETE,
     EMPTY,
+    MERCHANT_MASK,
     RING,
     SPIKE,
     STATUSES,
@@ -136,7 +137,7 @@ def _windows(events: NDArray[np.void], card: np.void) -> dict[str, dict[str, flo
             "count": len(inside),
             "sum": int(inside["amount"].sum()) / UNITS_PER_CURRENCY,
             "max": int(inside["amount"].max(initial=0)) / UNITS_PER_CURRENCY,
-            "merchants": len(np.unique(inside["merchant"])),
+            "merchants": len(np.unique(inside["merchant"] & np.uint64(MERCHANT_MASK))),
             "countries": len(np.unique(countries)),
         }
     return windows
@@ -172,7 +173,8 @@ def _profiles(profiles: NDArray[np.void], newest: int) -> list[dict[str, object]
         version = profiles[newest]
         known_from = None if version["arrival"] == BEGINNING else int(version["arrival"])
         if version["change"] >= DELETE:
-            versions.append({"known_from": known_from, "deleted": True})
+            status = STATUSES[int(version["status"])]
+            versions.append({"known_from": known_from, "deleted": True, "status": status})
         else:
             versions.append(
                 {

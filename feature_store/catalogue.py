@@ -25,6 +25,9 @@ WINDOWS: dict[str, int] = {
 }
 """Name -> length in ms, shortest first. A window at event time t holds (t - length, t]."""
 
+ARRIVAL_WINDOWS: dict[str, int] = {name: WINDOWS[name] for name in ("1m", "5m", "1h")}
+"""The same of windows by arrival."""
+
 FORGET_AFTER_MS = 90 * DAY_MS
 """A card without an accepted transaction for longer than this (by arrival) starts afresh."""
 MEDIAN_OF = 15
@@ -103,7 +106,25 @@ FEATURES: tuple[Feature, ...] = (
     Feature("hour_of_day", Key.TRANSACTION, "h", "Hour of t in UTC, 0..23"),
     Feature("is_night", Key.TRANSACTION, "1", "1 from 00:00 to 06:59 UTC, else 0"),
     Feature("is_weekend", Key.TRANSACTION, "1", "1 on Saturday and Sunday (UTC), else 0"),
+    Feature(
+        "lateness",
+        Key.TRANSACTION,
+        "s",
+        "Arrival (Kafka's timestamp) minus t; below 0 only where the sender's clock is ahead, by the allowed "
+        "skew at most",
+    ),
     *_windowed(),
+    *(
+        Feature(
+            f"arrivals_{name}",
+            Key.CARD,
+            "1",
+            f"Transactions of the card that arrived in (a - {name}, a], whatever their event times, this one "
+            "included; a is its arrival, or that of the one before it, if that is later",
+            window_ms=length,
+        )
+        for name, length in ARRIVAL_WINDOWS.items()
+    ),
     Feature(
         "time_since_previous",
         Key.CARD,

@@ -3,7 +3,7 @@
 Of each card the newest event comes first: times become gaps to the event after, countries become changes, and
 a merchant is told as the card's n-th (counted from the newest) unless it is the first time; then it is a
 number in the piece's list of merchants. A transaction's hash is told only while a repetition of it could be
-accepted.
+accepted; its arrival, as the time until the card's last one, while it can count in a window by arrival.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from feature_store.arrivals import LONGEST, REPEAT_MARGIN_MS, age, stamp, transaction_of
 from feature_store.codec import StateDamagedError
 from feature_store.jit import njit
-from feature_store.kernels import REPEAT_MARGIN_MS
 from feature_store.layout import (
     CARD,
     COUNTRY_MASK,
@@ -23,6 +23,7 @@ from feature_store.layout import (
     EVENT,
     LAST_AT_MERCHANT,
     LAST_IN_COUNTRY,
+    MERCHANT_MASK,
     SPIKE,
     WHEN_SHIFT,
 )
@@ -43,6 +44,7 @@ def _split(
     known: NDArray[np.uint16],
     merchants: NDArray[np.uint64],
     ids: NDArray[np.uint64],
+    ages: NDArray[np.int64],
 ) -> tuple[int, int]:
     at = n_merchants = n_ids = end = 0
     for card in cards:
@@ -52,6 +54,7 @@ def _split(
             event = events[i]
             time = event.when >> WHEN_SHIFT
             country = (event.when >> COUNTRY_SHIFT) & COUNTRY_MASK
+            merchant = event.merchant & np.uint64(MERCHANT_MASK)
             gaps[at] = after - time
             amounts[at] = event.amount
             lands[at] = country ^ land
@@ -59,14 +62,15 @@ def _split(
             after, land = time, country
             known[at] = 0
             for number in range(own, n_merchants):
-                if merchants[number] == event.merchant:
+                if merchants[number] == merchant:
                     known[at] = number - own + 1
                     break
             if known[at] == 0:
-                merchants[n_merchants] = event.merchant
+                merchants[n_merchants] = merchant
                 n_merchants += 1
             if card.hot == EMPTY and time >= card.last_arrival - repeats_for:
-                ids[n_ids] = event.transaction
+                ids[n_ids] = transaction_of(event)
+                ages[n_ids] = min(age(event, card.last_arrival), LONGEST)
                 n_ids += 1
             at += 1
     return n_merchants, n_ids
@@ -99,8 +103,9 @@ def split(cards: NDArray[np.void], events: NDArray[np.void], lateness_ms: int) -
     lands, spikes = np.empty(n, dtype=np.uint16), np.empty(n, dtype=np.bool_)
     known = np.empty(n, dtype=np.uint16)
     merchants, ids = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
+    ages = np.empty(n, dtype=np.int64)
     n_merchants, n_ids = _split(
-        cards, events, repeats_for, gaps, amounts, lands, spikes, known, merchants, ids
+        cards, events, repeats_for, gaps, amounts, lands, spikes, known, merchants, ids, ages
     )
     # one sort of words gives the unique merchants and where each stands
     words = (merchants[:n_merchants] << np.uint64(_POSITION_BITS)) | np.arange(n_merchants, dtype=np.uint64)
@@ -116,6 +121,7 @@ def split(cards: NDArray[np.void], events: NDArray[np.void], lateness_ms: int) -
         "numbers": numbers,
         "merchants": np.diff(unique[:count], prepend=np.uint64(0)),
         "ids": ids[:n_ids],
+        "ages": ages[:n_ids],
         "repeats_for": np.array([repeats_for]),
     }
 
@@ -131,6 +137,7 @@ def _join(
     known: NDArray[np.uint16],
     merchants: NDArray[np.uint64],
     ids: NDArray[np.uint64],
+    ages: NDArray[np.int64],
     events: Array,
 ) -> None:
     at = n_merchants = n_ids = end = 0
@@ -152,19 +159,20 @@ def _join(
             event.when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT) | flags
             event.amount = amounts[at]
             if known[at] == 0:
-                event.merchant = merchants[n_merchants]
+                merchant = merchants[n_merchants]
                 n_merchants += 1
             else:
-                event.merchant = merchants[own + known[at] - 1]
-            event.transaction = np.uint64(0)
+                merchant = merchants[own + known[at] - 1]
+            transaction, old = np.uint64(0), LONGEST
             if card.hot == EMPTY and time >= card.last_arrival - repeats_for:
-                event.transaction = ids[n_ids]
+                transaction, old = ids[n_ids], ages[n_ids]
                 n_ids += 1
+            stamp(event, transaction, merchant, card.last_arrival - old)
             at += 1
 
 
 def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], what: str) -> NDArray[np.void]:
-    """Inverse of `split`, but for the forgotten transaction ids, which become 0.
+    """Inverse of `split`, but for what is forgotten: ids become 0, and arrivals as old as no window is long.
 
     Raises:
         StateDamagedError: the columns are not those of these cards.
@@ -180,6 +188,6 @@ def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], what: str
     _join(
         cards, int(columns["repeats_for"][0]), columns["gaps"], columns["amounts"], columns["lands"],
         np.unpackbits(columns["spikes"], count=n), columns["known"], merchants.astype(np.uint64),
-        columns["ids"], events,
+        columns["ids"], columns["ages"], events,
     )  # fmt: skip
     return events

@@ -44,13 +44,17 @@ class Applied:
     features: NDArray[np.float64]
     """Shape (n, len(FEATURES)); rows of duplicates hold nothing."""
     duplicate: NDArray[np.bool_]
-    """Whether the transaction had been accepted before, shape (n,)."""
+    """Whether the transaction had been accepted before, with the same content, shape (n,)."""
+    conflicting: NDArray[np.bool_]
+    """Whether its id had been accepted before with other content only; it is accepted, shape (n,)."""
     restarted: NDArray[np.bool_]
     """Whether the card had been forgotten and starts afresh here, shape (n,)."""
     late: NDArray[np.bool_]
     """Whether a later event of the card had been accepted before, shape (n,)."""
     version: NDArray[np.int32]
     """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
+    standing: NDArray[np.uint8]
+    """Status of the card by its profile (index into STATUSES): after a delete the one before, shape (n,)."""
 
 
 class GroupState:
@@ -108,7 +112,7 @@ class GroupState:
         self.reserve("hots", hot, more)
         size = self.arena.arrays["hots"].size
         # whole rings: these grow with `hots`, not by a share of their own size
-        for name, each in (("buckets", BUCKETS_PER_CARD), ("ids", HOT_IDS)):
+        for name, each in (("buckets", BUCKETS_PER_CARD), ("latest", HOT_IDS)):
             if self.arena.arrays[name].size != size * each:
                 self.arena.resize(name, size * each)
 
@@ -194,6 +198,7 @@ class GroupState:
         status = np.zeros(n, dtype=np.uint8)
         late = np.zeros(n, dtype=np.bool_)
         version = np.empty(n, dtype=np.int32)
+        standing = np.empty(n, dtype=np.uint8)
         done = 0
         while True:
             arrays = self.arena.arrays
@@ -203,7 +208,7 @@ class GroupState:
                 arrays["profiles"],
                 arrays["hots"],
                 arrays["buckets"],
-                arrays["ids"],
+                arrays["latest"],
                 arrays["counters"],
                 batch,
                 numbers,
@@ -213,6 +218,7 @@ class GroupState:
                 status,
                 late,
                 version,
+                standing,
                 *self._scratch,
                 self._walks,
             )
@@ -222,7 +228,15 @@ class GroupState:
                 self.reserve_hot(1)
             self.reserve("events", arrays["events"].size, max(MOST_EVENTS, (n - done) * FIRST_CAPACITY))
         self._walks += n
-        return Applied(features, status == kernels.DUPLICATE, status == kernels.RESTARTED, late, version)
+        return Applied(
+            features,
+            status == kernels.DUPLICATE,
+            status == kernels.CONFLICT,
+            status == kernels.RESTARTED,
+            late,
+            version,
+            standing,
+        )
 
     def count_alerts(
         self,

@@ -7,8 +7,9 @@ events of the bucket of t and of the BUCKETS_PER_WINDOW - 1 before it. So a coun
 events of one bucket width at the old edge, and may include events up to one bucket width after t that had
 been accepted before a late t. A ring remembers RING buckets; what a later event overwrote is gone, and events
 late by more than a ring are alone in that window. Distinct merchants are estimated by linear counting (Whang,
-Vander-Zanden, Taylor 1990) over 256 bits, countries by 256 bits. Repetitions are recognised among the last
-1,024 to 2,048 accepted transactions. A transaction id is never 0 here: 0 stands for none.
+Vander-Zanden, Taylor 1990) over 256 bits, countries by 256 bits. Counts by arrival: see `arrivals`.
+Repetitions are recognised among the last 1,024 to 2,048 accepted transactions, which are kept whole for that:
+a hash alone would silence whatever collides with it. A transaction id is never 0 here: 0 stands for none.
 """
 
 import math
@@ -17,6 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from feature_store.arrivals import (
+    CONFLICTING,
+    NEW,
+    REPEATED,
+    age,
+    agrees,
+    clear_rings,
+    enter_arrival,
+    transaction_of,
+)
 from feature_store.catalogue import COLUMN, WINDOWS
 from feature_store.jit import njit
 from feature_store.layout import (
@@ -27,6 +38,7 @@ from feature_store.layout import (
     HOT_CARDS,
     HOT_IDS,
     IDS_PER_SET,
+    MERCHANT_MASK,
     RING,
     SPIKE,
     UNITS_PER_CURRENCY,
@@ -80,49 +92,65 @@ def _distinct(bits: NDArray[np.uint64]) -> float:
 
 
 @njit(cache=True)
-def knows(ids: NDArray[np.uint64], hot: int, transaction: np.uint64) -> bool:
-    """Whether a hot card accepted this transaction lately."""
+def look_up(
+    latest: Array, hot: int, transaction: np.uint64, when: int, amount: int, merchant: np.uint64
+) -> int:
+    """What a hot card's last transactions have of an id: NEW, REPEATED or CONFLICTING (see `arrivals`)."""
+    found = NEW
+    transaction = max(transaction, np.uint64(1))
     for part in range(2):
         base = (2 * hot + part) * IDS_PER_SET
         at = np.int64(transaction & np.uint64(IDS_PER_SET - 1))
-        while ids[base + at] != 0:
-            if ids[base + at] == transaction:
-                return True
+        while latest[base + at].transaction != 0:
+            if latest[base + at].transaction == transaction:
+                if agrees(latest[base + at], when, amount, merchant):
+                    return REPEATED
+                found = CONFLICTING
             at = (at + 1) & (IDS_PER_SET - 1)
-    return False
+    return found
 
 
 @njit(cache=True)
-def _remember(ids: NDArray[np.uint64], record: Array, hot: int, transaction: np.uint64) -> None:
-    """Enter an id into the newer of two sets; a half full set makes the older one forget."""
+def _forget(latest: Array, start: int, end: int) -> None:
+    for i in range(start, end):
+        latest[i].when = 0
+        latest[i].amount = 0
+        latest[i].transaction = np.uint64(0)
+        latest[i].merchant = np.uint64(0)
+
+
+@njit(cache=True)
+def _remember(latest: Array, record: Array, hot: int, event: Array) -> None:
+    """Enter a transaction into the newer of two sets; a half full set makes the older one forget."""
     if record.ids == IDS_PER_SET // 2:
         record.newer = 1 - record.newer
         record.ids = 0
         base = (2 * hot + record.newer) * IDS_PER_SET
-        ids[base : base + IDS_PER_SET] = 0
+        _forget(latest, base, base + IDS_PER_SET)
     base = (2 * hot + record.newer) * IDS_PER_SET
+    transaction = max(transaction_of(event), np.uint64(1))
     at = np.int64(transaction & np.uint64(IDS_PER_SET - 1))
-    while ids[base + at] != 0:
+    while latest[base + at].transaction != 0:
         at = (at + 1) & (IDS_PER_SET - 1)
-    ids[base + at] = transaction
+    entry = latest[base + at]
+    entry.transaction = transaction
+    entry.merchant = event.merchant & np.uint64(MERCHANT_MASK)
+    entry.when = event.when >> COUNTRY_SHIFT << COUNTRY_SHIFT
+    entry.amount = event.amount
     record.ids += 1
 
 
 @njit(cache=True)
-def add(
-    hots: Array,
-    buckets: Array,
-    ids: NDArray[np.uint64],
-    hot: int,
-    when: int,
-    units: int,
-    merchant: np.uint64,
-    transaction: np.uint64,
-) -> None:
-    """Enter an accepted event into a hot card's rings, and its transaction id unless that is 0: forgotten."""
+def add(hots: Array, buckets: Array, latest: Array, hot: int, event: Array, arrival: int) -> None:
+    """Enter an accepted event into a hot card's rings, and among its known transactions.
+
+    An `arrival` (ms) of -1 stands for an event that is forgotten but for its event time's windows.
+    """
     record = hots[hot]
-    if transaction != 0:
-        _remember(ids, record, hot, transaction)
+    when, units, merchant = event.when, event.amount, event.merchant
+    if arrival >= 0:
+        _remember(latest, record, hot, event)
+        enter_arrival(record, arrival)
     time = when >> WHEN_SHIFT
     spike = when & SPIKE
     if spike:
@@ -157,13 +185,14 @@ def become_hot(
     events: Array,
     hots: Array,
     buckets: Array,
-    ids: NDArray[np.uint64],
+    latest: Array,
     counters: Counters,
-    repeats_from: int,
+    known_from: int,
+    arrival: int,
 ) -> bool:
     """Give a card rings, filled with its events; False if the arrays must grow first.
 
-    Of events before `repeats_from` the transaction ids are forgotten.
+    Of events before `known_from` ids and arrivals are forgotten. `arrival`: of the transaction that does it.
     """
     hot = counters[FREE_HOT]
     if hot != EMPTY:
@@ -177,15 +206,15 @@ def become_hot(
     record.last_spike = -1
     record.ids = 0
     record.newer = 0
-    ids[hot * HOT_IDS : (hot + 1) * HOT_IDS] = 0
+    clear_rings(record, arrival)
+    _forget(latest, hot * HOT_IDS, (hot + 1) * HOT_IDS)
     for i in range(hot * N_WINDOWS * RING, (hot + 1) * N_WINDOWS * RING):
         buckets[i].index = -1
     card.hot = hot
     for i in range(card.segment, card.segment + card.events):
         event = events[i]
-        forgotten = (event.when >> WHEN_SHIFT) < repeats_from
-        transaction = np.uint64(0) if forgotten else max(event.transaction, np.uint64(1))
-        add(hots, buckets, ids, hot, event.when, event.amount, event.merchant, transaction)
+        forgotten = (event.when >> WHEN_SHIFT) < known_from
+        add(hots, buckets, latest, hot, event, -1 if forgotten else arrival - age(event, arrival))
     return True
 
 

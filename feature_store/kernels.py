@@ -11,6 +11,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from feature_store.arrivals import (
+    CONFLICTING,
+    REPEAT_MARGIN_MS,
+    REPEATED,
+    arrival_features,
+    look_back,
+    stamp,
+    turn_rings,
+)
 from feature_store.cards import MORE_EVENTS, TOO_MANY, Array, Counters, forget, make_room
 from feature_store.catalogue import (
     CLIP_RATIO,
@@ -24,9 +33,10 @@ from feature_store.catalogue import (
     SPIKE_RATIO,
 )
 from feature_store.countries import CENTROIDS
-from feature_store.hot import add, become_hot, cool_down, knows, ring_features
+from feature_store.hot import add, become_hot, cool_down, look_up, ring_features
 from feature_store.jit import njit
 from feature_store.layout import (
+    ACTIVE,
     COUNTRY_MASK,
     COUNTRY_SHIFT,
     DELETE,
@@ -52,12 +62,13 @@ from feature_store.windows import (
     walk_windows,
 )
 
-__all__ = ["ACCEPTED", "DUPLICATE", "N_FEATURES", "RESTARTED", "apply", "scratch"]
+__all__ = ["ACCEPTED", "CONFLICT", "DUPLICATE", "N_FEATURES", "RESTARTED", "apply", "scratch"]
 
-ACCEPTED, DUPLICATE, RESTARTED = 0, 1, 2
+ACCEPTED, DUPLICATE, RESTARTED, CONFLICT = range(4)
 
 C_AMOUNT, C_TAIL = COLUMN["amount"], COLUMN["amount_tail"]
 C_HOUR, C_NIGHT, C_WEEKEND = COLUMN["hour_of_day"], COLUMN["is_night"], COLUMN["is_weekend"]
+C_LATENESS = COLUMN["lateness"]
 C_GAP, C_COUNT_ALL, C_Z_ALL = COLUMN["time_since_previous"], COLUMN["count_all"], COLUMN["zscore_all"]
 C_RATIO_ROBUST, C_RATIO_MEDIAN = COLUMN["ratio_robust"], COLUMN["ratio_median"]
 C_SPEED = COLUMN["travel_speed"]
@@ -65,9 +76,6 @@ C_HAS_PROFILE, C_LIMIT_USE, C_AGE = COLUMN["has_profile"], COLUMN["limit_use_24h
 C_RISK, C_AWAY = COLUMN["risk_tier"], COLUMN["away_from_home"]
 UNKNOWN_COUNTRY = 25 * 26 + 25  # ZZ
 
-REPEAT_MARGIN_MS = HOUR_MS
-"""A transaction id is known for the allowed lateness, and for as much more as a broker's clock may go back:
-what repeats an older event is itself too late."""
 MEDIAN_SLOTS = 16  # at least MEDIAN_OF, a multiple of a vector's lanes
 GREATEST = np.iinfo(np.int64).max
 AHEAD = 16  # rows whose memory is fetched together
@@ -106,8 +114,9 @@ def _speed_kmh(a: int, b: int, gap_ms: int) -> float:
 
 
 @njit(cache=True, inline="always")
-def _transaction_features(out: NDArray[np.float64], amount: float, time: int) -> None:
+def _transaction_features(out: NDArray[np.float64], amount: float, time: int, arrival: int) -> None:
     out[C_AMOUNT] = amount
+    out[C_LATENESS] = (arrival - time) / 1000
     out[C_TAIL] = min(max(np.rint(amount), 150.0), 400.0)
     hour = time // HOUR_MS % 24
     out[C_HOUR] = hour
@@ -162,14 +171,18 @@ def _profile_features(
 
 
 @njit(cache=True, inline="always")
-def profile_in_force(profiles: Array, newest: int, arrival: int) -> int:
-    """Newest version of a card's profile that the log held at `arrival`; -1 without one or after a delete."""
+def profile_in_force(profiles: Array, newest: int, arrival: int) -> tuple[int, int]:
+    """Newest version of a card's profile that the log held at `arrival`, and the card's status by it.
+
+    The version is -1 without one or after a delete. The status outlives a delete (see `profiles`); of a card
+    without any version it is active.
+    """
     version = newest
     while version != EMPTY and profiles[version].arrival > arrival:
         version = profiles[version].older
-    if version != EMPTY and profiles[version].change >= DELETE:
-        return EMPTY
-    return version
+    if version == EMPTY:
+        return EMPTY, ACTIVE
+    return EMPTY if profiles[version].change >= DELETE else version, profiles[version].status
 
 
 @njit(cache=True)
@@ -205,17 +218,6 @@ def _near_features(
 
 
 @njit(cache=True, inline="always")
-def _was_accepted(card: Array, events: Array, transaction: np.uint64, repeats_from: int) -> bool:
-    """Whether an event of the card at or after `repeats_from` is this transaction."""
-    found = False
-    at = card.segment + card.events - 1
-    while at >= card.segment and (events[np.uint64(at)].when >> WHEN_SHIFT) >= repeats_from:
-        found |= events[np.uint64(at)].transaction == transaction
-        at -= 1
-    return found
-
-
-@njit(cache=True, inline="always")
 def _touch(cards: Array, events: Array, numbers: NDArray[np.int32], start: int, end: int) -> int:
     """Read something of the cards of some rows and of their newest events, whatever it is.
 
@@ -236,7 +238,7 @@ def apply(
     profiles: Array,
     hots: Array,
     buckets: Array,
-    ids: NDArray[np.uint64],
+    latest: Array,
     counters: Counters,
     batch: Array,
     numbers: NDArray[np.int32],
@@ -246,6 +248,7 @@ def apply(
     status: NDArray[np.uint8],
     late: NDArray[np.bool_],
     version: NDArray[np.int32],
+    standing: NDArray[np.uint8],
     seen: NDArray[np.uint64],
     seen_in: NDArray[np.int64],
     seen_country: NDArray[np.int64],
@@ -259,16 +262,18 @@ def apply(
         profiles: profile versions of the key group (PROFILE).
         hots: hot cards of the key group (HOT).
         buckets: their rings (BUCKET).
-        ids: their transaction ids.
+        latest: their last transactions (EVENT).
         counters: counters of the key group.
         batch: n transactions (TRANSACTION) in log order.
         numbers: card number of each row, shape (n,).
         start: first row to take.
         lateness_ms: allowed lateness.
         features: out, shape (n, len(FEATURES)).
-        status: out, ACCEPTED, DUPLICATE or RESTARTED (accepted as a forgotten card's first), shape (n,).
+        status: out, ACCEPTED, DUPLICATE, RESTARTED (accepted as a forgotten card's first) or CONFLICT
+            (accepted, but its transaction id stands for another content), shape (n,).
         late: out, whether a later event of the card had been accepted before, shape (n,).
         version: out, the profile version in force or -1, shape (n,).
+        standing: out, the card's status by its profile, index into STATUSES, shape (n,).
         seen: scratch.
         seen_in: scratch.
         seen_country: scratch.
@@ -296,21 +301,28 @@ def apply(
         time = record.time
         arrival = max(record.arrival, card.last_arrival)
         horizon = arrival - LONGEST - lateness_ms
-        repeats_from = arrival - lateness_ms - REPEAT_MARGIN_MS
+        known_from = arrival - lateness_ms - REPEAT_MARGIN_MS
         transaction = record.transaction & np.uint64(TRANSACTION_MASK)
         merchant = record.merchant & np.uint64(MERCHANT_MASK)
         # versions that an earlier arrival saw superseded may be gone, so no later one looks behind it
-        version[row] = profile_in_force(profiles, card.profile, arrival)
+        version[row], standing[row] = profile_in_force(profiles, card.profile, arrival)
+        country = np.int64(record.country)
+        when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT)
+        minute = five = longest = 0
         if card.hot != EMPTY:
-            if knows(ids, card.hot, max(transaction, np.uint64(1))):
-                status[row] = DUPLICATE
-        elif _was_accepted(card, events, transaction, repeats_from):
+            met = look_up(latest, card.hot, transaction, when, record.amount, merchant)
+        else:
+            met, minute, five, longest = look_back(
+                card, events, transaction, when, record.amount, merchant, known_from, arrival
+            )
+        if met == REPEATED:
             status[row] = DUPLICATE
-        if status[row] == DUPLICATE:
             continue
+        if met == CONFLICTING:
+            status[row] = CONFLICT
         room = make_room(card, events, counters, horizon)
         if room == TOO_MANY:
-            if not become_hot(card, events, hots, buckets, ids, counters, repeats_from):
+            if not become_hot(card, events, hots, buckets, latest, counters, known_from, arrival):
                 return row
             room = make_room(card, events, counters, horizon)
         if room == MORE_EVENTS:
@@ -322,10 +334,12 @@ def apply(
             at -= 1
         out = features[row]
         amount = record.amount / UNITS_PER_CURRENCY
-        country = np.int64(record.country)
-        _transaction_features(out, amount, time)
+        _transaction_features(out, amount, time, record.arrival)
         flags = LAST_AT_MERCHANT | LAST_IN_COUNTRY
         if card.hot != EMPTY:
+            hot = hots[card.hot]
+            turn_rings(hot, arrival)
+            minute, five, longest = hot.arrived[0], hot.arrived[1], hot.arrived[2]
             others, total, squares = ring_features(
                 out, hots, buckets, card.hot, time, record.amount, merchant, country
             )
@@ -340,6 +354,7 @@ def apply(
                     walk + row, seen, seen_in, seen_country,
                 )  # fmt: skip
                 flags = late_flags(events, card.segment, at, end, merchant, country)
+        arrival_features(out, minute, five, longest)
         month_features(out, record.amount, others, total, squares)
         _near_features(out, events, card.segment, at - 1, time, record.amount, country, amounts)
         spike = _running_features(out, card, amount)
@@ -347,15 +362,12 @@ def apply(
         _update_running(card, amount)
         for i in range(end, at, -1):
             events[i] = events[i - 1]
-        events[at].when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT) | flags | (SPIKE if spike else 0)
-        events[at].amount = record.amount
-        events[at].transaction = transaction
-        events[at].merchant = merchant
+        event = events[at]
+        event.when = when | flags | (SPIKE if spike else 0)
+        event.amount = record.amount
+        stamp(event, transaction, merchant, arrival)
         if card.hot != EMPTY:
-            add(
-                hots, buckets, ids, card.hot, events[at].when, record.amount, merchant,
-                max(transaction, np.uint64(1)),
-            )  # fmt: skip
+            add(hots, buckets, latest, card.hot, event, arrival)
         card.events += 1
         counters[LIVE_EVENTS] += 1
         card.last_arrival = arrival

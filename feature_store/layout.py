@@ -6,7 +6,7 @@ object, a piece of it is written with one copy, and a file of it can be mapped b
 
 import numpy as np
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Stands in every persisted piece; readers upgrade older ones."""
 
 UNITS_PER_CURRENCY = 10_000
@@ -41,15 +41,17 @@ EVENT = np.dtype(
     [
         ("when", "i8"),  # event time in ms << 16 | country << 6 | flags: one compare orders two events
         ("amount", "i8"),  # 1/10,000 currency units
-        ("transaction", "u8"),  # TRANSACTION_MASK of the hash of transaction_id
-        ("merchant", "u8"),  # MERCHANT_MASK of the hash of merchant_id
+        ("transaction", "u8"),  # half of the id's hash, above it the arrival in ms (see `arrivals`)
+        ("merchant", "u8"),  # hash of merchant_id, above it the other half of the transaction id's
     ],
     align=True,
 )
-TRANSACTION_MASK = (1 << 48) - 1
+TRANSACTION_BITS = 48
+TRANSACTION_MASK = (1 << TRANSACTION_BITS) - 1
 """Bits of a transaction id that count: two of a card's 20 or so ids that can still repeat meet by chance once
-in 10^13 transactions."""
-MERCHANT_MASK = (1 << 40) - 1
+in 10^13 transactions. Who makes them meet gains nothing: a repetition agrees in its content, too."""
+MERCHANT_BITS = 40
+MERCHANT_MASK = (1 << MERCHANT_BITS) - 1
 """Bits of a merchant id that count: a card takes a new merchant for one of its 100 or so last ones once in
 10^10 transactions. Each bit less saves four bytes a card on disk, where hashes are most of what does not
 compress."""
@@ -74,7 +76,7 @@ PROFILE = np.dtype(
         ("opened_on", "i4"),  # days since 1970-01-01
         ("older", "i4"),  # next older version of the card; -1: none
         ("country", "i2"),
-        ("status", "u1"),  # index into STATUSES
+        ("status", "u1"),  # index into STATUSES; of a deleted row the one that it had
         ("risk_tier", "u1"),
         ("change", "u1"),  # one of SNAPSHOT, UPSERT, DELETE, TOMBSTONE
         ("lsn", "u1", (7,)),  # place in Postgres's log, most significant byte first; 0: unknown
@@ -83,7 +85,7 @@ PROFILE = np.dtype(
 )
 BEGINNING = np.iinfo(np.int64).min
 STATUSES = ("active", "blocked", "closed")
-BLOCKED = STATUSES.index("blocked")
+ACTIVE, BLOCKED, CLOSED = range(3)
 SNAPSHOT, UPSERT, DELETE, TOMBSTONE, REREAD = range(5)
 """Kinds of a change; SNAPSHOT: a row of the first snapshot, REREAD: of a later one, kept as UPSERT."""
 
@@ -108,8 +110,20 @@ TRANSACTION = np.dtype(
 )
 """One decoded transaction as the kernels take it: 72 bytes, no strings."""
 
-HOT = np.dtype([("last_spike", "i8"), ("ids", "i4"), ("newer", "i4")], align=True)
-"""A hot card: event time of its latest spike, and its two sets of transaction ids (see `hot`)."""
+ARRIVAL_BUCKETS = 60
+"""Buckets of a hot card's ring of arrivals: all that its window has."""
+HOT = np.dtype(
+    [
+        ("last_spike", "i8"),  # event time of its latest spike
+        ("ids", "i4"),  # entries of the newer one of its two sets of known transactions (see `hot`)
+        ("newer", "i4"),  # which one that is
+        ("newest", "i8", (3,)),  # of each ring of arrivals the last bucket: arrival // width (see `arrivals`)
+        ("arrived", "i8", (3,)),  # events in the ring
+        ("arrivals", "u4", (3, ARRIVAL_BUCKETS)),  # events in each bucket
+    ],
+    align=True,
+)
+"""A hot card."""
 
 BUCKET = np.dtype(
     [

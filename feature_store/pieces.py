@@ -52,8 +52,8 @@ class PieceRecords:
     """Of the hot cards (HOT)."""
     buckets: NDArray[np.void]
     """Their rings (BUCKET)."""
-    ids: NDArray[np.uint64]
-    """Their transaction ids."""
+    latest: NDArray[np.void]
+    """Their last transactions (EVENT)."""
 
 
 @njit(cache=True)
@@ -136,7 +136,7 @@ def gather(state: GroupState, piece: int) -> PieceRecords:
         np.empty(n_alerted, dtype=ALERT_HOURS),
         arrays["hots"][hot],
         arrays["buckets"].reshape(-1, BUCKETS_PER_CARD)[hot].reshape(-1),
-        arrays["ids"].reshape(-1, HOT_IDS)[hot].reshape(-1),
+        arrays["latest"].reshape(-1, HOT_IDS)[hot].reshape(-1),
     )
     _gather(
         held, arrays["events"], arrays["profiles"], arrays["alert_hours"],
@@ -162,7 +162,7 @@ def write_piece(state: GroupState, piece: int) -> bytes:
             "alert_hours": found.alert_hours,
             "hots": found.hots,
             "buckets": found.buckets,
-            "ids_of_hot": found.ids,
+            "latest": found.latest,
         }
     )
 
@@ -191,7 +191,7 @@ def decode_piece(blob: bytes, what: str) -> PieceRecords:
         records(raw, "alert_hours", ALERT_HOURS),
         records(raw, "hots", HOT),
         records(raw, "buckets", BUCKET),
-        raw["ids_of_hot"].astype(np.uint64),
+        records(raw, "latest", EVENT),
     )
 
 
@@ -274,7 +274,7 @@ def _place_hot(state: GroupState, first: int, found: PieceRecords) -> None:
     arrays = state.arena.arrays
     arrays["hots"][start:end] = found.hots
     arrays["buckets"][start * BUCKETS_PER_CARD : end * BUCKETS_PER_CARD] = found.buckets
-    arrays["ids"][start * HOT_IDS : end * HOT_IDS] = found.ids
+    arrays["latest"][start * HOT_IDS : end * HOT_IDS] = found.latest
     numbers = arrays["cards"][first : first + found.cards.size]
     # a number that is nobody's has no place anywhere
     hot = ((numbers["lo"] != 0) | (numbers["hi"] != 0)) & (numbers["hot"] != EMPTY)

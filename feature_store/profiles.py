@@ -1,7 +1,8 @@
 """Kernel that folds profile changes into a short version history per card.
 
 A version is visible to transactions that arrive at or after its own arrival. Versions of a card are chained
-from the newest to the oldest, in the order of their Kafka offsets.
+from the newest to the oldest, in the order of their Kafka offsets. A deleted row leaves a version that has
+nothing but the status of the one before it: who archives the row of a blocked card does not unblock the card.
 """
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from feature_store.cards import Array, Counters
 from feature_store.jit import njit
 from feature_store.layout import (
+    ACTIVE,
     BEGINNING,
     DELETE,
     EMPTY,
@@ -104,6 +106,8 @@ def apply_changes(
         else:
             counters[FREE_PROFILE] = profiles[number].older
         profiles[number] = change
+        if change.change == DELETE or change.change == TOMBSTONE:
+            profiles[number].status = ACTIVE if newest == EMPTY else profiles[newest].status
         if beginning:
             profiles[number].arrival = BEGINNING
         if change.change == REREAD:

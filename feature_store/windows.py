@@ -21,6 +21,7 @@ from feature_store.layout import (
     EMPTY,
     LAST_AT_MERCHANT,
     LAST_IN_COUNTRY,
+    MERCHANT_MASK,
     SPIKE,
     UNITS_PER_CURRENCY,
     WHEN_SHIFT,
@@ -40,6 +41,7 @@ C_SPIKES_DAY, C_SPIKES_WEEK = COLUMN["spikes_24h"], COLUMN["spikes_7d"]
 C_SPIKES_MONTH, C_SPIKE_AGE = COLUMN["spikes_30d"], COLUMN["time_since_spike"]
 C_NEW_MERCHANT, C_NEW_COUNTRY = COLUMN["new_merchant"], COLUMN["new_country"]
 
+_MERCHANTS = np.uint64(MERCHANT_MASK)
 MERCHANT_SLOTS = 1 << 10  # twice the events that a walk can meet
 
 
@@ -143,7 +145,7 @@ def walk_windows(
             when = event.when
             total += event.amount
             greatest = max(greatest, event.amount)
-            same = event.merchant == merchant
+            same = (event.merchant & _MERCHANTS) == merchant
             at_merchant = max(at_merchant, at if same else EMPTY)
             merchants += 0 if same else (when & LAST_AT_MERCHANT) // LAST_AT_MERCHANT
             same = ((when >> COUNTRY_SHIFT) & COUNTRY_MASK) == country
@@ -196,9 +198,10 @@ def walk_late(
             event = events[np.uint64(at)]
             total += event.amount
             greatest = max(greatest, event.amount)
-            if _first_seen(event.merchant, walk, seen, seen_in):
+            met = event.merchant & _MERCHANTS
+            if _first_seen(met, walk, seen, seen_in):
                 merchants += 1
-            elif event.merchant == merchant:
+            elif met == merchant:
                 merchant_is_new = False
             land = (event.when >> COUNTRY_SHIFT) & COUNTRY_MASK
             if seen_country[land] != walk:
@@ -224,13 +227,13 @@ def late_flags(events: Array, first: int, at: int, end: int, merchant: np.uint64
     """Flags of a late event that is going to stand before event `at`; earlier ones lose theirs to it."""
     flags = LAST_AT_MERCHANT | LAST_IN_COUNTRY
     for i in range(at, end):
-        if events[i].merchant == merchant:
+        if (events[i].merchant & _MERCHANTS) == merchant:
             flags &= ~LAST_AT_MERCHANT
         if (events[i].when >> COUNTRY_SHIFT) & COUNTRY_MASK == country:
             flags &= ~LAST_IN_COUNTRY
     for i in range(first, at):
         # where a later one is the last already, there is no flag to lose
-        if events[i].merchant == merchant:
+        if (events[i].merchant & _MERCHANTS) == merchant:
             events[i].when &= ~LAST_AT_MERCHANT
         if (events[i].when >> COUNTRY_SHIFT) & COUNTRY_MASK == country:
             events[i].when &= ~LAST_IN_COUNTRY

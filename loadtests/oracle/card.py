@@ -1,11 +1,11 @@
 """A card's whole past, kept as it is: nothing is folded, bucketed or forgotten."""
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from loadtests.oracle.hot import MOST_EVENTS, HotCard
-from loadtests.oracle.records import UNITS, Transaction
+from loadtests.oracle.records import UNITS, Transaction, content
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -13,6 +13,8 @@ MONTH_MS = 30 * DAY_MS
 WINDOWS = {
     "1m": 60_000, "5m": 300_000, "1h": HOUR_MS, "24h": DAY_MS, "7d": 7 * DAY_MS, "30d": MONTH_MS
 }  # fmt: skip
+ARRIVAL_WINDOWS = {name: WINDOWS[name] for name in ("1m", "5m", "1h")}
+"""Those that are counted by arrival, too."""
 REMEMBER_MS = 37 * DAY_MS
 """What looks at single transactions looks back this long: 30 days, the longest window, and 7 of lateness."""
 REPEAT_MS = 7 * DAY_MS + HOUR_MS
@@ -44,6 +46,7 @@ class Card:
     __slots__ = (
         "alerts",
         "arrival",
+        "arrivals",
         "countries",
         "hot",
         "ids",
@@ -69,16 +72,17 @@ class Card:
         self.countries: list[str] = []
         self.spikes: list[bool] = []
         """Which were spikes when they were accepted."""
-        self.transactions: list[str] = []
-        """Transaction ids."""
+        self.transactions: list[Transaction] = []
         self.mean = 0.0
         """Of the amounts in the order of acceptance, currency units."""
         self.squares = 0.0
         """Sum of the squared deviations from `mean`."""
         self.robust_mean = 0.0
         """Of the amounts in the order of acceptance, currency units; 0 before the first amount above 0."""
-        self.ids: dict[str, int] = {}
-        """Transaction ids accepted, with their event times, ms."""
+        self.arrivals: list[int] = []
+        """Arrival times, ms; one that went back counts as the greatest before it."""
+        self.ids: dict[str, list[Transaction]] = {}
+        """Accepted transactions by their ids."""
         self.arrival = -1
         """Greatest arrival time accepted, ms."""
         self.hot: HotCard | None = None
@@ -90,12 +94,21 @@ class Card:
         """Whether a transaction with a greater event time was accepted before."""
         return bool(self.times) and self.times[-1] > event_time
 
-    def has(self, tx: Transaction) -> bool:
-        """Whether a transaction is a repetition of one accepted before and not yet forgotten."""
+    def namesakes(self, tx: Transaction) -> list[Transaction]:
+        """The transactions of the same id that were accepted before and are not yet forgotten."""
         if self.hot is not None:
-            return self.hot.has(tx.transaction_id)
+            return self.hot.namesakes(tx.transaction_id)
         known_from = max(self.arrival, tx.arrival) - REPEAT_MS
-        return self.ids.get(tx.transaction_id, known_from - 1) >= known_from
+        return [other for other in self.ids.get(tx.transaction_id, []) if other.event_time >= known_from]
+
+    def has(self, tx: Transaction) -> bool:
+        """Whether a transaction is a repetition: id and content are those of one accepted before."""
+        return any(content(other) == content(tx) for other in self.namesakes(tx))
+
+    def arrived_since(self, tx: Transaction) -> list[int]:
+        """Arrivals of what can have come lately, whatever its event time; ms, in no order."""
+        first = bisect_left(self.times, max(self.arrival, tx.arrival) - REPEAT_MS)
+        return self.arrivals[first:]
 
     def heat_up(self, tx: Transaction) -> None:
         """Make the card hot if this transaction, not yet accepted, is one too many to look at each."""
@@ -105,10 +118,12 @@ class Card:
                 events = zip(self.times, self.units, self.merchants, self.countries, self.spikes, strict=True)
                 known_from = max(self.arrival, tx.arrival) - REPEAT_MS
                 known = [
-                    transaction if time >= known_from else None
-                    for time, transaction in zip(self.times[first:], self.transactions[first:], strict=True)
+                    (transaction, arrival) if transaction.event_time >= known_from else None
+                    for transaction, arrival in zip(
+                        self.transactions[first:], self.arrivals[first:], strict=True
+                    )
                 ]
-                self.hot = HotCard(WINDOWS, list(events)[first:], known)
+                self.hot = HotCard(WINDOWS, ARRIVAL_WINDOWS, list(events)[first:], known)
         if self.hot is not None:
             self.hot.make_room()
 
@@ -128,17 +143,18 @@ class Card:
         amount = tx.units / UNITS
         spike = self.robust_mean > 0 and amount / self.robust_mean > 2.5
         self.spikes.insert(place, spike)
-        self.transactions.insert(place, tx.transaction_id)
+        self.transactions.insert(place, tx)
+        self.arrival = max(self.arrival, tx.arrival)
+        self.arrivals.insert(place, self.arrival)
         if self.hot is not None:
-            self.hot.add((tx.event_time, tx.units, tx.merchant_id, tx.country, spike), tx.transaction_id)
+            self.hot.add((tx.event_time, tx.units, tx.merchant_id, tx.country, spike), tx, self.arrival)
         # the textbook's running mean (Welford 1962): the exact sums differ in the last bits, and one card in
         # a million would then fall on the other side of a cut of a tree
         off = amount - self.mean
         self.mean += off / len(self.times)
         self.squares += off * (amount - self.mean)
         self.robust_mean = _moved(self.robust_mean, amount, len(self.times))
-        self.ids[tx.transaction_id] = tx.event_time
-        self.arrival = max(self.arrival, tx.arrival)
+        self.ids.setdefault(tx.transaction_id, []).append(tx)
         return place
 
 
@@ -175,7 +191,8 @@ class View:
     """
 
     __slots__ = (
-        "card", "deviation", "late", "mean", "month", "overruled", "place", "profile", "robust_mean", "tx"
+        "arrival", "arrivals", "card", "conflicting", "deviation", "late", "mean", "month", "overruled",
+        "place", "profile", "robust_mean", "tx",
     )  # fmt: skip
 
     def __init__(self, tx: Transaction, card: Card, profile: Profile | None) -> None:
@@ -189,8 +206,14 @@ class View:
         self.deviation = math.sqrt(card.squares / max(len(card.units), 1))
         """Population standard deviation of the card's amounts before this transaction, currency units."""
         self.late = card.is_late(tx.event_time)
+        self.conflicting = bool(card.namesakes(tx))
+        """Whether another transaction, of other content, has its id."""
+        self.arrival = max(card.arrival, tx.arrival)
+        """Of the transaction, ms; never before that of the one before it."""
+        self.arrivals = card.arrived_since(tx)
+        """Of the others that can have come lately, ms."""
         card.heat_up(tx)
-        self.overruled = {} if card.hot is None else card.hot.features(tx)
+        self.overruled = {} if card.hot is None else card.hot.features(tx, self.arrival)
         """Features of a hot card that are not those of its single transactions."""
         self.month = self._others()
         """The others of the last 30 days, without this one; of a hot card those that are kept."""

@@ -7,7 +7,7 @@ Amounts are integers (1/10,000 of the currency unit), so sums are exact; unknown
 import math
 from collections.abc import Callable, Sequence
 
-from loadtests.oracle.card import DAY_MS, HOUR_MS, WINDOWS, View, Window
+from loadtests.oracle.card import ARRIVAL_WINDOWS, DAY_MS, HOUR_MS, WINDOWS, View, Window
 from loadtests.oracle.geography import kilometres
 from loadtests.oracle.records import UNITS
 
@@ -91,6 +91,31 @@ def _is_night(view: View) -> float:
 def _is_weekend(view: View) -> float:
     # 1970-01-01 was a Thursday
     return (view.tx.event_time // DAY_MS + 3) % 7 >= 5
+
+
+@feature("lateness")
+def _lateness(view: View) -> float:
+    return (view.tx.arrival - view.tx.event_time) / 1000
+
+
+def _arrived_within(view: View, window: str) -> float:
+    after = view.arrival - ARRIVAL_WINDOWS[window]
+    return 1 + sum(arrival > after for arrival in view.arrivals)
+
+
+@feature("arrivals_1m")
+def _arrivals_1m(view: View) -> float:
+    return _arrived_within(view, "1m")
+
+
+@feature("arrivals_5m")
+def _arrivals_5m(view: View) -> float:
+    return _arrived_within(view, "5m")
+
+
+@feature("arrivals_1h")
+def _arrivals_1h(view: View) -> float:
+    return _arrived_within(view, "1h")
 
 
 @per_window("count")

@@ -2,11 +2,13 @@
 
 A card is hot from the transaction on that finds 512 others of the last 37 days, until it is forgotten. Each
 window is then the bucket of t and the 59 before it, 60 buckets a window, aligned to the epoch. A ring
-remembers 128 buckets of each width: what a newer bucket took the place of is gone. The hash of merchant ids
+remembers 128 buckets of each width: what a newer bucket took the place of is gone. Windows by arrival are
+whole buckets of arrivals. The hash of merchant ids
 is the one thing here that is shared with the kernels: estimates of distinct merchants depend on its bits.
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 from feature_store.hashing import hash_string
@@ -47,48 +49,64 @@ class HotCard:
 
     Args:
         windows: lengths by name, ms, shortest first; the last is that of 30 days.
+        by_arrival: the same of those that are counted by arrival.
         events: the card's events of the last 37 days, by event time.
-        ids: their transaction ids in the same order; None where it is forgotten.
+        known: their transactions and arrivals (ms) in the same order; None where they are forgotten.
     """
 
-    def __init__(self, windows: dict[str, int], events: list[Event], ids: list[str | None]) -> None:
+    def __init__(
+        self,
+        windows: dict[str, int],
+        by_arrival: dict[str, int],
+        events: list[Event],
+        known: list[tuple[Transaction, int] | None],
+    ) -> None:
         self._widths = {name: length // BUCKETS for name, length in windows.items()}
         self._rings: dict[str, dict[int, Bucket]] = {name: {} for name in windows}
-        self._ids: tuple[set[str], set[str]] = (set(), set())  # newer, older
+        self._newer: list[Transaction] = []
+        self._older: list[Transaction] = []
+        self._by_id: dict[str, list[Transaction]] = {}
+        self._arrival_widths = {name: length // BUCKETS for name, length in by_arrival.items()}
+        self._arrived: dict[str, Counter[int]] = {name: Counter() for name in by_arrival}
+        """By window: events by bucket of their arrival."""
         self._last_spike = -1
         self.kept: list[Event] = []
         """The newest events, by event time."""
-        for event, transaction_id in zip(events, ids, strict=True):
-            self._enter(event, transaction_id)
+        for event, found in zip(events, known, strict=True):
+            self._enter(event)
+            if found is not None:
+                self._remember(*found)
         self.kept = list(events)
 
-    def has(self, transaction_id: str) -> bool:
-        """Whether a transaction is a repetition of one of the last."""
-        return any(transaction_id in ids for ids in self._ids)
+    def namesakes(self, transaction_id: str) -> list[Transaction]:
+        """Those of the last transactions that have this id."""
+        return self._by_id.get(transaction_id, [])
 
     def make_room(self) -> None:
         """Before an event is kept: half of the kept ones go when there are too many."""
         if len(self.kept) == MOST_EVENTS:
             del self.kept[: MOST_EVENTS // 2]
 
-    def add(self, event: Event, transaction_id: str) -> None:
-        """Take in an accepted transaction."""
+    def add(self, event: Event, tx: Transaction, arrival: int) -> None:
+        """Take in an accepted transaction; `arrival` (ms) is not before any other's."""
         place = len(self.kept)
         while place and self.kept[place - 1][0] > event[0]:
             place -= 1
         self.kept.insert(place, event)
-        self._enter(event, transaction_id)
+        self._enter(event)
+        self._remember(tx, arrival)
 
-    def _remember(self, transaction_id: str) -> None:
-        newer, older = self._ids
-        if len(newer) == IDS:
-            older.clear()
-            self._ids = newer, older = older, newer
-        newer.add(transaction_id)
+    def _remember(self, tx: Transaction, arrival: int) -> None:
+        if len(self._newer) == IDS:
+            for gone in self._older:
+                self._by_id[gone.transaction_id].remove(gone)
+            self._older, self._newer = self._newer, []
+        self._newer.append(tx)
+        self._by_id.setdefault(tx.transaction_id, []).append(tx)
+        for name, width in self._arrival_widths.items():
+            self._arrived[name][arrival // width] += 1
 
-    def _enter(self, event: Event, transaction_id: str | None) -> None:
-        if transaction_id is not None:
-            self._remember(transaction_id)
+    def _enter(self, event: Event) -> None:
         time, units, merchant, country, spike = event
         if spike:
             self._last_spike = max(self._last_spike, time)
@@ -107,8 +125,8 @@ class HotCard:
             bucket.merchants |= _merchant_bit(merchant)
             bucket.countries |= _country_bit(country)
 
-    def features(self, tx: Transaction) -> dict[str, float]:
-        """What a hot card's windows say of a transaction that is not yet added."""
+    def features(self, tx: Transaction, arrival: int) -> dict[str, float]:
+        """What a hot card's windows say of a transaction that is not yet added, and arrives then (ms)."""
         found: dict[str, float] = {}
         buckets: list[Bucket] = []
         for name, width in self._widths.items():
@@ -140,6 +158,11 @@ class HotCard:
             countries |= bucket.countries
         found["new_merchant"] = not merchants & _merchant_bit(tx.merchant_id)
         found["new_country"] = not countries & _country_bit(tx.country)
+        for name, width in self._arrival_widths.items():
+            newest = arrival // width
+            found[f"arrivals_{name}"] = 1 + sum(
+                self._arrived[name][number] for number in range(newest - BUCKETS + 1, newest + 1)
+            )
         return found | self._spike_age(tx) | _against_month(tx.units, buckets)
 
     def _spike_age(self, tx: Transaction) -> dict[str, float]:

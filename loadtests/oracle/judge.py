@@ -29,11 +29,14 @@ class _Pending(NamedTuple):
     tx: Transaction
     card: Card
     profile: Profile | None
+    status: str | None
     rollout: Rollout
     features: dict[str, float]
     row: list[float]
     count_5m: int
+    arrivals_5m: int
     late: bool
+    conflicting: bool
 
 
 class Oracle:
@@ -85,14 +88,17 @@ class Oracle:
         if card.has(tx):
             return Outcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)
         # of a card that has been ahead, nothing is looked up behind that
-        profile = self._profiles.in_force(tx.card_id, max(tx.arrival, card.arrival))
+        seen_at = max(tx.arrival, card.arrival)
+        profile = self._profiles.in_force(tx.card_id, seen_at)
+        status = self._profiles.status(tx.card_id, seen_at)
         rollout = self._rollouts.in_force(tx.arrival)
         view = View(tx, card, profile)
         found = compute(view)
         row = [found[name] for name in self._model(rollout).feature_names]
         return _Pending(
-            record.topic, tx, card, profile, rollout, found, row, int(found["count_5m"]), view.late
-        )
+            record.topic, tx, card, profile, status, rollout, found, row, int(found["count_5m"]),
+            int(found["arrivals_5m"]), view.late, view.conflicting,
+        )  # fmt: skip
 
     def _model(self, rollout: Rollout) -> Model:
         model = self._models.get(rollout.rollout_id)
@@ -113,8 +119,14 @@ class Oracle:
 
     def _decision(self, item: _Pending, score: Score) -> Outcome:
         tx, card, rollout = item.tx, item.card, item.rollout
-        status = item.profile.status if item.profile else None
-        decision = decide(rollout.policy, score.value, item.count_5m, status)
+        decision = decide(
+            rollout.policy,
+            score.value,
+            item.count_5m,
+            item.arrivals_5m,
+            item.status,
+            item.profile is not None,
+        )
         if decision is None:
             return Outcome(item.topic, tx.partition, tx.offset, Kind.PASSED)
         card.alerts.append(tx.arrival)
@@ -122,7 +134,14 @@ class Oracle:
         told, unexplained = reasons(model, item.row, score)
         alert: dict[str, Any] = {
             "schema_version": 1,
-            "alert_id": alert_id(tx.card_id, tx.transaction_id),
+            "alert_id": alert_id(
+                tx.card_id,
+                tx.transaction_id,
+                event_time=tx.event_time,
+                units=tx.units,
+                merchant_id=tx.merchant_id,
+                country=tx.country,
+            ),
             "card_id": tx.card_id,
             "transaction_id": tx.transaction_id,
             "merchant_id": tx.merchant_id,
@@ -143,6 +162,7 @@ class Oracle:
             "profile": _version(item.profile, tx.arrival),
             "suspicious_count": card.suspicious_count(tx.arrival),
             "late": item.late,
+            "conflicting_repetition": item.conflicting,
             "source": {"topic": item.topic, "partition": tx.partition, "offset": tx.offset},
         }
         return Outcome(item.topic, tx.partition, tx.offset, Kind.ALERT, alert=alert)

@@ -47,6 +47,11 @@ class Transaction(NamedTuple):
     offset: int
 
 
+def content(tx: Transaction) -> tuple[int, str, str, int]:
+    """What a repetition has to repeat beside the id."""
+    return tx.units, tx.merchant_id, tx.country, tx.event_time
+
+
 class Rules(NamedTuple):
     """What the job's settings say of which transactions are accepted."""
 

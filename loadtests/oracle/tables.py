@@ -48,6 +48,8 @@ class _Version(NamedTuple):
     """Kafka timestamp, ms."""
     profile: Profile | None
     """None where the row was deleted."""
+    status: str | None
+    """Of the card; a delete leaves it as it was. None if it never had one."""
     lsn: int
     """Place in Postgres's log; 0 if it is not told."""
 
@@ -77,7 +79,7 @@ class ProfileLog:
             versions = self._versions.setdefault(card_id, [])
             # after a delete it says nothing new
             if not versions or versions[-1].profile is not None:
-                versions.append(_Version(record.timestamp, None, 0))
+                versions.append(_Version(record.timestamp, None, _status(versions), 0))
             return
         envelope = decode.parse_object(record.value)
         operation = envelope.get("op")
@@ -85,7 +87,8 @@ class ProfileLog:
         if operation == DELETE:
             card_id = decode.identifier(envelope.get("before"), "card_id")
             _require_key(record, card_id)
-            self._versions.setdefault(card_id, []).append(_Version(record.timestamp, None, lsn))
+            versions = self._versions.setdefault(card_id, [])
+            versions.append(_Version(record.timestamp, None, _status(versions), lsn))
             return
         if operation not in CHANGES:
             raise RefusedError(Reason.INVALID_VALUE)
@@ -113,14 +116,27 @@ class ProfileLog:
         )
         # a row that a snapshot found in the table replaces only what Postgres's log says is older
         if operation != SNAPSHOT or not versions or 0 < versions[-1].lsn < lsn:
-            versions.append(_Version(known_from, profile, lsn))
+            versions.append(_Version(known_from, profile, status, lsn))
 
     def in_force(self, card_id: str, arrival: int) -> Profile | None:
         """The newest version that the log held at `arrival`; None without one or after a delete."""
+        version = self._version(card_id, arrival)
+        return version and version.profile
+
+    def status(self, card_id: str, arrival: int) -> str | None:
+        """The card's status as the log had it at `arrival`: that of its row, even if that is deleted."""
+        version = self._version(card_id, arrival)
+        return version and version.status
+
+    def _version(self, card_id: str, arrival: int) -> _Version | None:
         for version in reversed(self._versions.get(card_id, [])):
             if version.known_from <= arrival:
-                return version.profile
+                return version
         return None
+
+
+def _status(versions: list[_Version]) -> str | None:
+    return versions[-1].status if versions else None
 
 
 def _require_key(record: Record, card_id: str) -> None:

@@ -43,6 +43,7 @@ def build(
     suspicious_day: int,
     suspicious_total: int,
     late: bool,
+    conflicting: bool,
 ) -> Alert:
     """An alert of contract alert.v1; the same inputs give the same bytes.
 
@@ -61,17 +62,26 @@ def build(
         suspicious_day: alerts of the card in the last 24 clock hours, this one included.
         suspicious_total: alerts of the card, this one included.
         late: whether a later event of the card had been decided before.
+        conflicting: whether its id had been accepted before, with other content.
     """
     card_id, transaction_id, merchant_id, currency = unquote(quote)
+    country = country_name(int(record["country"]))
     alert = {
         "schema_version": 1,
-        "alert_id": alert_id(card_id, transaction_id),
+        "alert_id": alert_id(
+            card_id,
+            transaction_id,
+            event_time=int(record["time"]),
+            units=int(record["amount"]),
+            merchant_id=merchant_id,
+            country=country,
+        ),
         "card_id": card_id,
         "transaction_id": transaction_id,
         "merchant_id": merchant_id,
         "amount": int(record["amount"]) / UNITS_PER_CURRENCY,
         "currency": currency,
-        "country": country_name(int(record["country"])),
+        "country": country,
         "event_time": int(record["time"]),
         "arrival_time": int(record["arrival"]),
         "decision": decision,
@@ -90,6 +100,7 @@ def build(
         "profile": None if profile is None else _profile(profile, int(record["arrival"])),
         "suspicious_count": {"day": suspicious_day, "total": suspicious_total},
         "late": late,
+        "conflicting_repetition": conflicting,
         "source": {"topic": topic, "partition": int(record["partition"]), "offset": int(record["offset"])},
     }
     return Alert(int(record["partition"]), int(record["offset"]), card_id.encode(), orjson.dumps(alert))

@@ -14,9 +14,18 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import COLUMN
 from feature_store.group_state import Applied, GroupState
-from feature_store.layout import BLOCKED
+from feature_store.layout import BLOCKED, CLOSED
 from models import guarded
-from models.policy import BLOCKED_CARD, DECLINE, MISSING_PROFILE, REVIEW, SCORE, VELOCITY_5M
+from models.policy import (
+    BLOCKED_CARD,
+    CLOSED_CARD,
+    DECLINE,
+    DECLINING,
+    MISSING_PROFILE,
+    REVIEW,
+    SCORE,
+    VELOCITY_5M,
+)
 from models.registry import ModelRef
 from models.rollouts import Rollout
 from models.scoring import Scorer
@@ -63,6 +72,8 @@ class Decided:
     """Which are no repetitions, shape (n,)."""
     alerted: NDArray[np.bool_]
     """Which became alerts, shape (n,)."""
+    conflicting: NDArray[np.bool_]
+    """Which are accepted although their id stood for another content before, shape (n,)."""
     late: NDArray[np.bool_]
     """Whether a later event of the card had been accepted before, shape (n,)."""
     version: NDArray[np.int32]
@@ -110,6 +121,7 @@ class Decider:
         decided = Decided(
             accepted=np.empty(n, dtype=np.bool_),
             alerted=np.empty(n, dtype=np.bool_),
+            conflicting=np.empty(n, dtype=np.bool_),
             late=np.empty(n, dtype=np.bool_),
             version=np.empty(n, dtype=np.int32),
         )
@@ -118,6 +130,7 @@ class Decider:
             applied = self._state.apply(batch[rows], cards[rows])
             self._watch.lap("features")
             decided.accepted[rows] = ~applied.duplicate
+            decided.conflicting[rows] = applied.conflicting
             decided.late[rows] = applied.late
             decided.version[rows] = applied.version
             decided.alerted[rows] = self._decide(batch[rows], quotes[rows], cards[rows], applied)
@@ -132,12 +145,14 @@ class Decider:
         self._outcome.counts["scoring_failures"] += len(said.failures)
         self._watch.lap("score")
         policies = [rollout.policy for rollout in known]
-        blocked = self._state.profiles["status"][applied.version] == BLOCKED  # -1 takes any; masked here
         fired = {
             SCORE: said.scores >= np.array([policy.threshold for policy in policies])[deciding],
-            VELOCITY_5M: applied.features[:, COLUMN["count_5m"]]
+            VELOCITY_5M: np.maximum(
+                applied.features[:, COLUMN["count_5m"]], applied.features[:, COLUMN["arrivals_5m"]]
+            )
             > np.array([float(policy.max_count_5m) for policy in policies])[deciding],
-            BLOCKED_CARD: (applied.version >= 0) & blocked,
+            BLOCKED_CARD: applied.standing == BLOCKED,
+            CLOSED_CARD: applied.standing == CLOSED,
             MISSING_PROFILE: (applied.version < 0)
             & np.array([policy.missing_profile == REVIEW for policy in policies])[deciding],
         }
@@ -155,7 +170,7 @@ class Decider:
                     quotes[row].as_py(),
                     block[row],
                     self._topic,
-                    decision=DECLINE if BLOCKED_CARD in rules else REVIEW,
+                    decision=DECLINE if DECLINING & set(rules) else REVIEW,
                     rules=rules,
                     score=None if np.isnan(said.scores[row]) else float(said.scores[row]),
                     model_failure=said.failures.get(row),
@@ -166,6 +181,7 @@ class Decider:
                     suspicious_day=int(day[at]),
                     suspicious_total=int(total[at]),
                     late=bool(applied.late[row]),
+                    conflicting=bool(applied.conflicting[row]),
                 )
             )
         self._outcome.scores = self._outcome.scores + histogram(said.scores, SCORES)

@@ -31,6 +31,7 @@ def measure(outcome: Outcome, batch: NDArray[np.void], decided: Decided, state: 
     transactions = int(np.count_nonzero(accepted))
     outcome.counts["transactions"] += transactions
     outcome.counts["duplicates"] += batch.size - transactions
+    outcome.counts["conflicting_repetition"] += int(np.count_nonzero(decided.conflicting))
     outcome.counts["late"] += int(np.count_nonzero(decided.late & accepted))
     outcome.counts["missing_profile"] += transactions - int(np.count_nonzero(known))
     arrivals = np.ascontiguousarray(batch["arrival"])

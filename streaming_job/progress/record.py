@@ -11,7 +11,7 @@ from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_
 
 READ = ("transactions", "duplicates", "profile_changes", "rollouts")
 """Counts that, with the dead letters, add up to the records read."""
-TOLD = (*READ, "late", "late_table_changes", "missing_profile", "scoring_failures")
+TOLD = (*READ, "conflicting_repetition", "late", "late_table_changes", "missing_profile", "scoring_failures")
 _LATENCY_BOUNDS = np.array(LATENCY_MS)
 
 

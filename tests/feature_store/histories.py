@@ -20,7 +20,7 @@ from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.hashing import hash_string
 from feature_store.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
-from feature_store.layout import MOST_EVENTS, PROFILE, TRANSACTION, country_code
+from feature_store.layout import MOST_EVENTS, PROFILE, STATUSES, TRANSACTION, country_code
 from loadtests.oracle.card import FORGET_AFTER_MS, Card, View
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import Record, Transaction
@@ -60,6 +60,11 @@ class History:
                 START + (event_time if arrival is None else arrival), 0, offset,
             )
         )  # fmt: skip
+
+    def again(self, tx: Transaction, arrival: int, **changes: object) -> None:
+        """Append a repetition; `arrival` in ms from START, of the changes only `event_time` is absolute."""
+        changes |= {"arrival": START + arrival, "offset": len(self.transactions)}
+        self.transactions.append(tx._replace(**changes))  # type: ignore[arg-type]
 
     def profile(
         self,
@@ -108,6 +113,9 @@ class Judged:
     features: NDArray[np.float64]
     """Shape (n, len(FEATURES)); NaN in the rows of duplicates."""
     duplicate: NDArray[np.bool_]
+    conflicting: NDArray[np.bool_]
+    standing: list[str]
+    """Status of the card by its profile, active without any; `-` in the rows of duplicates."""
     late: NDArray[np.bool_]
     suspicious: list[tuple[int, int]]
     """suspicious_count (day, total) of each alert, in log order."""
@@ -131,7 +139,8 @@ def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:
     assert profiles.read(history.changes) == []
     cards: dict[str, Card] = {}
     n = len(history.transactions)
-    out = Judged(np.full((n, len(NAMES)), np.nan), np.zeros(n, np.bool_), np.zeros(n, np.bool_), [])
+    flags = [np.zeros(n, np.bool_) for _ in range(3)]
+    out = Judged(np.full((n, len(NAMES)), np.nan), *flags[:2], ["-"] * n, flags[2], [])
     for row, tx in enumerate(history.transactions):
         card = cards.get(tx.card_id)
         if card is None or tx.arrival - card.arrival > FORGET_AFTER_MS:
@@ -142,7 +151,8 @@ def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:
         view = View(tx, card, profiles.in_force(tx.card_id, tx.arrival))
         known = compute(view)
         out.features[row] = [known[name] for name in NAMES]
-        out.late[row] = view.late
+        out.late[row], out.conflicting[row] = view.late, view.conflicting
+        out.standing[row] = profiles.status(tx.card_id, tx.arrival) or "active"
         if tx.units >= ALERT_FROM:
             card.alerts.append(tx.arrival)
             count = card.suspicious_count(tx.arrival)
@@ -163,7 +173,12 @@ def one_batch(state: GroupState, changes: NDArray[np.void], batch: NDArray[np.vo
     kept = ~applied.duplicate
     delta = Delta(changes, change_cards, batch[kept], cards[kept], alerted[kept])
     late = applied.late & kept
-    return Judged(applied.features, applied.duplicate, late, list(zip(day, total, strict=True))), delta
+    standing = [
+        "-" if gone else STATUSES[s] for gone, s in zip(applied.duplicate, applied.standing, strict=True)
+    ]
+    suspicious = list(zip(day, total, strict=True))
+    judged = Judged(applied.features, applied.duplicate, applied.conflicting, standing, late, suspicious)
+    return judged, delta
 
 
 def persist(store: Pieces, meta: Meta, state: GroupState, delta: Delta) -> None:
@@ -209,25 +224,31 @@ def replay(
     return Judged(
         np.concatenate([part.features for part in parts]),
         np.concatenate([part.duplicate for part in parts]),
+        np.concatenate([part.conflicting for part in parts]),
+        [status for part in parts for status in part.standing],
         np.concatenate([part.late for part in parts]),
         [counts for part in parts for counts in part.suspicious],
     )
 
 
-def assert_same(a: Judged, b: Judged) -> None:
-    """Bit for bit."""
+def _assert_same_but_features(a: Judged, b: Judged) -> None:
     assert a.duplicate.tolist() == b.duplicate.tolist()
+    assert a.conflicting.tolist() == b.conflicting.tolist()
+    assert a.standing == b.standing
     assert a.late.tolist() == b.late.tolist()
     assert a.suspicious == b.suspicious
+
+
+def assert_same(a: Judged, b: Judged) -> None:
+    """Bit for bit."""
+    _assert_same_but_features(a, b)
     differs = np.argwhere((a.features != b.features) & ~(np.isnan(a.features) & np.isnan(b.features)))
     assert not len(differs), _first(differs, a, b)
 
 
 def assert_close(a: Judged, b: Judged, tolerance: float = 1e-9) -> None:
     """Equal; features to a relative and absolute tolerance."""
-    assert a.duplicate.tolist() == b.duplicate.tolist()
-    assert a.late.tolist() == b.late.tolist()
-    assert a.suspicious == b.suspicious
+    _assert_same_but_features(a, b)
     close = np.isclose(a.features, b.features, rtol=tolerance, atol=tolerance, equal_nan=True)
     assert close.all(), _first(np.argwhere(~close), a, b)
 
@@ -283,15 +304,20 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
                     credit_limit=draw(st.sampled_from((0.0, 12.5, 2000.0))),
                     risk_tier=draw(st.integers(0, 3)),
                     opened_on=draw(st.integers(-100, 25_000)),
+                    status=draw(st.sampled_from(STATUSES)),
                 )  # fmt: skip
                 with_profile.add(card)
                 continue
-            known = [tx.transaction_id for tx in history.transactions] if kind == 1 else []
+            known = history.transactions if kind <= 2 else []
+            timely = [tx for tx in known if START + clock - tx.event_time <= 7 * DAY]
+            if kind == 1 and timely:  # the same once more, on its card or on another
+                history.again(draw(st.sampled_from(timely)), clock, card_id=card)
+                continue
             history.tx(
                 clock - draw(_LAGS), draw(_UNITS), arrival=clock, card=card,
                 merchant=draw(st.sampled_from(("m", "n", "o"))),
                 country=draw(st.sampled_from(("FR", "DE", "US", "ZZ"))),
-                transaction_id=draw(st.sampled_from(known)) if known else None,
+                transaction_id=draw(st.sampled_from(known)).transaction_id if known else None,
             )  # fmt: skip
     if not history.transactions:
         history.tx(clock)

@@ -77,7 +77,7 @@ def test_profile_versions_come_newest_first() -> None:
     history.profile("d", 2 * HOUR)
     store, _ = persisted(history)
     deleted, blocked, first = known(store)["profiles"]
-    assert deleted == {"known_from": START + 2 * HOUR, "deleted": True}
+    assert deleted == {"known_from": START + 2 * HOUR, "deleted": True, "status": "blocked"}
     assert blocked["known_from"] == START + HOUR
     assert (blocked["status"], blocked["home_country"], blocked["risk_tier"]) == ("blocked", "DE", 3)
     assert first == {

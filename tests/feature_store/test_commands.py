@@ -27,7 +27,7 @@ def history(rows: int = 5_000, seed: int = 2) -> pa.Table:
     )
     # half of the traffic on one card: more than are kept one by one
     card = np.where(rng.random(rows) < 0.5, 0, rng.integers(0, 60, rows))
-    return pa.table(
+    table = pa.table(
         {
             "transaction_id": [f"t{i}" for i in rng.integers(0, rows * 20, rows)],
             "card_id": [f"c{i}" for i in card],
@@ -39,6 +39,9 @@ def history(rows: int = 5_000, seed: int = 2) -> pa.Table:
             "label": (rng.random(rows) < 0.02).astype(np.int8),
         }
     )
+    # one in fifty is the one before it again, and arrives later
+    again = np.arange(rows) - (rng.random(rows) < 0.02) * (np.arange(rows) > 0)
+    return table.take(again).set_column(6, "arrival_time", table["arrival_time"])
 
 
 def profiles() -> pa.Table:

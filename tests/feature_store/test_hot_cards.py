@@ -57,6 +57,23 @@ def test_hot_windows_are_off_by_no_more_than_one_bucket(pause):
             assert wanted - missed <= ours <= wanted + extra, (name, row)
 
 
+@pytest.mark.parametrize("pause", [SECOND, MINUTE], ids=["second", "minute"])
+def test_hot_counts_by_arrival_miss_less_than_one_bucket(pause):
+    """Never more than is true, and all but the arrivals of w / 60 at the old edge."""
+    history = busy(2500, pause)
+    hot, exact = replay(history).features, judge(history, math.inf).features
+    arrivals = np.array([tx.arrival for tx in history.transactions])
+    for name in ("1m", "5m", "1h"):
+        old = arrivals - WINDOWS[name]
+        missed = np.searchsorted(arrivals, old + WINDOWS[name] // 60, "right") - np.searchsorted(
+            arrivals, old, "right"
+        )
+        ours, wanted = hot[:, COLUMN[f"arrivals_{name}"]], exact[:, COLUMN[f"arrivals_{name}"]]
+        assert (ours <= wanted).all()
+        assert (ours >= wanted - missed).all()
+        assert (ours[:MOST_EVENTS] == wanted[:MOST_EVENTS]).all()
+
+
 def test_hot_card_keeps_exact_what_looks_at_single_events():
     history = busy(2000, MINUTE)
     hot, exact = replay(history).features, judge(history, math.inf).features
@@ -92,7 +109,7 @@ def test_repetition_on_a_hot_card_is_recognised_among_the_last_thousand():
     history = busy(1500, SECOND)
     last = history.transactions[-1].arrival - START
     for number in (1499, 1000, 520):
-        history.tx(last, transaction_id=f"t{number}")
+        history.again(history.transactions[number], last)
     assert replay(history).duplicate[-3:].tolist() == [True, True, True]
 
 

@@ -7,11 +7,13 @@ from histories import (
     HOUR,
     MINUTE,
     SECOND,
+    START,
     History,
     assert_close,
     assert_same,
     histories,
     judge,
+    one_batch,
     replay,
 )
 from hypothesis import given
@@ -19,7 +21,10 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from feature_store import deltas, journal, pieces
+from feature_store.arena import MemoryArena
 from feature_store.catalogue import COLUMN
+from feature_store.group_state import GroupState
+from feature_store.layout import MOST_EVENTS, TRANSACTION_BITS
 
 pytestmark = pytest.mark.unit
 
@@ -119,9 +124,98 @@ def test_late_event_sees_its_own_past_and_is_seen_only_by_later_ones():
 )
 def test_repetition_is_recognised_for_the_allowed_lateness_and_an_hour(again_after, is_duplicate):
     history = History()
-    history.tx(0, transaction_id="x")
-    history.tx(again_after, transaction_id="x")
+    history.tx(0)
+    history.again(history.transactions[0], again_after)
     assert replay(history).duplicate.tolist() == [False, is_duplicate]
+    assert not replay(history).conflicting.any()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"units": 100_001}, {"merchant_id": "n"}, {"country": "DE"}, {"event_time": START + 1}],
+    ids=lambda change: next(iter(change)),
+)
+@pytest.mark.parametrize("others", [0, MOST_EVENTS], ids=["plain", "hot"])
+def test_id_that_comes_again_with_another_content_is_another_transaction(change, others):
+    """x ... x with one thing changed (accepted, and told), then both once more (repetitions)."""
+    history = History()
+    for number in range(others):
+        history.tx(-number * SECOND, arrival=0, transaction_id=f"other {number}")
+    history.tx(0, transaction_id="x")
+    x = history.transactions[-1]
+    history.again(x, SECOND, **change)
+    history.again(x, 2 * SECOND)
+    history.again(x, 3 * SECOND, **change)
+    result = replay(history)
+    assert result.duplicate[-4:].tolist() == [False, False, True, True]
+    assert result.conflicting[-4:].tolist() == [False, True, False, False]
+    assert result.features[-3, COLUMN["count_all"]] == others + 1
+    assert_same(replay(history, (others + 1, others + 2, others + 3), lambda batch: True), result)
+    assert_close(result, judge(history))
+
+
+@pytest.mark.parametrize("others", [0, MOST_EVENTS], ids=["plain", "hot"])
+def test_ids_whose_hashes_meet_silence_nothing(others):
+    """Who finds two ids with the same 48 bits gains a mark in the alert."""
+    history = History()
+    for number in range(others):
+        history.tx(-number * SECOND, arrival=0, transaction_id=f"other {number}")
+    history.tx(0, 10_000)
+    history.tx(SECOND, 90_000_000)
+    records = history.records()
+    records["transaction"][-1] = records["transaction"][-2] ^ np.uint64(1 << TRANSACTION_BITS)
+    judged, _ = one_batch(GroupState(MemoryArena()), history.change_records(), records)
+    assert not judged.duplicate.any()
+    assert judged.conflicting.tolist() == [False] * (others + 1) + [True]
+
+
+def test_dates_cannot_spread_a_burst_out():
+    """200 transactions in a second, dated six minutes apart: each is alone in its five minutes but one."""
+    history = History()
+    history.tx(-10 * DAY)
+    for number in range(200):
+        history.tx(-6 * DAY + number * 6 * MINUTE, arrival=5 * number)
+    result = replay(history)
+    assert result.features[1:, COLUMN["count_5m"]].tolist() == [1] * 200
+    assert not result.late.any()
+    for window in ("1m", "5m", "1h"):
+        assert result.features[1:, COLUMN[f"arrivals_{window}"]].tolist() == list(range(1, 201))
+    assert result.features[1, COLUMN["lateness"]] == 6 * 86_400
+    assert_same(replay(history, range(0, 200, 7), lambda batch: batch % 3 == 0), result)
+
+
+def test_arrival_window_holds_its_end_and_not_its_start():
+    """(a - 5 min, a], whatever the event times.
+
+    arrival      0      1 ms       5 min
+                 a      b          c        c counts b and itself; a is exactly 5 min old: out
+    """
+    history = History()
+    for event_time, arrival in ((-DAY, 0), (-2 * DAY, 1), (-3 * DAY, 5 * MINUTE)):
+        history.tx(event_time, arrival=arrival)
+    assert column(history, "arrivals_5m") == [1, 2, 2]
+    assert column(history, "arrivals_1m") == [1, 2, 1]
+
+
+def test_lateness_is_below_zero_where_the_senders_clock_is_ahead():
+    history = History()
+    history.tx(1500, arrival=0)
+    history.tx(0, arrival=2500)
+    assert column(history, "lateness") == [-1.5, 2.5]
+
+
+def test_arrival_that_goes_back_counts_as_the_one_before_it():
+    """arrivals 10:00, then 9:59 five times, for a broker's clock went back: six within a moment."""
+    history = History()
+    history.tx(0, arrival=HOUR)
+    for number in range(5):
+        history.tx(number, arrival=HOUR - MINUTE)
+    result = replay(history)
+    assert result.features[:, COLUMN["arrivals_1m"]].tolist() == [1, 2, 3, 4, 5, 6]
+    assert_same(replay(history, range(6), lambda batch: True), result)
+    np.testing.assert_array_equal(
+        result.features[:, COLUMN["arrivals_1m"]], judge(history).features[:, COLUMN["arrivals_1m"]]
+    )
 
 
 def test_duplicate_leaves_no_trace():
@@ -129,7 +223,7 @@ def test_duplicate_leaves_no_trace():
     for history in (plain, repeated):
         history.tx(0, transaction_id="x")
         if history is repeated:
-            history.tx(SECOND, 9_999_999, transaction_id="x", merchant="other")
+            history.again(history.transactions[0], SECOND)
         history.tx(2 * SECOND, transaction_id="y")
     kept = replay(repeated).features[[0, 2]]
     assert kept.tobytes() == replay(plain).features.tobytes()

@@ -135,6 +135,31 @@ def test_deleted_card_has_no_profile_until_it_comes_back(ops):
     assert tiers(arriving(history, 9, 10, 19, 20)) == [1, None, None, 2]
 
 
+@pytest.mark.parametrize("status", ["blocked", "closed"])
+@pytest.mark.parametrize("ops", [("d",), ("tombstone",), ("d", "tombstone"), ("d", "d")], ids=" ".join)
+def test_deleted_row_keeps_the_status_that_it_had(ops, status):
+    """profile   active at 0   blocked at 10   deleted at 20   active at 30
+    tx                    9              10, 19           20, 29          30
+    """
+    history = History()
+    history.profile("c", 0)
+    history.profile("u", 10, status=status)
+    for op in ops:
+        history.profile(op, 20, status="active")  # what a delete says of the row does not matter
+    history.profile("c", 30)
+    whole = replay(arriving(history, 9, 10, 19, 20, 29, 30))
+    assert whole.standing == ["active", *[status] * 4, "active"]
+    assert whole.features[:, COLUMN["has_profile"]].tolist() == [1, 1, 1, 0, 0, 1]
+    assert judge(history).standing == whole.standing
+    assert_same(whole, replay(history, range(6), lambda batch: batch % 2 == 0))
+
+
+def test_deleted_row_that_nobody_has_seen_leaves_an_active_card():
+    history = History()
+    history.profile("d", 0, status="blocked")
+    assert replay(arriving(history, 5)).standing == judge(history).standing == ["active"]
+
+
 def test_tombstone_of_an_unknown_card_is_harmless():
     history = History()
     history.profile("tombstone", 0)

@@ -53,7 +53,7 @@ def test_a_late_transaction_knows_what_arrived_before_it() -> None:
 def test_what_the_stream_does_not_decide_has_no_features_and_leaves_no_trace() -> None:
     """too late ... duplicate ... future, and one that counts only what was accepted."""
     transactions = table(
-        0, -7 * DAY, 1, 5 * MINUTE + 3, 4,
+        0, -7 * DAY, 0, 5 * MINUTE + 3, 4,
         arrivals=[0, 1, 1, 2, 4], transaction_id=["a", "b", "a", "c", "d"],
     )  # fmt: skip
     decided = PointInTime().features(to_records(transactions))

@@ -49,7 +49,13 @@ def random_world(seed: int, n: int = 150, partitions: int = 1) -> World:
                 partition=rng.randrange(partitions),
             )  # fmt: skip
             continue
-        fields = {"transaction_id": f"t{rng.randrange(number + 1)}"} if rng.random() < 0.05 else {}
+        if rng.random() < 0.05 and world.transactions:
+            again = rng.choice(world.transactions)
+            world.raw_tx(again.value, clock, key=again.key, partition=again.partition)
+            continue
+        # an id of another card, or one that this card may have used before
+        ids = (f"t{rng.randrange(number + 1)}", f"{card} {rng.randrange(5)}")
+        fields = {"transaction_id": rng.choice(ids)} if rng.random() < 0.15 else {}
         world.tx(
             clock - rng.choice([0, 0, 0, SECOND, HOUR, DAY, 8 * DAY, -MINUTE]), rng.randrange(60_000) / 100,
             arrival=clock, card_id=card, merchant_id=f"m{rng.randrange(9)}",

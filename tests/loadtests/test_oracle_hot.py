@@ -34,7 +34,8 @@ def assert_agree(world: World) -> None:
 
 
 def burst(world: World, rng: random.Random, begin: int, length: int, events: int) -> None:
-    """Transactions of one card within a stretch of time, some late by up to the stretch, some repeated."""
+    """Transactions of one card within a stretch of time, some late by up to the stretch, some repeated, some
+    with an id used before."""
     for step in range(events):
         arrival = begin + length * step // events
         late = rng.random() < 0.05
@@ -75,10 +76,12 @@ def test_hot_card_recognises_repetitions_among_the_last_thousand():
     world = World(threshold=0.0)
     for step in range(3_000):
         world.tx(step)
-    world.tx(3_000, transaction_id="t2990")
-    world.tx(3_000, transaction_id="t10")
+    world.tx(2_990, arrival=3_000, transaction_id="t2990")
+    world.tx(10, arrival=3_000, transaction_id="t10")
+    world.tx(3_000, transaction_id="t2991")
     kinds = [outcome.kind for outcome in world.outcomes()]
-    assert kinds[-2:] == [Kind.DUPLICATE, Kind.ALERT]
+    assert kinds[-3:] == [Kind.DUPLICATE, Kind.ALERT, Kind.ALERT]
+    assert [alert["conflicting_repetition"] for alert in world.alerts()[-2:]] == [False, True]
     assert_agree(world)
 
 

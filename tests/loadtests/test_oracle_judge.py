@@ -43,7 +43,8 @@ def test_alert_keeps_its_contract_and_its_id_comes_from_card_and_transaction():
     (alert,) = world.alerts()
     validate(Contract.ALERT, alert)
     namespace = uuid.uuid5(uuid.NAMESPACE_URL, "card-fraud/alert")
-    assert alert["alert_id"] == str(uuid.uuid5(namespace, "c\x00t0"))
+    name = f"c\x00t0\x00{START}\x009000000\x00m\x00FR"
+    assert alert["alert_id"] == str(uuid.uuid5(namespace, name))
 
 
 def test_reasons_name_what_raised_the_score():
@@ -81,9 +82,52 @@ def test_same_transaction_id_on_another_card_is_no_duplicate():
 def test_repetition_is_recognised_for_the_allowed_lateness_and_an_hour():
     world = World()
     world.tx(0, transaction_id="t0")
+    world.tx(0, arrival=7 * DAY, transaction_id="t0")
+    assert kinds(world) == [Kind.PASSED, Kind.DUPLICATE]
+
+
+def test_id_with_another_content_is_known_for_the_allowed_lateness_and_an_hour():
+    world = World(threshold=0.0)
+    world.tx(0, transaction_id="t0")
     world.tx(7 * DAY + HOUR, transaction_id="t0")
-    world.tx(7 * DAY + HOUR + 1, transaction_id="t0")
-    assert kinds(world) == [Kind.PASSED, Kind.DUPLICATE, Kind.PASSED]
+    world.tx(14 * DAY + 2 * HOUR + 1, transaction_id="t0")
+    assert [alert["conflicting_repetition"] for alert in world.alerts()] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "change", [{"amount": 11.0}, {"merchant_id": "n"}, {"country": "DE"}, {"event_time": START + 1}]
+)
+def test_id_with_another_content_is_decided_and_has_an_alert_of_its_own(change):
+    world = World(threshold=0.0)
+    for _ in range(2):
+        world.tx(0, transaction_id="t0")
+        world.tx(0, **{"transaction_id": "t0", **change})
+    assert kinds(world) == [Kind.ALERT, Kind.ALERT, Kind.DUPLICATE, Kind.DUPLICATE]
+    first, second = world.alerts()
+    assert first["alert_id"] != second["alert_id"]
+    assert [first["conflicting_repetition"], second["conflicting_repetition"]] == [False, True]
+
+
+def test_burst_that_is_dated_apart_is_a_burst():
+    world = World(max_count_5m=2)
+    for number in range(4):
+        world.tx(-DAY + number * HOUR, arrival=number)
+    assert kinds(world) == [Kind.PASSED, Kind.PASSED, Kind.ALERT, Kind.ALERT]
+    assert [alert["features"]["arrivals_5m"] for alert in world.alerts()] == [3, 4]
+    assert [alert["features"]["count_5m"] for alert in world.alerts()] == [1, 1]
+
+
+@pytest.mark.parametrize("status", ["blocked", "closed"])
+def test_card_declines_when_its_row_is_gone(status):
+    world = World()
+    world.profile("r", arrival=0, status=status)
+    world.profile("d", arrival=START + 10)
+    for second in (9, 10):
+        world.tx(second)
+    before, after = world.alerts()
+    assert before["rules"] == after["rules"] == [f"{status}_card"]
+    assert before["decision"] == after["decision"] == "decline"
+    assert (before["profile"]["status"], after["profile"]) == (status, None)
 
 
 def test_lateness_and_skew_are_inclusive():

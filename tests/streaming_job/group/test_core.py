@@ -69,7 +69,10 @@ def test_alerts_are_the_same_bytes_for_any_batches_rebuilds_and_groups(
     whole = world.run()
     assert values(split) == values(whole)
     assert dead_letters(split) == dead_letters(whole)
-    for name in ("transactions", "duplicates", "late", "profile_changes", "rollouts", "missing_profile"):
+    for name in (
+        "transactions", "duplicates", "conflicting_repetition", "late", "profile_changes", "rollouts",
+        "missing_profile",
+    ):  # fmt: skip
         assert sum(o.counts[name] for o in split) == whole[0].counts[name], name
 
 
@@ -215,6 +218,52 @@ def test_duplicate_is_no_alert_and_is_counted():
         outcomes = world.run(cuts)
         assert len(values(outcomes)) == 1
         assert sum(outcome.counts["duplicates"] for outcome in outcomes) == 2
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (1, 2, 3)], ids=str)
+def test_id_used_again_is_no_free_pass(cuts):
+    """small and known ... large under the same id (decided, told, counted) ... the large one again."""
+    world = World()
+    world.tx(0, 1.0, transaction_id="same")
+    for _ in range(2):
+        world.tx(1, 900.0, transaction_id="same", merchant_id="n")
+    world.tx(2, 900.0)
+    outcomes = world.run(cuts)
+    told = [json.loads(value) for value in values(outcomes)]
+    assert [alert["source"]["offset"] for alert in told] == [1, 3]
+    assert [alert["conflicting_repetition"] for alert in told] == [True, False]
+    for name in ("conflicting_repetition", "duplicates"):
+        assert sum(outcome.counts[name] for outcome in outcomes) == 1
+
+
+@pytest.mark.parametrize("cuts", [(), (1, 7)], ids=str)
+def test_dates_do_not_hide_a_burst_from_the_velocity_rule(cuts):
+    """Ten transactions within a second, dated an hour apart."""
+    world = World(rollout=False)
+    world.rollout("r1", 0, threshold=1.0, max_count_5m=8)
+    for number in range(10):
+        world.tx(-DAY + number * HOUR, 1.0, arrival=100 * number)
+    alerts = world.alerts(cuts=cuts)
+    assert [alert["source"]["offset"] for alert in alerts] == [8, 9]
+    assert {tuple(alert["rules"]) for alert in alerts} == {("velocity_5m",)}
+    assert [alert["features"]["count_5m"] for alert in alerts] == [1, 1]
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (1, 2, 3)], ids=str)
+@pytest.mark.parametrize("status", ["blocked", "closed"])
+def test_deleted_row_does_not_release_its_card(status, cuts):
+    """profile   active ----- blocked at 10 s ----- deleted at 20 s ----- active at 30 s"""
+    world = World()
+    world.profile("r", -HOUR)
+    world.profile("u", 10 * SECOND, status=status)
+    world.profile("d", 20 * SECOND)
+    world.profile("c", 30 * SECOND)
+    for second in (9, 10, 20, 29, 30):
+        world.tx(0, 1.0, arrival=second * SECOND)
+    alerts = world.alerts(cuts=cuts)
+    assert [alert["source"]["offset"] for alert in alerts] == [1, 2, 3]
+    assert {(alert["decision"], *alert["rules"]) for alert in alerts} == {("decline", f"{status}_card")}
+    assert [alert["profile"] is None for alert in alerts] == [False, True, True]
 
 
 def test_without_any_rollout_nothing_is_decided():

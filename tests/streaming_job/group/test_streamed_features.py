@@ -34,6 +34,9 @@ def world(seed: int) -> World:
             merchant_id=f"m{rng.integers(30)}",
             country=str(rng.choice(["FR", "DE", "ZZ"])),
         )
+        if rng.random() < 0.03:
+            last = made.transactions[-1]
+            made.raw_tx(last.value, arrival, key=last.key, partition=last.partition)
     return made
 
 
@@ -63,7 +66,7 @@ def bits(features: dict[str, float | None]) -> bytes:
 @pytest.mark.parametrize("rebuilt", [False, True], ids=["working copy", "rebuilt each batch"])
 def test_streamed_features_are_the_training_sets(seed: int, rebuilt: bool) -> None:
     made = world(seed)
-    cuts = np.random.default_rng(seed).choice(1_499, 12, replace=False) + 1
+    cuts = np.random.default_rng(seed).choice(len(made.transactions) - 1, 12, replace=False) + 1
     trained = training_set.build(history(made), profiles(made))
     outcomes = made.run(cuts.tolist(), groups=3, rebuild_each_batch=rebuilt)
     alerts = [json.loads(alert.value) for outcome in outcomes for alert in outcome.alerts]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from feature_store.arena import FileArena, MemoryArena
+from feature_store.catalogue import COLUMN
 from feature_store.codec import StateDamagedError
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
@@ -41,7 +42,7 @@ def batch(state: GroupState, meta: Meta, store: MemoryPieces, number: int, cards
         store, meta, state, Delta(no_changes, np.zeros(0, np.int32), rows, numbers, np.zeros(cards, np.bool_))
     )
     seal(store, meta)
-    return float(applied.features[0, 5]) - 1
+    return float(applied.features[0, COLUMN["count_1m"]]) - 1
 
 
 def run(copy: WorkingCopy, store: MemoryPieces, number: int, cards: int = 50) -> float:

@@ -42,6 +42,7 @@ def outcome(transactions: int = 10, **changes: Any) -> Outcome:
         sizes=SIZES,
     )
     made.counts.update(transactions=transactions, duplicates=2, profile_changes=1, late_table_changes=1)
+    made.counts["conflicting_repetition"] = 3
     made.rules["score"] = 1
     made.phases["decide"] = 1.25
     for name, value in changes.items():
@@ -70,6 +71,7 @@ def test_a_record_tells_what_came_of_the_log_between_its_offsets() -> None:
     assert [told[name] for name in names] == ["job", "query", 1, 2, 1, 4]
     assert told["counts"] == {
         "records": 14, "transactions": 10, "duplicates": 2, "profile_changes": 1, "rollouts": 0, "late": 0,
+        "conflicting_repetition": 3,
         "late_table_changes": 1, "missing_profile": 0, "scoring_failures": 0, "alerts": 1, "dead_letters": 1,
     }  # fmt: skip
     assert told["dead_letters_by_reason"] == {"wrong_partition": 1}

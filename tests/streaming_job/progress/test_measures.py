@@ -30,6 +30,7 @@ def transactions(n: int, seed: int = 1) -> tuple[np.ndarray, Decided]:
     return batch, Decided(
         accepted=random.random(n) < 0.9,
         alerted=np.zeros(n, dtype=np.bool_),
+        conflicting=random.random(n) < 0.1,
         late=random.random(n) < 0.2,
         version=random.integers(-1, 3, n).astype(np.int32),
     )
@@ -40,8 +41,9 @@ def measured(batch: np.ndarray, decided: Decided, cuts: list[int]) -> Outcome:
     for start, end in zip([0, *cuts], [*cuts, batch.size], strict=True):
         rows = slice(start, end)
         part = Decided(
-            decided.accepted[rows], decided.alerted[rows], decided.late[rows], decided.version[rows]
-        )
+            decided.accepted[rows], decided.alerted[rows], decided.conflicting[rows], decided.late[rows],
+            decided.version[rows],
+        )  # fmt: skip
         measure(outcome, batch[rows], part, STATE)
     return outcome
 
@@ -50,7 +52,8 @@ def measured(batch: np.ndarray, decided: Decided, cuts: list[int]) -> Outcome:
 def test_a_loop_counts_the_same_wherever_the_log_is_cut(cuts: list[int]) -> None:
     batch, decided = transactions(200)
     outcome = measured(batch, decided, cuts)
-    counts, ages, sums = Counter[str](), [], Counter[str]()
+    ages: list[int] = []
+    counts, sums = Counter[str](conflicting_repetition=decided.conflicting.sum()), Counter[str]()
     for row, accepted, late, version in zip(
         batch, decided.accepted, decided.late, decided.version, strict=True
     ):
