@@ -8,8 +8,9 @@ from feature_store.catalogue import DAY_MS, FEATURES, HOUR_MS, MINUTE_MS, Featur
 _HEAD = """# Features
 
 Made from `feature_store/catalogue.py` by `make docs`; a test fails when the two differ. All are float64.
-*t* is the transaction's event time, *a* its arrival (Kafka's timestamp); "before" means: accepted before it in the order of the log. A window at
-*t* is (*t* - length, *t*], the transaction itself included. `arrivals_...` count by *a*, which no sender can choose.
+*t* is the transaction's event time, *a* its arrival (Kafka's timestamp); "before" means: accepted before it
+in the order of the log. A window at *t* is (*t* - length, *t*], the transaction itself included.
+`arrivals_...` count by *a*, which no sender can choose.
 
 A model asks for features by name and version, in any order; any release that computes them runs it.
 
