@@ -114,9 +114,14 @@ class Installation:
         """The settings as variables, some of them changed (`checkpoint=...`)."""
         return self.settings.model_copy(update=changes).variables()
 
-    def start(self, **changes: object) -> JobProcess:
-        """Start the job."""
-        return JobProcess(self.environment(**changes), self.directory)
+    def start(self, release: Path | None = None, /, **changes: object) -> JobProcess:
+        """Start the job.
+
+        Args:
+            release: directory of the packages to run; default: those of this process.
+            changes: of the settings.
+        """
+        return JobProcess(self.environment(**changes), self.directory, release=release)
 
     def roll_out(self, *, model: ModelRef | None = None, max_count_5m: int = 15) -> Rollout:
         """Put a model in charge; default the session's."""

@@ -23,12 +23,15 @@ PATIENCE_S = 300.0
 class JobProcess:
     """`fraud job run` until it ends or is killed; use as a context manager, nothing of it is left behind."""
 
-    def __init__(self, environment: Mapping[str, str], directory: Path) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], directory: Path, *, release: Path | None = None
+    ) -> None:
         """Start it.
 
         Args:
             environment: the FRAUD_... variables.
             directory: for its log and its armed crash points.
+            release: directory of the packages to run; default: those of this process.
         """
         self._crash_points = directory / "crash-points"
         self._crash_points.mkdir(parents=True, exist_ok=True)
@@ -38,7 +41,8 @@ class JobProcess:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "deploy.cli", "job", "run"],
                 env={**os.environ, **environment, VARIABLE: str(self._crash_points)},
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                cwd=release, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
             )  # fmt: skip
 
     def __enter__(self) -> "JobProcess":

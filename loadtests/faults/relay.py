@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -39,10 +40,15 @@ class Relay:
         self.started = 1
         """Jobs so far."""
 
-    def restart(self, **changes: object) -> JobProcess:
-        """Start the next one, which goes on from the same checkpoint."""
+    def restart(self, release: Path | None = None, /, **changes: object) -> JobProcess:
+        """Start the next one, which goes on from the same checkpoint.
+
+        Args:
+            release: directory of the packages to run; default: those of this process.
+            changes: of the settings.
+        """
         self.job.kill()
-        self.job = self.installed.start(**{**self._settings, **changes})
+        self.job = self.installed.start(release, **{**self._settings, **changes})
         self.started += 1
         return self.job
 

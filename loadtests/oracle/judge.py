@@ -165,7 +165,8 @@ class Oracle:
             "conflicting_repetition": item.conflicting,
             "source": {"topic": item.topic, "partition": tx.partition, "offset": tx.offset},
         }
-        return Outcome(item.topic, tx.partition, tx.offset, Kind.ALERT, alert=alert)
+        looked_at = frozenset(model.feature_names)
+        return Outcome(item.topic, tx.partition, tx.offset, Kind.ALERT, alert=alert, looked_at=looked_at)
 
 
 def _version(profile: Profile | None, seen_at: int) -> dict[str, Any] | None:

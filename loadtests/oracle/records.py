@@ -89,6 +89,8 @@ class Outcome(NamedTuple):
     """The whole alert as its contract has it, else None."""
     digest: bytes = b""
     """Of a dead letter: `digest` of the refused record's key and value."""
+    looked_at: frozenset[str] = frozenset()
+    """Features of the alert's model, by name: a release that computes fewer than this one has at least these."""
 
 
 class Part(NamedTuple):

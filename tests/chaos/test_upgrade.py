@@ -1,0 +1,133 @@
+"""A running installation gets a release that computes one more feature, and a model that looks at it.
+
+The next release is this one, changed as a developer would change it. Transactions flow all the time; in the
+end the next release's own audit finds everything as it had to become, before and after.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from thoroughness import only_thorough
+
+from loadtests.faults.installation import Installation, world
+from loadtests.faults.relay import Relay
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.transactions import Stream
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200), only_thorough]
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("deploy", "feature_store", "loadtests", "models", "service", "streaming_job")
+FEATURE = "minute_of_hour"
+CHANGES = {
+    "feature_store/catalogue.py": (
+        "    *_windowed(),\n",
+        f'    Feature("{FEATURE}", Key.TRANSACTION, "min", "Minute of t within its hour, 0..59"),\n'
+        "    *_windowed(),\n",
+    ),
+    "feature_store/kernels.py": (
+        "    out[C_HOUR] = hour\n",
+        f'    out[C_HOUR] = hour\n    out[COLUMN["{FEATURE}"]] = time // 60_000 % 60\n',
+    ),
+    "loadtests/oracle/features.py": (
+        '@feature("hour_of_day")\n',
+        f'@feature("{FEATURE}")\ndef _minute_of_hour(view: View) -> float:\n'
+        '    return view.tx.event_time // 60_000 % 60\n\n\n@feature("hour_of_day")\n',
+    ),
+}
+MODEL = "next"
+PACE_S = 0.2
+EVENTS = 60
+"""Every PACE_S."""
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """The next release's packages."""
+    made = tmp_path / "release"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, made / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, (before, after) in CHANGES.items():
+        text = (made / name).read_text()
+        assert text.count(before) == 1, name
+        (made / name).write_text(text.replace(before, after))
+    return made
+
+
+def run(release: Path, installed: Installation, *command: str, exit_code: int = 0) -> str:
+    """Run a command of the next release, with the installation's settings; returns what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "deploy.cli", *command],
+        cwd=release, env={**os.environ, **installed.environment()}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == exit_code, done.stdout
+    return done.stdout
+
+
+@contextmanager
+def transactions(installed: Installation) -> Iterator[None]:
+    """Transactions flow, all the time."""
+    stop, failures = threading.Event(), []
+
+    def send() -> None:
+        try:
+            while not stop.wait(PACE_S):
+                installed.send(EVENTS, late=0.02, duplicated=0.03)
+        except Exception as error:
+            failures.append(error)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        sender.join()
+    assert not failures, failures
+
+
+def newest_alert(installed: Installation) -> dict[str, Any]:
+    alerts = [json.loads(record.value or b"") for record in installed.read(installed.topics.fraud_alerts)]
+    return max(alerts, key=lambda alert: alert["arrival_time"])
+
+
+def test_release_with_one_more_feature_takes_over_and_gets_a_model_that_uses_it(
+    relay: Relay, release: Path, tmp_path: Path
+) -> None:
+    installed, history = relay.installed, tmp_path / "history.parquet"
+    stream = Stream(world(), rate=0.05, start_ms=1_750_000_000_000, disturbances=Disturbances.none())
+    table = pa.concat_tables(batch.table for batch in stream.blocks(events=20_000))
+    pyarrow.parquet.write_table(table, history)
+    trained = run(
+        release, installed, "models", "train", "--transactions", str(history), "--iterations", "20",
+        "--alert-budget", "0.02", "--name", MODEL,
+    )  # fmt: skip
+    promote = ("models", "promote", *trained.split("fraud models promote ")[1].split())
+    with transactions(installed):
+        relay.until(relay.job.epochs, "an epoch")
+        # the model of the next release has to wait for it
+        refused = run(release, installed, *promote, exit_code=1)
+        assert f"does not compute {FEATURE}:1" in refused
+        assert relay.job.terminate() == 0, relay.job.log
+        relay.restart(release)
+        relay.until(relay.job.epochs, "an epoch of the next release")
+        run(release, installed, *promote)
+        relay.until(lambda: newest_alert(installed)["model"]["name"] == MODEL, "alerts by the next model")
+    installed.caught_up(relay.job)
+    alert = newest_alert(installed)
+    assert FEATURE in alert["features"]
+    report = tmp_path / "report.json"
+    run(release, installed, "verify", "--report", str(report))
+    assert json.loads(report.read_text())["events"] == installed.sent
