@@ -90,7 +90,7 @@ class Outcome(NamedTuple):
     digest: bytes = b""
     """Of a dead letter: `digest` of the refused record's key and value."""
     looked_at: frozenset[str] = frozenset()
-    """Features of the alert's model, by name: a release that computes fewer than this one has at least these."""
+    """Names of the features that the alert's model looks at: an older release's alert may have only these."""
 
 
 class Part(NamedTuple):
