@@ -111,7 +111,8 @@ def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> in
         Bytes written.
     """
     meta.sequence += 1
-    delta = replace(delta, added=state.take_added(), evicted=state.sweep())
+    added = state.take_added()
+    delta = replace(delta, added=added, evicted=state.sweep(added.size))
     blob = delta.encode()
     store.put(f"d{meta.sequence}", blob)
     written = len(blob)

@@ -25,7 +25,6 @@ from feature_store.catalogue import (
     CLIP_RATIO,
     COLUMN,
     DAY_MS,
-    FORGET_AFTER_MS,
     HOUR_MS,
     MEDIAN_OF,
     NAMES,
@@ -33,6 +32,7 @@ from feature_store.catalogue import (
     SPIKE_RATIO,
 )
 from feature_store.countries import CENTROIDS
+from feature_store.forgetting import shortest_silence, silence
 from feature_store.hot import add, become_hot, cool_down, look_up, ring_features
 from feature_store.jit import njit
 from feature_store.layout import (
@@ -284,6 +284,7 @@ def apply(
         cards must grow first.
     """
     amounts = np.zeros(MEDIAN_SLOTS + 1, dtype=np.int64)
+    shortest = shortest_silence(lateness_ms)
     for row in range(start, batch.size):
         if (row - start) % AHEAD == 0:
             # kept, or the compiler would leave the reads out
@@ -291,7 +292,8 @@ def apply(
         record = batch[row]
         card = cards[numbers[row]]
         status[row] = ACCEPTED
-        if card.seen > 0 and record.arrival - card.last_arrival > FORGET_AFTER_MS:
+        silent = record.arrival - card.last_arrival
+        if card.seen > 0 and silent > shortest and silent > silence(card, profiles, lateness_ms):
             status[row] = RESTARTED
             counters[LIVE_EVENTS] -= card.events
             card.events = 0
