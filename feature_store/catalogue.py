@@ -227,8 +227,9 @@ FEATURES: tuple[Feature, ...] = (
         "travel_speed",
         Key.CARD,
         "km/h",
-        "Great-circle distance from the previous transaction's country to this one's (centroids), over the "
-        "time between them (at least 1 s); unknown without a previous one or for an unknown country",
+        "Great-circle distance from the previous transaction's country to this one's (centroids, to the "
+        "metre), over the time between them (at least 1 s); unknown without a previous one or for an unknown "
+        "country",
         window_ms=30 * DAY_MS,
     ),
     Feature(

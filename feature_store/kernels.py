@@ -100,7 +100,10 @@ def _lower_median(values: NDArray[np.int64], count: int) -> int:
 
 @njit(cache=True)
 def _speed_kmh(a: int, b: int, gap_ms: int) -> float:
-    """Implied speed between two countries' centroids (haversine, mean earth radius 6371 km)."""
+    """Implied speed between two countries' centroids (haversine, mean earth radius 6371 km).
+
+    The distance is in whole metres: sines of different C libraries differ in their last bits.
+    """
     if a == UNKNOWN_COUNTRY or b == UNKNOWN_COUNTRY:
         return np.nan
     if a == b:
@@ -109,7 +112,7 @@ def _speed_kmh(a: int, b: int, gap_ms: int) -> float:
     half_phi = (phi_b - phi_a) / 2
     half_lambda = math.radians(CENTROIDS[b, 1] - CENTROIDS[a, 1]) / 2
     h = math.sin(half_phi) ** 2 + math.cos(phi_a) * math.cos(phi_b) * math.sin(half_lambda) ** 2
-    km = 2 * 6371.0 * math.asin(min(1.0, math.sqrt(h)))
+    km = np.rint(2 * 6371.0 * math.asin(min(1.0, math.sqrt(h))) * 1000) / 1000
     return km / (max(gap_ms, 1000) / HOUR_MS)
 
 

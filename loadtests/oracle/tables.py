@@ -204,6 +204,8 @@ class RolloutLog:
     def _fold(self, record: Record) -> Reason | None:
         if not record.value:
             return Reason.EMPTY_VALUE
+        if len(record.value) > decode.MAX_RECORD_BYTES:
+            return Reason.RECORD_TOO_LARGE
         try:
             event = rollouts.read(record.value)
         except ContractError:
