@@ -28,7 +28,7 @@ def metres(a: int, b: int) -> float:
 
 
 def last_bits(distance: float) -> float:
-    """What UNITS in the last places of the sines and of their root come to, metres; much near the antipodes."""
+    """What UNITS in the last places of sines and root come to, metres; much near the antipodes."""
     angle = distance / DIAMETER_M
     return DIAMETER_M * UNITS * math.ulp(1.0) * (angle + math.tan(angle))
 

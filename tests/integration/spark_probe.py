@@ -21,6 +21,7 @@ from streaming_job.settings import JobSettings
 
 GROUPS = (1, 2, 3, 12, 48, 200)
 DEADLINE_S = 60.0
+GROUP = "waiting"
 
 
 def main() -> None:
@@ -65,15 +66,24 @@ def is_ended_by_kill_links(spark: SparkSession, release: Path) -> bool:
             time.sleep(0.2)
         return rows
 
+    def run() -> int:
+        context.setJobGroup(GROUP, "waits for a file")
+        return context.parallelize([0], 1).mapPartitions(wait).count()
+
     context = spark.sparkContext
     tracker = context.statusTracker()
     with ThreadPoolExecutor(1) as thread:
-        job = thread.submit(context.parallelize([0], 1).mapPartitions(wait).count)
+        job = thread.submit(run)
         deadline = time.monotonic() + DEADLINE_S
-        while not tracker.getActiveStageIds() and time.monotonic() < deadline:
+        stages: list[int] = []
+        while not stages and time.monotonic() < deadline:
             time.sleep(0.05)
-        (number,), (stage,) = tracker.getActiveJobsIds(), tracker.getActiveStageIds()
-        for link in (f"jobs/job/kill/?id={number}", f"stages/stage/kill/?id={stage}&terminate=true"):
+            found = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(GROUP)]
+            stages = [stage for info in found if info for stage in info.stageIds]
+        assert found
+        links = [f"jobs/job/kill/?id={info.jobId}" for info in found if info]
+        links += [f"stages/stage/kill/?id={stage}&terminate=true" for stage in stages]
+        for link in links:
             for body in (None, b""):  # GET, POST
                 with suppress(HTTPError), urlopen(f"{context.uiWebUrl}/{link}", body, DEADLINE_S) as answer:
                     answer.read()
