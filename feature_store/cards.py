@@ -17,6 +17,7 @@ from feature_store.layout import (
     FREE_CARDS,
     LIVE_EVENTS,
     MOST_EVENTS,
+    NO_PROFILE,
     SIZE_CLASSES,
     WHEN_SHIFT,
 )
@@ -54,6 +55,7 @@ def add_card(
         number = counters[CARDS]
         counters[CARDS] += 1
     index[place] = number
+    counters[NO_PROFILE] += 1
     set_up(cards[number], lo, hi)
     return number
 

@@ -30,6 +30,9 @@ ARRIVAL_WINDOWS: dict[str, int] = {name: WINDOWS[name] for name in ("1m", "5m", 
 
 FORGET_AFTER_MS = 90 * DAY_MS
 """A card without an accepted transaction for longer than this (by arrival) starts afresh."""
+STRANGER_MARGIN_MS = DAY_MS
+"""A card with one transaction and no profile does so after the allowed lateness and this: what repeats its
+transaction is too late by then, even if that was dated ahead of its arrival."""
 MEDIAN_OF = 15
 """How many previous amounts the median is taken of."""
 SPIKE_RATIO = 2.5
@@ -224,8 +227,9 @@ FEATURES: tuple[Feature, ...] = (
         "travel_speed",
         Key.CARD,
         "km/h",
-        "Great-circle distance from the previous transaction's country to this one's (centroids), over the "
-        "time between them (at least 1 s); unknown without a previous one or for an unknown country",
+        "Great-circle distance from the previous transaction's country to this one's (centroids, to the "
+        "metre), over the time between them (at least 1 s); unknown without a previous one or for an unknown "
+        "country",
         window_ms=30 * DAY_MS,
     ),
     Feature(

@@ -34,6 +34,8 @@ class Delta:
     """Cards met for the first time, before anything else (IDENTITY); `append` fills it in."""
     evicted: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     """Numbers of the cards that were evicted after everything else; `append` fills it in."""
+    after: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
+    """Digest of the delta before this one, empty if there is none; `append` fills it in."""
 
     def encode(self) -> bytes:
         """The delta as a blob, without what a replay does not look at."""
@@ -54,6 +56,7 @@ class Delta:
                 "partitions": sent["partition"],
                 "added": self.added,
                 "evicted": self.evicted,
+                "after": self.after,
             }
         )
 
@@ -83,6 +86,7 @@ class Delta:
             alerted,
             records(raw, "added", IDENTITY),
             raw["evicted"].astype(np.int32),
+            raw["after"].astype(np.uint8),
         )
 
     def replay(self, state: GroupState, piece_versions: NDArray[np.int64], sequence: int) -> None:

@@ -1,17 +1,19 @@
-"""Kernels that remove cards which the rule of 90 days has forgotten already.
+"""Kernels that remove cards which the rule of `forgetting` has forgotten already.
 
-A card is forgotten by the first transaction that arrives more than FORGET_AFTER_MS after its last one (see
-`kernels`); removing it before that transaction comes changes nothing but memory. That such a transaction will
-be the next one is known when the card's own partition has delivered an arrival more than EVICT_AFTER_MS past
-the card's last: within a partition arrivals do not go back, or by less than the day between the two. So it
-makes no difference when, how often and how far the state is swept.
+A card is forgotten by the first transaction that arrives after a silence of some length; removing it before
+that transaction comes changes nothing but memory. That such a transaction will be the next one is known when
+the card's own partition has delivered an arrival more than MARGIN_MS past the end of that silence: within a
+partition arrivals do not go back, or by less than the day of the margin. Tables are read first, so a profile
+that arrived within the silence is known by then. So it makes no difference when, how often and how far the
+state is swept.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.cards import Array, Counters, find, forget
-from feature_store.catalogue import DAY_MS, FORGET_AFTER_MS
+from feature_store.catalogue import DAY_MS
+from feature_store.forgetting import silence
 from feature_store.hot import cool_down
 from feature_store.jit import njit
 from feature_store.layout import (
@@ -21,16 +23,18 @@ from feature_store.layout import (
     FREE_CARD,
     FREE_CARDS,
     LIVE_EVENTS,
+    NO_PROFILE,
     SWEPT,
 )
 from feature_store.profiles import drop_superseded
 from feature_store.segments import give_back
 
-EVICT_AFTER_MS = FORGET_AFTER_MS + DAY_MS
+MARGIN_MS = DAY_MS
 SWEEP = 4096
-"""Cards looked at in a batch."""
+"""Cards looked at in a batch, beside two for each that the batch has added: a flood of new cards is swept as
+fast as it comes."""
 MOST_EVICTED = 512
-"""Cards removed in a batch."""
+"""Cards removed in a batch; the same."""
 
 
 @njit(cache=True)
@@ -43,15 +47,21 @@ def advance(frontiers: NDArray[np.int64], partitions: NDArray[np.int32], arrival
 
 @njit(cache=True)
 def find_idle(
-    cards: Array, counters: Counters, frontiers: NDArray[np.int64], found: NDArray[np.int32]
+    cards: Array,
+    profiles: Array,
+    counters: Counters,
+    frontiers: NDArray[np.int64],
+    lateness_ms: int,
+    looks: int,
+    found: NDArray[np.int32],
 ) -> int:
-    """Look at the next SWEEP cards; numbers of those to evict go into `found`.
+    """Look at the next `looks` cards; numbers of those to evict go into `found`.
 
     Returns:
         How many were found, at most the size of `found`.
     """
     count = 0
-    for _ in range(min(SWEEP, counters[CARDS])):
+    for _ in range(min(looks, counters[CARDS])):
         if count == found.size:
             break
         number = counters[SWEPT] % counters[CARDS]
@@ -59,7 +69,7 @@ def find_idle(
         card = cards[number]
         if card.seen == 0 or not 0 <= card.partition < frontiers.size:
             continue
-        if frontiers[card.partition] - card.last_arrival > EVICT_AFTER_MS:
+        if frontiers[card.partition] - card.last_arrival > MARGIN_MS + silence(card, profiles, lateness_ms):
             found[count] = number
             count += 1
     return count
@@ -74,13 +84,14 @@ def evict(
     hours: Array,
     hots: Array,
     counters: Counters,
+    lateness_ms: int,
     numbers: NDArray[np.int32],
 ) -> None:
     """Remove what the transactions of these cards left; a card without a profile goes altogether."""
     for number in numbers:
         card = cards[number]
         # no transaction before the end of the silence is going to come
-        drop_superseded(card, profiles, counters, card.last_arrival + FORGET_AFTER_MS)
+        drop_superseded(card, profiles, counters, card.last_arrival + silence(card, profiles, lateness_ms))
         if card.segment != EMPTY:
             give_back(events, counters, card.segment, card.size_class)
             counters[LIVE_EVENTS] -= card.events
@@ -99,6 +110,7 @@ def evict(
             _unindex(index, cards, card.lo, card.hi)
             card.lo = 0
             card.hi = 0
+            counters[NO_PROFILE] -= 1
             release(card, number, counters)
 
 
@@ -112,12 +124,18 @@ def release(card: Array, number: int, counters: Counters) -> None:
 
 @njit(cache=True)
 def release_unused(cards: Array, counters: Counters) -> None:
-    """List the free cards of a rebuilt state; a replay frees numbers and gives them away as it is told."""
+    """List the free cards of a rebuilt state, and count the others that have no profile.
+
+    A replay frees numbers and gives them away as it is told.
+    """
     counters[FREE_CARD] = EMPTY
     counters[FREE_CARDS] = 0
+    counters[NO_PROFILE] = 0
     for number in range(counters[CARDS]):
         if cards[number].lo == 0 and cards[number].hi == 0:
             release(cards[number], number, counters)
+        elif cards[number].profile == EMPTY:
+            counters[NO_PROFILE] += 1
 
 
 @njit(cache=True)

@@ -27,6 +27,7 @@ from feature_store.layout import (
     HOT_IDS,
     LIVE_EVENTS,
     MOST_EVENTS,
+    NO_PROFILE,
     PROFILES,
 )
 from feature_store.profiles import apply_changes
@@ -81,6 +82,11 @@ class GroupState:
     def card_count(self) -> int:
         """Cards known, with transactions or only with a profile."""
         return int(self.counters[CARDS] - self.counters[FREE_CARDS])
+
+    @property
+    def cards_without_profile(self) -> int:
+        """Cards of which no row of the profile table was ever on the log."""
+        return int(self.counters[NO_PROFILE])
 
     @property
     def numbers_given(self) -> int:
@@ -274,22 +280,28 @@ class GroupState:
             self.reserve("frontiers", 0, int(batch["partition"].max()) + 1)
             eviction.advance(self.arena.arrays["frontiers"], batch["partition"], batch["arrival"])
 
-    def sweep(self) -> NDArray[np.int32]:
+    def sweep(self, added: int) -> NDArray[np.int32]:
         """Evict some of the cards that are forgotten anyway; a bounded piece of work.
 
+        Args:
+            added: cards that came since the last sweep; the more, the further this one goes.
+
         Returns:
-            Their numbers.
+            Numbers of the evicted cards.
         """
         arrays = self.arena.arrays
-        found = np.empty(eviction.MOST_EVICTED, dtype=np.int32)
-        numbers = found[: eviction.find_idle(arrays["cards"], self.counters, arrays["frontiers"], found)]
-        self.evict(numbers)
-        return numbers
+        found = np.empty(eviction.MOST_EVICTED + 2 * added, dtype=np.int32)
+        count = eviction.find_idle(
+            arrays["cards"], self.profiles, self.counters, arrays["frontiers"], self.lateness_ms,
+            eviction.SWEEP + 2 * added, found,
+        )  # fmt: skip
+        self.evict(found[:count])
+        return found[:count]
 
     def evict(self, numbers: NDArray[np.int32]) -> None:
         """Remove what transactions of cards left; a card without a profile goes, its number is free."""
         arrays = self.arena.arrays
         eviction.evict(
             arrays["index"], arrays["cards"], arrays["events"], arrays["profiles"], arrays["alert_hours"],
-            arrays["hots"], self.counters, numbers,
+            arrays["hots"], self.counters, self.lateness_ms, numbers,
         )  # fmt: skip

@@ -9,8 +9,12 @@ Everything persisted goes through a `PieceStore`, a map of names to blobs that t
 Nothing rewrites the whole state: `append` writes a delta, and snapshots of as many pieces as the delta has
 earned by its bytes; `seal` ends an epoch. A delta goes when every piece is newer. To rebuild: load the
 pieces, then replay the deltas in order, each only for the cards whose piece is older.
+
+Every delta holds the digest of the one before, every piece that of the delta it was written after, and meta
+that of the last one: what belongs to two histories of the state is not put together.
 """
 
+import hashlib
 import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -65,6 +69,8 @@ class Meta:
     """Names the state after the last epoch; a working copy with another token is not that state."""
     sequence: int = 0
     """Number of the last delta."""
+    head: str = ""
+    """Digest of the last delta, hexadecimal; empty if there is none."""
     oldest: int = 1
     """Number of the oldest delta kept."""
     cards: int = 0
@@ -111,8 +117,12 @@ def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> in
         Bytes written.
     """
     meta.sequence += 1
-    delta = replace(delta, added=state.take_added(), evicted=state.sweep())
+    added = state.take_added()
+    before = np.frombuffer(bytes.fromhex(meta.head), dtype=np.uint8)
+    delta = replace(delta, added=added, evicted=state.sweep(added.size), after=before)
     blob = delta.encode()
+    head = _digest(blob)
+    meta.head = head.hex()
     store.put(f"d{meta.sequence}", blob)
     written = len(blob)
     meta.cards = state.numbers_given
@@ -129,7 +139,7 @@ def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> in
         if meta.pieces[piece] == meta.sequence:
             meta.credit = 0
             break
-        snapshot = write_piece(state, piece)
+        snapshot = write_piece(state, piece, head)
         store.put(f"s{piece}", snapshot)
         meta.pieces[piece] = meta.sequence
         meta.next_piece = piece + 1
@@ -152,18 +162,47 @@ def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
     """Make `state` what `meta` names, from the persisted pieces.
 
     Raises:
-        StateDamagedError: a piece is missing or damaged.
+        StateDamagedError: a piece is missing or damaged, or of another history than the others.
     """
     state.clear()
+    lineage = _Lineage()
     for piece, sequence in enumerate(meta.pieces):
         if sequence:
-            read_piece(state, piece, _existing(store, f"s{piece}"))
+            lineage.require(sequence, read_piece(state, piece, _existing(store, f"s{piece}")), f"s{piece}")
     versions = np.array(meta.pieces, dtype=np.int64)
     state.prepare_replay(meta.cards)
     for sequence in range(meta.oldest, meta.sequence + 1):
-        delta = Delta.decode(_existing(store, f"d{sequence}"), f"delta {sequence}")
+        blob = _existing(store, f"d{sequence}")
+        delta = Delta.decode(blob, f"delta {sequence}")
+        # before it is replayed: it speaks of cards by numbers, which are other cards' in another history
+        lineage.require(sequence - 1, delta.after.tobytes(), f"d{sequence}")
+        lineage.require(sequence, _digest(blob), f"d{sequence}")
         delta.replay(state, versions, sequence)
+    lineage.require(meta.sequence, bytes.fromhex(meta.head), "meta")
     state.end_replay()
+
+
+class _Lineage:
+    """The one history that pieces and deltas must be of: digests of deltas by their numbers."""
+
+    def __init__(self) -> None:
+        self._known = {0: b""}
+
+    def require(self, sequence: int, digest: bytes, name: str) -> None:
+        """See that what one blob says of a delta is what the others say.
+
+        Raises:
+            StateDamagedError: it is not.
+        """
+        if self._known.setdefault(sequence, digest) != digest:
+            raise StateDamagedError(
+                f"state piece {name} is of another history than the pieces beside it (delta {sequence} is "
+                "not the same); restore the checkpoint or replay the log"
+            )
+
+
+def _digest(blob: bytes) -> bytes:
+    return hashlib.blake2b(blob, digest_size=8).digest()
 
 
 def _existing(store: PieceStore, name: str) -> bytes:

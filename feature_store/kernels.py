@@ -25,7 +25,6 @@ from feature_store.catalogue import (
     CLIP_RATIO,
     COLUMN,
     DAY_MS,
-    FORGET_AFTER_MS,
     HOUR_MS,
     MEDIAN_OF,
     NAMES,
@@ -33,6 +32,7 @@ from feature_store.catalogue import (
     SPIKE_RATIO,
 )
 from feature_store.countries import CENTROIDS
+from feature_store.forgetting import shortest_silence, silence
 from feature_store.hot import add, become_hot, cool_down, look_up, ring_features
 from feature_store.jit import njit
 from feature_store.layout import (
@@ -100,7 +100,10 @@ def _lower_median(values: NDArray[np.int64], count: int) -> int:
 
 @njit(cache=True)
 def _speed_kmh(a: int, b: int, gap_ms: int) -> float:
-    """Implied speed between two countries' centroids (haversine, mean earth radius 6371 km)."""
+    """Implied speed between two countries' centroids (haversine, mean earth radius 6371 km).
+
+    The distance is in whole metres: sines of different C libraries differ in their last bits.
+    """
     if a == UNKNOWN_COUNTRY or b == UNKNOWN_COUNTRY:
         return np.nan
     if a == b:
@@ -109,7 +112,7 @@ def _speed_kmh(a: int, b: int, gap_ms: int) -> float:
     half_phi = (phi_b - phi_a) / 2
     half_lambda = math.radians(CENTROIDS[b, 1] - CENTROIDS[a, 1]) / 2
     h = math.sin(half_phi) ** 2 + math.cos(phi_a) * math.cos(phi_b) * math.sin(half_lambda) ** 2
-    km = 2 * 6371.0 * math.asin(min(1.0, math.sqrt(h)))
+    km = np.rint(2 * 6371.0 * math.asin(min(1.0, math.sqrt(h))) * 1000) / 1000
     return km / (max(gap_ms, 1000) / HOUR_MS)
 
 
@@ -284,6 +287,7 @@ def apply(
         cards must grow first.
     """
     amounts = np.zeros(MEDIAN_SLOTS + 1, dtype=np.int64)
+    shortest = shortest_silence(lateness_ms)
     for row in range(start, batch.size):
         if (row - start) % AHEAD == 0:
             # kept, or the compiler would leave the reads out
@@ -291,7 +295,8 @@ def apply(
         record = batch[row]
         card = cards[numbers[row]]
         status[row] = ACCEPTED
-        if card.seen > 0 and record.arrival - card.last_arrival > FORGET_AFTER_MS:
+        silent = record.arrival - card.last_arrival
+        if card.seen > 0 and silent > shortest and silent > silence(card, profiles, lateness_ms):
             status[row] = RESTARTED
             counters[LIVE_EVENTS] -= card.events
             card.events = 0

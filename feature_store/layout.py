@@ -153,8 +153,8 @@ EMPTY = -1
 # counters of a key group, one int64 each: what is taken of each array, and the heads of the lists of free
 # records
 CARDS, EVENTS, PROFILES, ALERTED, HOT_CARDS = range(5)
-LIVE_EVENTS, FREE_CARDS, SWEPT = range(5, 8)
-FREE_CARD, FREE_PROFILE, FREE_HOT, FREE_ALERTED, FREE_SEGMENT = range(8, 13)
+LIVE_EVENTS, FREE_CARDS, SWEPT, NO_PROFILE = range(5, 9)
+FREE_CARD, FREE_PROFILE, FREE_HOT, FREE_ALERTED, FREE_SEGMENT = range(9, 14)
 COUNTERS = FREE_SEGMENT + SIZE_CLASSES
 """Number of counters; FREE_SEGMENT + c heads the list of free segments of size class c."""
 

@@ -1,6 +1,6 @@
 """Snapshot pieces: the whole state of a range of card numbers as one blob."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,8 @@ class PieceRecords:
     """Their rings (BUCKET)."""
     latest: NDArray[np.void]
     """Their last transactions (EVENT)."""
+    after: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
+    """Digest of the delta that they were written after."""
 
 
 @njit(cache=True)
@@ -146,8 +148,14 @@ def gather(state: GroupState, piece: int) -> PieceRecords:
     return found
 
 
-def write_piece(state: GroupState, piece: int) -> bytes:
-    """The cards of a piece, with their events, profile versions and alert counts, as a blob."""
+def write_piece(state: GroupState, piece: int, after: bytes = b"") -> bytes:
+    """The cards of a piece, with their events, profile versions and alert counts, as a blob.
+
+    Args:
+        state: the key group.
+        piece: number of the piece.
+        after: digest of the last delta that the state holds.
+    """
     found = gather(state, piece)
     cards, events = found.cards, found.events
     # of a card with events the time of the newest is the greatest
@@ -163,6 +171,7 @@ def write_piece(state: GroupState, piece: int) -> bytes:
             "hots": found.hots,
             "buckets": found.buckets,
             "latest": found.latest,
+            "after": np.frombuffer(after, dtype=np.uint8),
         }
     )
 
@@ -192,6 +201,7 @@ def decode_piece(blob: bytes, what: str) -> PieceRecords:
         records(raw, "hots", HOT),
         records(raw, "buckets", BUCKET),
         records(raw, "latest", EVENT),
+        raw["after"].astype(np.uint8),
     )
 
 
@@ -245,8 +255,11 @@ def _place(
         at_version += version_counts[i]
 
 
-def read_piece(state: GroupState, piece: int, blob: bytes) -> None:
+def read_piece(state: GroupState, piece: int, blob: bytes) -> bytes:
     """Put a piece's cards into a state that is being rebuilt; the index is filled afterwards.
+
+    Returns:
+        Digest of the delta that the piece was written after.
 
     Raises:
         StateDamagedError: the blob cannot be trusted.
@@ -265,6 +278,7 @@ def read_piece(state: GroupState, piece: int, blob: bytes) -> None:
     )  # fmt: skip
     state.counters[CARDS] = max(int(state.counters[CARDS]), first + found.cards.size)
     _place_hot(state, first, found)
+    return found.after.tobytes()
 
 
 def _place_hot(state: GroupState, first: int, found: PieceRecords) -> None:

@@ -16,6 +16,7 @@ from feature_store.layout import (
     DELETE,
     EMPTY,
     FREE_PROFILE,
+    NO_PROFILE,
     PROFILES,
     REREAD,
     SNAPSHOT,
@@ -113,5 +114,6 @@ def apply_changes(
         if change.change == REREAD:
             profiles[number].change = UPSERT
         profiles[number].older = card.profile
+        counters[NO_PROFILE] -= newest == EMPTY
         card.profile = number
     return behind

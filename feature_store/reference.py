@@ -22,10 +22,14 @@ _TAIL = """
 Cards with more than 512 transactions within 37 days are *hot*: their windows come from rings of buckets with
 a bounded error, see [decision 5](decisions/005-hot-cards.md). For all others every number is exact.
 
+A card starts afresh after 90 days without a transaction; a card with one transaction and no profile does so
+after the allowed lateness and a day, 8 days by default, see [decision
+30](decisions/030-strangers-are-forgotten-early.md).
+
 ## Against the handbook's definitions
 
 The Fraud Detection Handbook (Le Borgne et al., 2022) is the yardstick: these nine equal the authors' own
-columns of its sample days to 1e-6 (`tests/feature_store/test_training_parity.py`).
+columns of its sample days to 1e-6, for cards with a profile (`tests/feature_store/test_training_parity.py`).
 
 | handbook | here | the same but for |
 |---|---|---|

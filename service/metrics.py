@@ -136,12 +136,17 @@ def of_totals(totals: Totals) -> list[Metric]:
 def of_groups(groups: Groups, now_s: float) -> list[Metric]:
     """What the newest progress record of each key group says of the job as it is."""
     state = {
-        name: sum(record["state"][name] for record in groups.values())
-        for name in ("cards", "events", "local_bytes")
+        name: sum(record["state"].get(name, 0) for record in groups.values())
+        for name in ("cards", "cards_without_profile", "events", "local_bytes")
     }
     families: list[Metric] = [
         _gauge("fraud_key_groups", "Key groups of the job", key_groups(groups)),
         _gauge("fraud_state_cards", "Cards in the state", state["cards"]),
+        _gauge(
+            "fraud_state_cards_without_profile",
+            "Cards in the state that no profile is known of",
+            state["cards_without_profile"],
+        ),
         _gauge("fraud_state_events", "Transactions kept in the state", state["events"]),
         _gauge("fraud_state_bytes", "Bytes of the local copies of the state", state["local_bytes"]),
     ]

@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from typing import NamedTuple
 
 from loadtests.oracle.hot import MOST_EVENTS, HotCard
@@ -21,6 +22,8 @@ REPEAT_MS = 7 * DAY_MS + HOUR_MS
 """A transaction id is known this long: what repeats an older one is too late, but for clocks' errors."""
 FORGET_AFTER_MS = 90 * DAY_MS
 """A card without an accepted transaction for longer than this starts afresh."""
+STRANGER_MARGIN_MS = DAY_MS
+"""One with a single transaction and no profile does so after the allowed lateness and this."""
 
 
 class Profile(NamedTuple):
@@ -89,6 +92,19 @@ class Card:
         """What counts once there are too many transactions to look at each."""
         self.alerts: list[int] = []
         """Arrival times of this card's alerts in the order of decision, ms."""
+
+    def is_forgotten(self, arrival: int, lateness_ms: int, had_profile: Callable[[int], bool]) -> bool:
+        """Whether a transaction that arrives then finds the card forgotten.
+
+        Args:
+            arrival: of the transaction, ms.
+            lateness_ms: allowed lateness.
+            had_profile: whether the log held any version of the card's profile at a time, ms.
+        """
+        silent, early = arrival - self.arrival, lateness_ms + STRANGER_MARGIN_MS
+        if len(self.times) == 1 and silent > early and not had_profile(self.arrival + early):
+            return True
+        return silent > FORGET_AFTER_MS
 
     def is_late(self, event_time: int) -> bool:
         """Whether a transaction with a greater event time was accepted before."""

@@ -8,7 +8,7 @@ EARTH_RADIUS_KM = 6371.0
 
 
 def kilometres(a: str, b: str) -> float:
-    """Great-circle distance between the centroids of two countries; NaN where one is unknown."""
+    """Great-circle distance between two countries' centroids, to the metre; NaN where one is unknown."""
     if "ZZ" in (a, b):
         return math.nan
     if a == b:
@@ -18,7 +18,7 @@ def kilometres(a: str, b: str) -> float:
         math.sin((lat_b - lat_a) / 2) ** 2
         + math.cos(lat_a) * math.cos(lat_b) * math.sin((lon_b - lon_a) / 2) ** 2
     )
-    return 2 * EARTH_RADIUS_KM * math.asin(min(1.0, math.sqrt(h)))
+    return round(2 * EARTH_RADIUS_KM * math.asin(min(1.0, math.sqrt(h))) * 1000) / 1000
 
 
 def _place(country: str) -> tuple[float, float]:

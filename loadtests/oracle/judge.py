@@ -5,11 +5,12 @@ job are the reasons of the contract, the model and the policy; neither decoding 
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from feature_store.catalogue import NAMES
-from loadtests.oracle.card import FORGET_AFTER_MS, Card, Profile, View
+from loadtests.oracle.card import Card, Profile, View
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import UNITS, Kind, Outcome, Record, Rules, Transaction
@@ -83,7 +84,9 @@ class Oracle:
         except RefusedError as refused:
             return dead_letter(record, refused.reason)
         card = self._cards.get(tx.card_id)
-        if card is None or tx.arrival - card.arrival > FORGET_AFTER_MS:
+        if card is None or card.is_forgotten(
+            tx.arrival, self._rules.allowed_lateness_ms, partial(self._profiles.had_version, tx.card_id)
+        ):
             card = self._cards[tx.card_id] = Card()
         if card.has(tx):
             return Outcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)

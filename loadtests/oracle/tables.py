@@ -128,6 +128,10 @@ class ProfileLog:
         version = self._version(card_id, arrival)
         return version and version.status
 
+    def had_version(self, card_id: str, arrival: int) -> bool:
+        """Whether the log held anything of a card's row at `arrival`, a delete included."""
+        return self._version(card_id, arrival) is not None
+
     def _version(self, card_id: str, arrival: int) -> _Version | None:
         for version in reversed(self._versions.get(card_id, [])):
             if version.known_from <= arrival:
@@ -200,6 +204,8 @@ class RolloutLog:
     def _fold(self, record: Record) -> Reason | None:
         if not record.value:
             return Reason.EMPTY_VALUE
+        if len(record.value) > decode.MAX_RECORD_BYTES:
+            return Reason.RECORD_TOO_LARGE
         try:
             event = rollouts.read(record.value)
         except ContractError:

@@ -19,6 +19,7 @@ from models.rollouts import Event, Rollout, Withdrawal
 from streaming_job.contracts import ContractError, Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.decode.strict import MAX_RECORD_BYTES
 
 GOOD, UNJUDGED = "good", ""
 """Verdicts beside the reasons; unjudged: a withdrawal, or features were lacking and nobody asked further."""
@@ -53,7 +54,19 @@ Judge = Callable[[Rollout, int, bool], Verdict]
 """(rollout, its offset, whether another one is in force) -> what is to be said of its model."""
 
 
-@lru_cache(maxsize=1024)
+_TOO_LARGE = Verdict(
+    Reason.RECORD_TOO_LARGE.value, f"at most {MAX_RECORD_BYTES} bytes are taken: the state keeps all of it"
+)
+
+
+def _letter(record: RolloutRecord, topics: Topics, found: Verdict) -> DeadLetter:
+    return DeadLetter(
+        topics.model_rollouts, 0, record.offset, record.arrival, record.key, record.value,
+        Reason(found.word), found.detail,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=16_384)
 def _accepted(text: str) -> Event:
     """An event of the history, which every opening of a key group restores; checked once."""
     return rollouts.read(text.encode())
@@ -92,6 +105,9 @@ class RolloutHistory:
         refused = []
         for record in sorted(records, key=lambda record: record.offset):
             value = record.value or b""
+            if len(value) > MAX_RECORD_BYTES:
+                refused.append(_letter(record, topics, _TOO_LARGE))
+                continue
             try:
                 rollouts.read(value)
                 found = self._take(record.arrival, record.offset, value.decode(), UNJUDGED, judge)
@@ -99,12 +115,7 @@ class RolloutHistory:
                 reason = Reason.INVALID_VALUE if value else Reason.EMPTY_VALUE
                 found = Verdict(reason.value, str(fault))
             if found.word != GOOD:
-                refused.append(
-                    DeadLetter(
-                        topics.model_rollouts, 0, record.offset, record.arrival, record.key, record.value,
-                        Reason(found.word), found.detail,
-                    )
-                )  # fmt: skip
+                refused.append(_letter(record, topics, found))
         return refused
 
     @staticmethod

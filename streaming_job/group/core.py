@@ -95,6 +95,7 @@ class GroupCore:
         taken = self.outcome
         taken.sizes = {
             "cards": self._state.card_count,
+            "cards_without_profile": self._state.cards_without_profile,
             "events": self._state.event_count,
             "local_bytes": self._state.arena.nbytes,
         }

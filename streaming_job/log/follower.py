@@ -173,6 +173,8 @@ class LogFollower:
                 self._fail(message)
             for row in np.flatnonzero(self._states["is_cut"]).tolist():
                 self._client.stop(*self._places[row])
+                if self._states[row]["position"] < self._states[row]["limit"]:
+                    self._restarts.setdefault(row, 0.0)  # there was no room for more; the next call has it
 
     def _fail(self, message: int) -> None:
         """Have a partition that failed fetched again in a while, or give it up."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from streaming_job.log.ffi import consume_batch
 from streaming_job.log.message_kernels import (
     FAILED,
+    MOST_BYTES,
     PARTITION_STATE,
     UNUSED,
     copy,
@@ -85,8 +86,9 @@ class MessageBatch:
     def measure(self) -> bool:
         """Take in what was read since the last call; whether an error or a cut was met."""
         records, size, is_troubled = measure(
-            self._states, self._messages, self._measured, self.count, self._owners, self._totals
-        )
+            self._states, self._messages, self._measured, self.count, self._owners, self._totals, self.size,
+            MOST_BYTES,
+        )  # fmt: skip
         self._measured = self.count
         self.record_count += records
         self.size += size

@@ -22,6 +22,9 @@ from streaming_job.log.ffi import (
 )
 
 NO_LIMIT = np.iinfo(np.int64).max
+MOST_BYTES = 1 << 30
+"""Keys and values that are handed out together at most: Arrow's offsets reach to 2 GiB, and librdkafka
+unpacks a small batch of blanks into as much, in one piece. One record has less than 1 GB."""
 UNUSED, FAILED = -1, -2
 """In place of a message's partition: not handed out; an error, which the follower has to look at."""
 PARTITION_STATE = np.dtype(
@@ -78,11 +81,12 @@ def _find(states, message, last):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def measure(states, messages, begin, end, owners, totals):  # type: ignore[no-untyped-def]
+def measure(states, messages, begin, end, owners, totals, taken, most):  # type: ignore[no-untyped-def]
     """Take in messages[begin:end]: records to hand out, bytes of them, whether an error or a cut was met.
 
     `owners` gets the partition of each message, or UNUSED or FAILED; to `totals`, shape (topics, 3), records,
-    bytes of keys and bytes of values are added by topic.
+    bytes of keys and bytes of values are added by topic. Beside `taken` bytes a record that makes them more
+    than `most` is left out, and its partition cut there; a record alone is taken, however large it is.
     """
     records, size, is_troubled, last = 0, 0, False, UNUSED
     for i in range(begin, end):
@@ -108,6 +112,9 @@ def measure(states, messages, begin, end, owners, totals):  # type: ignore[no-un
             if error == 0 or offset > state.limit:
                 state.is_cut, is_troubled = True, True
         elif offset >= state.position:
+            if taken + size > 0 and taken + size + message[KEY_SIZE] + message[SIZE] > most:
+                state.is_cut, is_troubled = True, True
+                continue
             owners[i] = last
             state.position = offset + 1
             state.rows += 1

@@ -90,7 +90,7 @@ class Outcome:
     phases: Counter[str] = field(default_factory=Counter)
     """Milliseconds by phase."""
     sizes: dict[str, int] = field(default_factory=dict)
-    """Size of the state: cards, events, local_bytes; empty if nobody has looked."""
+    """Size of the state: cards, cards_without_profile, events, local_bytes; empty if nobody has looked."""
     rollout: dict[str, Any] | None = None
     """The newest rollout that decided: its number among the reigns, its id, its model (`ModelRef`)."""
     set_aside: dict[int, str] | None = None

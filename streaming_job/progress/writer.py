@@ -17,7 +17,7 @@ from streaming_job.progress.record import alerts_digest, counts_of, dead_letters
 from streaming_job.progress.totals import Totals, add_counts
 from streaming_job.progress.watermarks import Partitions
 
-_NO_SIZES = {"cards": 0, "events": 0, "local_bytes": 0}
+_NO_SIZES = {"cards": 0, "cards_without_profile": 0, "events": 0, "local_bytes": 0}
 
 
 class GroupProgress:
@@ -57,7 +57,7 @@ class GroupProgress:
         self._totals = Totals.from_json(last["totals"]) if last else Totals()
         self._partitions = Partitions(last.get("partitions", ()))
         # a transaction without decisions looks at neither
-        self._sizes: Mapping[str, int] = {name: last.get("state", _NO_SIZES)[name] for name in _NO_SIZES}
+        self._sizes: Mapping[str, int] = {**_NO_SIZES, **last.get("state", {})}
         self._rollout = {name: last.get(name) for name in ("rollout_id", "model")}
         self._set_aside: Mapping[str, str] = last.get("rollouts_set_aside", {})
 

@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +22,7 @@ from feature_store.group_state import GroupState
 from feature_store.hashing import hash_string
 from feature_store.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
 from feature_store.layout import MOST_EVENTS, PROFILE, STATUSES, TRANSACTION, country_code
-from loadtests.oracle.card import FORGET_AFTER_MS, Card, View
+from loadtests.oracle.card import Card, View
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import Record, Transaction
 from loadtests.oracle.tables import ProfileLog
@@ -143,7 +144,7 @@ def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:
     out = Judged(np.full((n, len(NAMES)), np.nan), *flags[:2], ["-"] * n, flags[2], [])
     for row, tx in enumerate(history.transactions):
         card = cards.get(tx.card_id)
-        if card is None or tx.arrival - card.arrival > FORGET_AFTER_MS:
+        if card is None or card.is_forgotten(tx.arrival, 7 * DAY, partial(profiles.had_version, tx.card_id)):
             card = cards[tx.card_id] = Card(most_events)
         if card.has(tx):
             out.duplicate[row] = True
@@ -265,7 +266,7 @@ _PAUSES = st.one_of(
     st.integers(0, 2 * SECOND),
     st.integers(0, 2 * HOUR),
     st.sampled_from(_EDGES).flatmap(lambda edge: st.integers(edge - 1, edge + 1)),
-    st.sampled_from((90 * DAY, 90 * DAY + 1, 100 * DAY)),
+    st.sampled_from((8 * DAY, 8 * DAY + 1, 9 * DAY + 1, 90 * DAY, 90 * DAY + 1, 100 * DAY)),
 )
 _LAGS = st.one_of(
     st.just(0),
@@ -319,6 +320,29 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
                 country=draw(st.sampled_from(("FR", "DE", "US", "ZZ"))),
                 transaction_id=draw(st.sampled_from(known)).transaction_id if known else None,
             )  # fmt: skip
+    if not history.transactions:
+        history.tx(clock)
+    return history
+
+
+@st.composite
+def strangers(draw: st.DrawFn) -> History:
+    """Histories of many cards with a transaction or two, and profiles for some; arrivals never go back."""
+    history, clock = History(), 0
+    pauses = st.sampled_from(
+        (0, 1, DAY - 1, DAY, DAY + 1, 4 * DAY, 8 * DAY - 1, 8 * DAY, 8 * DAY + 1, 9 * DAY + 1)
+    )
+    cards = st.sampled_from("abcdefgh")
+    events = st.tuples(pauses, cards, st.sampled_from(("tx", "tx", "tx", "c", "r", "d", "tombstone")))
+    with_profile = set()
+    for pause, card, kind in draw(st.lists(events, min_size=2, max_size=40)):
+        clock += pause
+        if kind == "tx":
+            lag = draw(st.sampled_from((0, 0, HOUR, 7 * DAY, -5 * MINUTE)))
+            history.tx(clock - lag, draw(st.sampled_from((10_000, 2_000_000))), arrival=clock, card=card)
+        elif kind != "r" or card in with_profile:  # see `histories`
+            history.profile(kind, clock, card)
+            with_profile.add(card)
     if not history.transactions:
         history.tx(clock)
     return history

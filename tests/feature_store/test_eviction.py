@@ -8,6 +8,7 @@ from histories import (
     MINUTE,
     History,
     Pieces,
+    assert_close,
     assert_same,
     histories,
     judge,
@@ -15,6 +16,7 @@ from histories import (
     persist,
     rebuilt,
     replay,
+    strangers,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,13 +66,52 @@ def once(*cards: str) -> History:
 
 @pytest.mark.parametrize(("days", "is_known"), [(90, True), (91, True), (91.01, False)])
 def test_card_is_evicted_a_day_after_it_is_forgotten(days, is_known):
+    assert_evicted(once("c", "c"), days, is_known)
+
+
+@pytest.mark.parametrize(("days", "is_known"), [(8, True), (9, True), (9.01, False)])
+def test_stranger_is_evicted_a_day_after_it_is_forgotten(days, is_known):
+    assert_evicted(once("c"), days, is_known)
+
+
+def assert_evicted(history: History, days: float, is_known: bool) -> None:
     job = Job()
-    job.run(once("c"))
+    job.run(history)
     job.clock(days)
     assert (job.number("c") >= 0) == is_known
-    assert job.state.card_count == 1 + is_known
-    assert rebuilt(job.store)[0].card_count == 1 + is_known
+    for state in (job.state, rebuilt(job.store)[0]):
+        assert state.card_count == state.cards_without_profile == 1 + is_known
     assert (find_card(job.store.items(), *hash_string("c")) is not None) == is_known
+
+
+@pytest.mark.parametrize(("hours", "is_known"), [(8 * 24, True), (8 * 24 + 1, False)])
+def test_profile_that_arrives_after_a_stranger_was_forgotten_is_all_that_stays(hours, is_known):
+    job, history = Job(), once("c")
+    history.profile("c", hours * HOUR, "c")
+    job.run(history)
+    assert job.state.cards_without_profile == 0
+    job.clock(10)
+    card = job.state.arena.arrays["cards"][job.number("c")]
+    assert (card["seen"] == 1, card["segment"] != EMPTY) == (is_known, is_known)
+    assert card["profile"] != EMPTY
+    for state in (job.state, rebuilt(job.store)[0]):
+        assert (state.card_count, state.cards_without_profile) == (2, 1)
+
+
+def test_flood_of_strangers_is_swept_as_fast_as_it_comes(monkeypatch):
+    """Days with 40 new cards each, and a sweep that would by itself look at 5 cards and remove 2 a day."""
+    monkeypatch.setattr(eviction, "SWEEP", 5)
+    monkeypatch.setattr(eviction, "MOST_EVICTED", 2)
+    job, known = Job(), []
+    for day in range(60):
+        history = History()
+        for number in range(40):
+            history.tx(day * DAY, card=f"{day}/{number}")
+        job.run(history)
+        known.append(job.state.card_count)
+    # ten days of them, and what comes while the sweep goes round once; all that came are 2,400
+    assert max(known) <= 40 * 20
+    assert job.state.numbers_given <= 40 * 20
 
 
 def test_another_partition_that_is_ahead_evicts_nobody():
@@ -160,9 +201,9 @@ def test_index_finds_everyone_whoever_left():
     job.run(once(*names))
     stay = History()
     for name in (name for number, name in enumerate(names) if number % 3):
-        stay.tx(50 * DAY, card=name, transaction_id=f"again {name}")
+        stay.tx(5 * DAY, card=name, transaction_id=f"again {name}")
     job.run(stay)
-    job.clock(100)
+    job.clock(12)
     assert [job.number(name) >= 0 for name in names] == [number % 3 > 0 for number in range(900)]
     assert job.state.card_count == 601
 
@@ -175,7 +216,8 @@ def test_work_of_a_batch_is_bounded(monkeypatch):
     for hour in range(12):
         job.clock(100 + hour / 24)
         known.append(job.state.card_count)
-    assert known == [91, 81, 71, 61, 51, 41, 31, 21, 11, 1, 1, 1]
+    # the first of them has added the card that tells the time
+    assert known == [89, 79, 69, 59, 49, 39, 29, 19, 9, 1, 1, 1]
 
 
 @examples(60, thorough=4_000)
@@ -187,6 +229,23 @@ def test_work_of_a_batch_is_bounded(monkeypatch):
 )
 def test_nobody_can_tell_when_cards_were_evicted(history, cuts, when, snapshots):
     """Whatever the batches, and so the sweeps: the oracle, which evicts nobody, says the same."""
+    assert_indifferent(history, cuts, when, snapshots)
+
+
+@examples(100, thorough=4_000)
+@given(
+    strangers(),
+    st.lists(st.integers(1, 39), max_size=8),
+    st.sets(st.integers(0, 8)),
+    st.sampled_from((0, 1, 6)),
+)
+def test_nobody_can_tell_when_strangers_were_evicted(history, cuts, when, snapshots):
+    """Cards with one or two transactions, 8 days apart or so, and profiles that come about then."""
+    assert_indifferent(history, cuts, when, snapshots)
+    assert_close(judge(history), replay(history, range(1, 40)))
+
+
+def assert_indifferent(history: History, cuts: list[int], when: set[int], snapshots: int) -> None:
     whole = replay(history)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)

@@ -194,7 +194,7 @@ def test_delta_replays_only_what_its_pieces_do_not_hold(small_pieces, monkeypatc
     traffic.run(3)
     snapshot = dict(traffic.store)
     for piece in range(0, len(traffic.meta.pieces), 2):  # every other piece is newer than all deltas
-        traffic.store.put(f"s{piece}", write_piece(traffic.state, piece))
+        traffic.store.put(f"s{piece}", write_piece(traffic.state, piece, bytes.fromhex(traffic.meta.head)))
         traffic.meta.pieces[piece] = traffic.meta.sequence
     traffic.store.put("meta", traffic.meta.encode())
     assert traffic.store != snapshot
@@ -249,6 +249,44 @@ def test_missing_piece_is_named(persisted, kind):
     damaged.remove(name)
     with pytest.raises(StateDamagedError, match=rf"{name} is missing; "):
         rebuilt(damaged)
+
+
+def two_histories() -> tuple[Traffic, Traffic]:
+    """Two attempts at the same epochs: they begin with the same 4 batches and cut the next ones otherwise."""
+    traffics = []
+    for sizes in ((30, 50), (50, 30)):
+        traffic = Traffic(cards=40)
+        traffic.run(4, n=40)
+        for size in sizes:
+            traffic.run(1, n=size)
+        traffics.append(traffic)
+    return traffics[0], traffics[1]
+
+
+@pytest.mark.parametrize("snapshots", [0, 1], ids=["deltas", "deltas and snapshots"])
+def test_no_blob_of_another_history_is_taken(snapshots, small_pieces, monkeypatch):
+    """Each blob in turn is what the other attempt has left under its name: a zombie's upload."""
+    monkeypatch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
+    one, other = two_histories()
+    assert {*one.store} == {*other.store}
+    foreign = [name for name in one.store if one.store[name] != other.store[name]]
+    foreign.remove("meta")  # of one attempt or of the other, so the rest is foreign to one of them
+    assert {name[0] for name in foreign} == ({"d", "s"} if snapshots else {"d"})
+    assert "d4" not in foreign
+    for name in foreign:
+        mixed = Pieces(one.store)
+        mixed[name] = other.store[name]
+        with pytest.raises(StateDamagedError, match="is of another history than the pieces beside it"):
+            rebuilt(mixed)
+    assert logically(rebuilt(one.store)[0]) == logically(one.state)
+
+
+def test_no_meta_of_another_history_is_taken(small_pieces):
+    one, other = two_histories()
+    mixed = Pieces(one.store)
+    mixed["meta"] = other.store["meta"]
+    with pytest.raises(StateDamagedError, match="meta is of another history"):
+        rebuilt(mixed)
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2], ids=["meta", "snapshot", "delta"])

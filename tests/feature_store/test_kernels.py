@@ -233,15 +233,53 @@ def test_duplicate_leaves_no_trace():
 def test_card_starts_afresh_after_90_days_of_silence(pause, seen_before):
     history = History()
     history.tx(0, 2_000_000)
+    history.tx(0, 2_000_000)
+    history.tx(pause, 2_000_000)
+    assert column(history, "count_all") == [0, 1, 2 * seen_before]
+    assert replay(history).suspicious == [(1, 1), (2, 2), (1, 1 + 2 * seen_before)]
+
+
+@pytest.mark.parametrize(("pause", "seen_before"), [(8 * DAY, 1), (8 * DAY + 1, 0)])
+def test_stranger_starts_afresh_after_8_days_of_silence(pause, seen_before):
+    history = History()
+    history.tx(0, 2_000_000)
     history.tx(pause, 2_000_000)
     assert column(history, "count_all") == [0, seen_before]
     assert replay(history).suspicious == [(1, 1), (1, 1 + seen_before)]
+    assert_same_decisions(history)
+
+
+@pytest.mark.parametrize("op", ["c", "d", "tombstone"])
+@pytest.mark.parametrize(("at", "seen_before"), [(0, 1), (8 * DAY, 1), (8 * DAY + 1, 0), (10 * DAY, 0)])
+def test_profile_makes_a_card_known_if_it_arrives_within_the_8_days(op, at, seen_before):
+    """tx at 0 ---- a version of the profile, if only its end ---- tx after 10 days."""
+    history = History()
+    history.profile("c", 0, card="another")
+    history.profile(op, at)
+    history.tx(0)
+    history.tx(10 * DAY)
+    assert column(history, "count_all") == [0, seen_before]
+    assert_same_decisions(history)
+
+
+def test_what_repeats_a_strangers_transaction_is_never_taken_for_new():
+    """Dated five minutes ahead, which is the most; repeated as late as is allowed."""
+    history = History()
+    history.tx(5 * MINUTE, arrival=0)
+    history.again(history.transactions[0], 7 * DAY + 5 * MINUTE)
+    assert replay(history).duplicate.tolist() == [False, True]
+
+
+def assert_same_decisions(history: History) -> None:
+    """The oracle and the kernels agree, if the tables are read first."""
+    assert_close(judge(history), replay(history, (1,), rebuild_after=lambda batch: True))
 
 
 @pytest.mark.parametrize("cuts", [(), (1,)], ids=["one batch", "two batches"])
 def test_alerts_from_before_the_silence_are_forgotten_in_whatever_batch_they_were(cuts):
     """alert ---- 91 days of silence ---- alert: the second is the card's first again."""
     history = History()
+    history.profile("c", 0)
     history.tx(0, 2_000_000)
     history.tx(91 * DAY, 2_000_000)
     assert replay(history, cuts).suspicious == [(1, 1), (1, 1)]

@@ -82,7 +82,7 @@ class WriterBench:
                 for (topic, partition), end in ends.items()
             ],
             "table_lag": {},
-            "state": {"cards": 0, "events": 0, "local_bytes": 0},
+            "state": {"cards": 0, "cards_without_profile": 0, "events": 0, "local_bytes": 0},
             "totals": Totals().to_json(),
         }
         return Output(

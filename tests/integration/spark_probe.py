@@ -1,7 +1,14 @@
 """Run as a program with the job's settings in its environment: prints, as JSON, what Spark makes of them."""
 
 import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import psutil
 from pyspark.sql import SparkSession
@@ -13,6 +20,8 @@ from streaming_job.runtime import session
 from streaming_job.settings import JobSettings
 
 GROUPS = (1, 2, 3, 12, 48, 200)
+DEADLINE_S = 60.0
+GROUP = "waiting"
 
 
 def main() -> None:
@@ -43,8 +52,43 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
             for connection in process.net_connections("inet")
             if connection.status == psutil.CONN_LISTEN
         ],
+        "ended_by_kill_links": is_ended_by_kill_links(spark, settings.work_dir / "release"),
         "settings": dict(spark.sparkContext.getConf().getAll()),
     }
+
+
+def is_ended_by_kill_links(spark: SparkSession, release: Path) -> bool:
+    """Whether anybody ends a running job with the links of Spark's UI."""
+
+    def wait(rows: Iterator[int]) -> Iterator[int]:
+        deadline = time.monotonic() + DEADLINE_S
+        while not release.exists() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return rows
+
+    def run() -> int:
+        context.setJobGroup(GROUP, "waits for a file")
+        return context.parallelize([0], 1).mapPartitions(wait).count()
+
+    context = spark.sparkContext
+    tracker = context.statusTracker()
+    with ThreadPoolExecutor(1) as thread:
+        job = thread.submit(run)
+        deadline = time.monotonic() + DEADLINE_S
+        stages: list[int] = []
+        while not stages and time.monotonic() < deadline:
+            time.sleep(0.05)
+            found = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(GROUP)]
+            stages = [stage for info in found if info for stage in info.stageIds]
+        assert found
+        links = [f"jobs/job/kill/?id={info.jobId}" for info in found if info]
+        links += [f"stages/stage/kill/?id={stage}&terminate=true" for stage in stages]
+        for link in links:
+            for body in (None, b""):  # GET, POST
+                with suppress(HTTPError), urlopen(f"{context.uiWebUrl}/{link}", body, DEADLINE_S) as answer:
+                    answer.read()
+        release.touch()
+        return job.exception() is not None
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from deploy.local.stack import Endpoints
-from streaming_job.log import end_offsets, follower, topic_reader
+from streaming_job.log import end_offsets, follower, message_batch, topic_reader
 from streaming_job.log.end_offsets import EndOffsets
 from streaming_job.log.errors import LogError
 from streaming_job.log.ffi import LibraryError
@@ -245,6 +245,29 @@ def test_very_large_records_are_bounded_by_their_bytes(
     # the first batch does not know yet how large records are
     assert len(sizes) >= 4
     assert max(sizes[1:-1]) <= (6 + 4 + 1) << 20
+
+
+def test_a_small_batch_that_unpacks_to_much_is_handed_out_in_parts(
+    brokers: dict[str, str],
+    topic: str,
+    follow: Callable[..., LogFollower],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """40 records of a megabyte of blanks, some kilobytes in all; 8 MiB go together, whatever is asked for."""
+    monkeypatch.setattr(message_batch, "MOST_BYTES", 8 << 20)
+    large = {"batch.size": 64 << 20, "message.max.bytes": 64 << 20}
+    blanks = Producer({**brokers, "compression.type": "gzip", "linger.ms": 500, **large})
+    for number in range(40):
+        blanks.produce(topic, b"%2d" % number + b" " * (1 << 20), partition=0)
+    assert blanks.flush(60) == 0
+    produce(brokers, topic, b"other", partition=1)
+    log, end, sizes, seen = follow(from_beginning(topic)), ends(brokers, topic), [], []
+    while log.positions != end:
+        for records in log.take(50_000, 1 << 40, 1.0):
+            sizes.append(records.values.nbytes)
+            seen += [value.as_py()[:2] for value in records.values]
+    assert sorted(seen) == sorted([b"ot", *(b"%2d" % number for number in range(40))])
+    assert max(sizes) <= (8 << 20) + (1 << 16)
 
 
 def test_records_that_retention_has_taken_are_missed(

@@ -57,6 +57,11 @@ def test_what_asks_for_no_password_is_reached_from_this_machine_alone(found: dic
         assert (getattr(address, "ipv4_mapped", None) or address).is_loopback, found["listening"]
 
 
+def test_links_of_the_ui_end_no_job(found: dict[str, Any]) -> None:
+    assert found["settings"]["spark.ui.killEnabled"] == "false"
+    assert found["ended_by_kill_links"] is False
+
+
 def test_settings_of_the_operator_win_and_secrets_of_the_kafka_client_are_none_of_sparks(
     found: dict[str, Any],
 ) -> None:

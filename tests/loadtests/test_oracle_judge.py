@@ -179,10 +179,21 @@ def test_murmur2_is_that_of_the_java_client(key, signed):
 def test_card_starts_afresh_after_90_days_of_silence():
     world = World(threshold=0.0)
     world.tx(0)
+    world.tx(0)
     world.tx(90 * DAY)
     world.tx(180 * DAY + 1)
-    assert world.feature("count_all") == [0, 1, 0]
-    assert [alert["suspicious_count"]["total"] for alert in world.alerts()] == [1, 2, 1]
+    assert world.feature("count_all") == [0, 1, 2, 0]
+    assert [alert["suspicious_count"]["total"] for alert in world.alerts()] == [1, 2, 3, 1]
+
+
+@pytest.mark.parametrize(("profile_at", "known"), [(None, 0), (8 * DAY, 1), (8 * DAY + 1, 0)])
+def test_card_with_one_transaction_and_no_profile_starts_afresh_after_8_days(profile_at, known):
+    world = World(threshold=0.0)
+    if profile_at is not None:
+        world.profile("c", arrival=START + profile_at)
+    world.tx(0)
+    world.tx(9 * DAY)
+    assert world.feature("count_all") == [0, known]
 
 
 def test_profile_as_of_arrival_however_late_the_event():

@@ -98,8 +98,8 @@ def test_gauges_tell_the_newest_commit_of_each_group() -> None:
     assert seen("fraud_group_commit_interval_seconds", key_group="0") == pytest.approx(0.15)
     assert seen("fraud_group_phase_seconds", key_group="0", phase="decide") == pytest.approx(0.08)
     assert [seen("fraud_group_table_lag_records", key_group=group) for group in "01"] == [0, 42]
-    sizes = [seen(f"fraud_state_{name}") for name in ("cards", "events", "bytes")]
-    assert sizes == [100, 800, 60_000]
+    sizes = [seen(f"fraud_state_{name}") for name in ("cards", "cards_without_profile", "events", "bytes")]
+    assert sizes == [100, 14, 800, 60_000]
     model = {"name": "card-fraud", "version": "1", "digest": "cd" * 32, "key_group": "0"}
     assert seen.samples["fraud_model_info", frozenset(model.items())] == 1
     assert seen("fraud_rollout_info", key_group="0", rollout_id="card-fraud-1") == 1

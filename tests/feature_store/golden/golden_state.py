@@ -63,7 +63,7 @@ def main() -> None:
         read = known
         persist(store, meta, state, delta)
         if end == 562:  # a snapshot with deltas after it, whatever the bytes would have paid for
-            store.put("s0", write_piece(state, 0))
+            store.put("s0", write_piece(state, 0, bytes.fromhex(meta.head)))
             meta.pieces, meta.oldest, meta.credit = [meta.sequence], meta.sequence + 1, -(10**9)
             store.put("meta", meta.encode())
     judged, _ = one_batch(state, changes[:0], records[-LAST:])

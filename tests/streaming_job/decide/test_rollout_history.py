@@ -8,6 +8,8 @@ import pytest
 from harness.job_world import START, TOPICS, model_ref, newer_ref, subset_ref
 
 from feature_store.catalogue import IDENTITIES
+from loadtests.oracle import Record
+from loadtests.oracle.tables import RolloutLog
 from models.errors import ModelUnavailableError
 from models.policy import Policy
 from models.registry import ModelRef
@@ -89,6 +91,21 @@ def test_what_is_no_rollout_is_refused_whole_and_changes_nothing() -> None:
     assert {(letter.topic, letter.partition) for letter in refused} == {(TOPICS.model_rollouts, 0)}
     assert refused[2].value == too_many
     assert deciding(history, 5, 30) == ["r1", "r1"]
+
+
+def test_rollout_that_is_too_large_to_be_kept_for_ever_is_refused() -> None:
+    """Padded with blanks to a byte more than is taken; with one less it decides."""
+    value = record(1, 20).value or b""
+    for blanks, reasons, decides in ((65_537, [(1, Reason.RECORD_TOO_LARGE)], "r0"), (65_536, [], "r1")):
+        padded = RolloutRecord(20, 1, value[:-1] + b" " * (blanks - len(value)) + b"}")
+        history, refused = folded(record(0, 10), padded)
+        assert refused == reasons
+        assert deciding(history, 30) == [decides]
+        log = RolloutLog()
+        oracles = log.read(
+            [Record("r", 0, at.offset, at.arrival, None, at.value) for at in (record(0, 10), padded)]
+        )
+        assert [(letter.offset, letter.reason) for letter in oracles] == reasons
 
 
 @pytest.mark.parametrize("text", [b'"r1"', b'"card-fraud"', b'"test"'])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from streaming_job.log.ffi import END_OF_PARTITION, ERROR, KEY_SIZE, OFFSET, PARTITION, SIZE, TOPIC, WORDS
-from streaming_job.log.message_kernels import FAILED, NO_LIMIT, PARTITION_STATE, UNUSED, measure
+from streaming_job.log.message_kernels import FAILED, MOST_BYTES, NO_LIMIT, PARTITION_STATE, UNUSED, measure
 
 pytestmark = pytest.mark.unit
 
@@ -18,7 +18,8 @@ GARBAGE = 0x7F << 32
 class Queue:
     """Three partitions: two of the first topic, one of the second, each at offset 5."""
 
-    def __init__(self, limit: int = NO_LIMIT) -> None:
+    def __init__(self, limit: int = NO_LIMIT, most: int = MOST_BYTES) -> None:
+        self.most = most
         self.states = np.zeros(3, dtype=PARTITION_STATE)
         self.states["topic"], self.states["partition"] = (FIRST, FIRST, SECOND), (0, 3, 0)
         self.states["topic_number"] = (0, 0, 1)
@@ -26,7 +27,7 @@ class Queue:
         self.totals = np.zeros((2, 3), dtype=np.int64)
         self.owners: list[int] = []
 
-    def measure(self, *messages: tuple[int, int, int, int]) -> tuple[int, int, bool]:
+    def measure(self, *messages: tuple[int, int, int, int], taken: int = 0) -> tuple[int, int, bool]:
         """Messages are (topic, partition, offset, error); each value has 10 bytes, each key 3."""
         memory = np.zeros((len(messages), WORDS), dtype=np.int64)
         for row, (topic, partition, offset, error) in zip(memory, messages, strict=True):
@@ -35,7 +36,7 @@ class Queue:
             row[ERROR] = GARBAGE | (error & 0xFFFFFFFF)
         addresses = np.array([row.ctypes.data for row in memory], dtype=np.int64)
         owners = np.empty(len(messages), dtype=np.int32)
-        found = measure(self.states, addresses, 0, len(messages), owners, self.totals)
+        found = measure(self.states, addresses, 0, len(messages), owners, self.totals, taken, self.most)
         self.owners = owners.tolist()
         return found
 
@@ -98,6 +99,22 @@ def test_neither_records_nor_positions_pass_a_limit(error: int) -> None:
     assert queue.measure((FIRST, 0, 8, 0), (FIRST, 0, 13, error), (FIRST, 0, 14, 0)) == (1, 13, True)
     assert queue.positions[0] == 10
     assert queue.states["is_cut"].tolist() == [True, False, False]
+
+
+def test_what_is_beyond_the_bytes_that_go_together_is_left_for_the_next_time() -> None:
+    queue = Queue(most=30)
+    messages = ((FIRST, 0, 5, 0), (SECOND, 0, 5, 0), (FIRST, 0, 6, 0), (SECOND, 0, 7, END_OF_PARTITION))
+    assert queue.measure(*messages, (FIRST, 0, 7, 0)) == (2, 26, True)
+    assert queue.owners == [0, 2, UNUSED, UNUSED, UNUSED]
+    assert queue.positions == [6, 5, 7]
+    assert queue.states["is_cut"].tolist() == [True, False, False]
+
+
+def test_a_single_record_is_taken_however_large_it_is() -> None:
+    queue = Queue(most=5)
+    assert queue.measure((FIRST, 0, 5, 0)) == (1, 13, False)
+    assert queue.measure((FIRST, 0, 6, 0), (SECOND, 0, 5, 0), taken=13) == (0, 0, True)
+    assert queue.positions == [6, 5, 5]
 
 
 def test_a_partition_that_ends_at_its_limit_is_not_cut() -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 NOW = 1_780_000_000_000
 MODEL = ModelRef("card-fraud", "1", "models:/card-fraud/1", "d" * 64, ("amount:1",))
-SIZES = {"cards": 5, "events": 50, "local_bytes": 500}
+SIZES = {"cards": 5, "cards_without_profile": 2, "events": 50, "local_bytes": 500}
 
 
 def group(last: dict[str, Any] | None = None, commit_id: int = 0) -> GroupProgress:
