@@ -41,7 +41,7 @@ PARTITIONER = Partitioner.MURMUR2
 
 def model_ref(version: str = "1") -> ModelRef:
     """What a rollout names."""
-    return ModelRef("card-fraud", version, f"models:/card-fraud/{version}", version * 64, IDENTITIES)
+    return ModelRef("card-fraud", version, f"models:/card-fraud/{version}", (version * 64)[:64], IDENTITIES)
 
 
 def subset_ref() -> ModelRef:

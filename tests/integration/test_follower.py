@@ -411,7 +411,7 @@ def test_a_closed_follower_gives_threads_and_memory_back(brokers: dict[str, str]
         log.close()
         log.close()
         sizes.append(process.memory_info().rss)
-    assert process.num_threads() == before
+    assert process.num_threads() <= before  # those of earlier tests may have ended meanwhile
     # each queue held 16 MB and more; the C library keeps some
     assert sizes[-1] - sizes[0] < 64 << 20
 

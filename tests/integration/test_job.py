@@ -310,6 +310,15 @@ GOOD = {
 }
 
 
+OF_ROLLOUTS = {
+    Reason.INCOMPATIBLE_FEATURES,
+    Reason.MODEL_UNAVAILABLE,
+    Reason.MODEL_REFUSED,
+    Reason.UNKNOWN_ROLLOUT,
+    Reason.LAST_ROLLOUT,
+}
+
+
 def test_each_bad_record_becomes_a_dead_letter_with_its_bytes(
     installed: Installation, job: JobProcess
 ) -> None:
@@ -330,7 +339,7 @@ def test_each_bad_record_becomes_a_dead_letter_with_its_bytes(
             raw = None if letter["value_base64"] is None else base64.b64decode(letter["value_base64"])
             found.setdefault(raw, []).append(letter["reason"])
     assert found == {value: [reason.value] * 2 for value, reason in BAD.values()}
-    assert {*Reason} - {reason for _, reason in BAD.values()} == {Reason.WRONG_PARTITION}
+    assert {*Reason} - {reason for _, reason in BAD.values()} == {Reason.WRONG_PARTITION, *OF_ROLLOUTS}
     installed.audit()
     assert job.runs
 
@@ -495,6 +504,34 @@ def observed_by_spark(installed: Installation) -> list[dict[str, int]]:
     ]
 
 
+def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
+    installed: Installation, job: JobProcess
+) -> None:
+    """Other bytes than were rolled out, no such version, features of another release."""
+    good = installed.roll_out()
+    for change in (
+        {"digest": "0" * 64},
+        {"digest": "1" * 64, "version": "99"},
+        {"features": ("amount:9",)},
+    ):
+        installed.roll_out(model=replace(good.model, **change))
+    installed.send(50, **CLEAN)
+    installed.caught_up(job)
+    refused = {"model_refused": 1, "model_unavailable": 1, "incompatible_features": 1}
+    assert {reason: count for reason, count in installed.reasons().items() if reason in refused} == refused
+    installed.audit()
+    for told in by_group(installed).values():
+        assert sorted(told[-1]["rollouts_set_aside"].values()) == sorted(refused)
+        assert told[-1]["rollout_id"] == good.rollout_id
+
+    # what promote asks: which features the running job computes
+    known = installed.settings
+    where = (known.bootstrap_servers, installed.topics.job_progress, known.kafka)
+    assert _computed_by(known.job_id, *where) == list(IDENTITIES)
+    assert _computed_by("nobody", *where) is None
+    assert _computed_by(known.job_id, where[0], "no-such-topic", known.kafka) is None
+
+
 def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
     installed: Installation, job: JobProcess
 ) -> None:
@@ -525,31 +562,3 @@ def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
                 assert count == sum(record["counts"][name] for record in told), name
             busy = [part for part in told[-1]["partitions"] if part["topic"] == installed.topics.transactions]
             assert all(part["watermark"] <= part["active_at"] for part in busy)
-
-
-def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
-    installed: Installation, job: JobProcess
-) -> None:
-    """Other bytes than were rolled out, no such version, features of another release."""
-    good = installed.roll_out()
-    for change in (
-        {"digest": "0" * 64},
-        {"digest": "1" * 64, "version": "99"},
-        {"features": ("amount:9",)},
-    ):
-        installed.roll_out(model=replace(good.model, **change))
-    installed.send(50, **CLEAN)
-    installed.caught_up(job)
-    refused = {"model_refused": 1, "model_unavailable": 1, "incompatible_features": 1}
-    assert {reason: count for reason, count in installed.reasons().items() if reason in refused} == refused
-    installed.audit()
-    for told in by_group(installed).values():
-        assert sorted(told[-1]["rollouts_set_aside"].values()) == sorted(refused)
-        assert told[-1]["rollout_id"] == good.rollout_id
-
-    # what promote asks: which features the running job computes
-    known = installed.settings
-    where = (known.bootstrap_servers, installed.topics.job_progress, known.kafka)
-    assert _computed_by(known.job_id, *where) == list(IDENTITIES)
-    assert _computed_by("nobody", *where) is None
-    assert _computed_by(known.job_id, where[0], "no-such-topic", known.kafka) is None
