@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from math import inf
 
+from deploy.local import topics as broker
 from loadtests.faults.installation import Installation
 from loadtests.simulator.batch import EventBatch
 from loadtests.simulator.disturbances import Disturbances
@@ -27,6 +28,8 @@ class History:
 
     def __init__(self, installed: Installation, events: int) -> None:
         self._installed = installed
+        # each arrived when it happened: stamped by the broker now, they would be a burst of every card
+        broker.create(installed.stack.bootstrap_servers, installed.topics, replay=True)
         self._rate = rate(events)
         self._start_ms = int((time.time() - SPAN_S) * 1_000)
         stream = Stream(installed.world, self._rate, self._start_ms, disturbances=Disturbances.none())
@@ -54,7 +57,9 @@ class History:
         Raises:
             FeedError: no broker, or a record was not delivered.
         """
-        feed = KafkaFeed(self._installed.stack.bootstrap_servers, kafka=_AT_ONCE if at_once else None)
+        feed = KafkaFeed(
+            self._installed.stack.bootstrap_servers, kafka=_AT_ONCE if at_once else None, archive=True
+        )
         begin_ms = self._start_ms + 1_000 * self._sent / self._rate
         pace = Pace(time.time() * 1_000, begin_ms, per_second / self._rate)
         records = timeline(self._next(events), None, self._installed.topics, drain=False)
