@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from deploy.demo import state
@@ -43,6 +45,19 @@ class Demo:
 
     def end(self) -> int:
         return self.process.wait(DEADLINE_S)
+
+    def listens_on(self) -> list[tuple[str, str]]:
+        """(address, program) of each TCP port that the demo's processes and servers have open."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess):
+                family = [process, *process.parents()]
+                if any(str(self.data_dir) in " ".join(one.cmdline()) for one in family):
+                    ports = process.net_connections("tcp")
+                    found += [
+                        (port.laddr.ip, process.name()) for port in ports if port.status == psutil.CONN_LISTEN
+                    ]
+        return found
 
     def kill_job(self) -> None:
         """SIGKILL for the job's own process."""
@@ -86,6 +101,9 @@ def test_job_that_dies_ends_the_demo_and_the_next_one_continues_it(demo, tmp_pat
     wait_for(lambda: first.decided > 500 or first.process.poll() is not None, deadline_s=DEADLINE_S)
     assert first.process.poll() is None, first.output
     decided = first.decided
+    ports = first.listens_on()
+    assert len(ports) >= 5, ports  # brokers and their controller, Postgres, Connect, Spark, the sidecar
+    assert {address.removeprefix("::ffff:") for address, _ in ports} <= {"127.0.0.1", "::1"}, ports
     first.kill_job()
     assert first.end() == 1
     assert "the job ended unexpectedly" in first.output
