@@ -30,22 +30,31 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200), only_thorough]
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("deploy", "feature_store", "loadtests", "models", "service", "streaming_job")
 FEATURE = "minute_of_hour"
-CHANGES = {
-    "feature_store/catalogue.py": (
+CHANGES = (
+    (
+        "feature_store/catalogue.py",
         "    *_windowed(),\n",
         f'    Feature("{FEATURE}", Key.TRANSACTION, "min", "Minute of t within its hour, 0..59"),\n'
         "    *_windowed(),\n",
     ),
-    "feature_store/kernels.py": (
-        "    out[C_HOUR] = hour\n",
-        f'    out[C_HOUR] = hour\n    out[COLUMN["{FEATURE}"]] = time // 60_000 % 60\n',
+    (
+        "feature_store/kernels.py",
+        "C_HOUR, C_NIGHT",
+        f'C_MINUTE = COLUMN["{FEATURE}"]\nC_HOUR, C_NIGHT',
     ),
-    "loadtests/oracle/features.py": (
+    (
+        "feature_store/kernels.py",
+        "    out[C_HOUR] = hour\n",
+        "    out[C_HOUR] = hour\n    out[C_MINUTE] = time // 60_000 % 60\n",
+    ),
+    (
+        "loadtests/oracle/features.py",
         '@feature("hour_of_day")\n',
         f'@feature("{FEATURE}")\ndef _minute_of_hour(view: View) -> float:\n'
         '    return view.tx.event_time // 60_000 % 60\n\n\n@feature("hour_of_day")\n',
     ),
-}
+)
+"""(file, text, what takes its place)."""
 MODEL = "next"
 PACE_S = 0.2
 EVENTS = 60
@@ -58,7 +67,7 @@ def release(tmp_path: Path) -> Path:
     made = tmp_path / "release"
     for package in PACKAGES:
         shutil.copytree(ROOT / package, made / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, (before, after) in CHANGES.items():
+    for name, before, after in CHANGES:
         text = (made / name).read_text()
         assert text.count(before) == 1, name
         (made / name).write_text(text.replace(before, after))
