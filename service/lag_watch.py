@@ -1,6 +1,5 @@
 """Watches how far the job is behind its inputs, by the broker's own account."""
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,8 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
     OffsetSpec,
 )
 
+from service.background import Background
 from service.lag import Lag, PartitionLag
-from service.settings import STOP_S, ServiceSettings, say
+from service.settings import ServiceSettings, say
 from service.waiting import Place, Waiting
 
 TIMEOUT_S = 5.0
@@ -31,7 +31,7 @@ LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 NEWEST: Any = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 
 
-class LagWatch:
+class LagWatch(Background):
     """Asks the broker now and then; keeps the last answer and the last fault."""
 
     def __init__(
@@ -47,6 +47,7 @@ class LagWatch:
             read_by_job: tells the offsets up to which every key group has taken its inputs in.
             clock: seconds since 1970-01-01 UTC.
         """
+        super().__init__("lag-watch")
         self._settings = settings
         self._read_by_job = read_by_job
         self._clock = clock
@@ -54,17 +55,6 @@ class LagWatch:
         self._fault: str | None = "the broker has not answered yet"
         self._waiting = Waiting()
         self._ages: dict[tuple[Place, int], int] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lag-watch", daemon=True)
-
-    def start(self) -> None:
-        """Begin to ask."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stop.set()
-        self._thread.join(STOP_S)
 
     @property
     def lag(self) -> Lag | None:
@@ -74,7 +64,7 @@ class LagWatch:
     @property
     def fault(self) -> str | None:
         """Why the broker did not answer last time; None when it did."""
-        if self._thread.ident is not None and not self._thread.is_alive():
+        if self.has_died:
             return "the thread that asks the broker has died; restart the sidecar"
         return self._fault
 

@@ -3,13 +3,13 @@
 The topic is read from its end: a start looks for one record of each group.
 """
 
-import threading
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from service.settings import STOP_S, ServiceSettings, say
+from service.background import Background
+from service.settings import ServiceSettings, say
 from streaming_job.log import topic_reader
 from streaming_job.progress.reader import newest_among, newest_by_group
 from streaming_job.progress.totals import Totals
@@ -20,7 +20,7 @@ AT_ONCE = 500
 """Records taken together; of each key group only the last is looked at."""
 
 
-class ProgressReader:
+class ProgressReader(Background):
     """Progress of one job, by key group, kept up to date.
 
     Transactions that were aborted are never seen (read_committed). While the broker is away the records stay;
@@ -28,22 +28,12 @@ class ProgressReader:
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
+        super().__init__("progress-reader")
         self._settings = settings
         self._groups: dict[int, Mapping[str, Any]] = {}  # replaced, never altered: read without a lock
         self._unreadable = 0
         self._behind: set[int] | None = None
         self._fault: str | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="progress-reader", daemon=True)
-
-    def start(self) -> None:
-        """Begin to read."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread and close the consumer."""
-        self._stop.set()
-        self._thread.join(STOP_S)
 
     @property
     def groups(self) -> Mapping[int, Mapping[str, Any]]:
@@ -63,7 +53,7 @@ class ProgressReader:
     @property
     def waiting_for(self) -> str | None:
         """Why the totals are not complete; None once every partition has been read to its end."""
-        if self._thread.ident is not None and not self._thread.is_alive():
+        if self.has_died:
             return "the thread that reads progress has died; restart the sidecar"
         if self._behind is None:
             return self._fault or "the progress topic has not been found yet"

@@ -8,9 +8,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streaming_job.contracts.topics import Topics
 
-STOP_S = 1.0
-"""How long the sidecar's end waits for a thread: one may be asking a broker that does not answer."""
-
 
 class ServiceSettings(BaseSettings):
     """What the sidecar watches, and when it calls it ready."""
