@@ -156,6 +156,22 @@ def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
         ModelError: other files than the rollout pinned, unreadable, trained on other features than the
             rollout names, or other scores than its golden ones.
     """
+    return _loaded(ref, tracking_uri, cache_dir)[0]
+
+
+def verify(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
+    """What must hold before a rollout: `load` works, and the answers are what registration demands.
+
+    Arguments and errors as for `load`.
+    """
+    scorer, content = _loaded(ref, tracking_uri, cache_dir)
+    # registration checked it too, but on the registering user's machine
+    artifact.check_answers(scorer, content.golden_rows)
+    return scorer
+
+
+def _loaded(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> tuple[Scorer, artifact.Content]:
+    """The model, and its files' content; arguments and errors as for `load`."""
     label = f"model {ref.name} {ref.version}"
     directory = _cached(ref, tracking_uri, cache_dir, label)
     content = artifact.read(directory)
@@ -164,18 +180,7 @@ def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
     names = catalogue.names_of(content.features)
     scorer = Scorer(ref.name, ref.version, ref.digest, names, content.classifier)
     content.check_golden(scorer.score, label)
-    return scorer
-
-
-def verify(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
-    """What must hold before a rollout: `load` works, and the answers are what registration demands.
-
-    Arguments and errors as for `load`.
-    """
-    scorer = load(ref, tracking_uri, cache_dir)
-    # registration checked it too, on a machine of whoever registered
-    artifact.check_answers(scorer, artifact.read(cache_dir / ref.digest).golden_rows)
-    return scorer
+    return scorer, content
 
 
 def _ref(found: Any) -> ModelRef:

@@ -220,25 +220,23 @@ def test_work_of_a_batch_is_bounded(monkeypatch):
     assert known == [89, 79, 69, 59, 49, 39, 29, 19, 9, 1, 1, 1]
 
 
-@examples(60, thorough=4_000)
-@given(
-    histories(),
+SWEEPS = (
     st.lists(st.integers(1, 39), max_size=8),
     st.sets(st.integers(0, 8)),
     st.sampled_from((0, 1, 6)),
 )
+"""Arguments of `assert_indifferent` after the history: cuts, when, snapshots."""
+
+
+@examples(60, thorough=4_000)
+@given(histories(), *SWEEPS)
 def test_nobody_can_tell_when_cards_were_evicted(history, cuts, when, snapshots):
     """Whatever the batches, and so the sweeps: the oracle, which evicts nobody, says the same."""
     assert_indifferent(history, cuts, when, snapshots)
 
 
 @examples(100, thorough=4_000)
-@given(
-    strangers(),
-    st.lists(st.integers(1, 39), max_size=8),
-    st.sets(st.integers(0, 8)),
-    st.sampled_from((0, 1, 6)),
-)
+@given(strangers(), *SWEEPS)
 def test_nobody_can_tell_when_strangers_were_evicted(history, cuts, when, snapshots):
     """Cards with one or two transactions, 8 days apart or so, and profiles that come about then."""
     assert_indifferent(history, cuts, when, snapshots)
