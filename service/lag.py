@@ -19,8 +19,8 @@ class PartitionLag:
     waiting_since_ms: int | None = None
     """Since when the oldest record not yet processed has been there (see `Waiting`); None without one."""
     held_from: int | None = None
-    """First offset of an open transaction, from which on nobody who reads committed records gets any (last
-    stable offset); None where there is none."""
+    """Last stable offset: first offset of an open transaction, from which on consumers that read committed
+    records get none; None where there is none."""
 
     @property
     def position(self) -> int:
