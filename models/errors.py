@@ -1,10 +1,16 @@
 """Errors of models, registry and rollouts."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from feature_store.errors import FraudError
 
 
 class ModelError(FraudError):
     """A model cannot be trained, registered, found, trusted or used."""
+
+    check = ""
+    """Name of the check that was not passed, where several are made in turn."""
 
 
 class ModelUnavailableError(ModelError):
@@ -13,3 +19,13 @@ class ModelUnavailableError(ModelError):
 
 class ModelMissingError(ModelError):
     """The registry answers that there is no such model."""
+
+
+@contextmanager
+def naming(check: str) -> Iterator[None]:
+    """Give errors of models that come from inside the name of a check."""
+    try:
+        yield
+    except ModelError as fault:
+        fault.check = fault.check or check
+        raise

@@ -18,7 +18,7 @@ import numpy as np
 
 from feature_store import catalogue
 from models import archives, artifact, estimator_file, tracking
-from models.errors import ModelError, ModelUnavailableError
+from models.errors import ModelError, ModelUnavailableError, naming
 from models.scoring import Scorer
 
 NAME = "card-fraud"
@@ -139,6 +139,16 @@ def versions(tracking_uri: str, name: str = NAME) -> list[tuple[ModelRef, dict[s
         ]
 
 
+def point(alias: str, ref: ModelRef, tracking_uri: str) -> None:
+    """Make an alias of the registered model name this version; it changes nothing that decides.
+
+    Raises:
+        ModelError: the registry does not answer, or has no such version.
+    """
+    with tracking.registry(tracking_uri) as client:
+        client.set_registered_model_alias(ref.name, alias, ref.version)
+
+
 def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
     """The model of a rollout, ready to score.
 
@@ -162,24 +172,32 @@ def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
 def verify(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
     """What must hold before a rollout: `load` works, and the answers are what registration demands.
 
-    Arguments and errors as for `load`.
+    Arguments and errors as for `load`; the error's `check` names what did not hold: files, trust, features,
+    golden, answers.
     """
     scorer, content = _loaded(ref, tracking_uri, cache_dir)
     # registration checked it too, but on the registering user's machine
-    artifact.check_answers(scorer, content.golden_rows)
+    with naming("answers"):
+        artifact.check_answers(scorer, content.golden_rows)
     return scorer
 
 
 def _loaded(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> tuple[Scorer, artifact.Content]:
     """The model, and its files' content; arguments and errors as for `load`."""
     label = f"model {ref.name} {ref.version}"
-    directory = _cached(ref, tracking_uri, cache_dir, label)
-    content = artifact.read(directory)
-    if content.features != ref.features:
-        raise ModelError(f"{label} was trained on other features than the rollout names; roll it out again")
-    names = catalogue.names_of(content.features)
+    with naming("files"):
+        directory = _cached(ref, tracking_uri, cache_dir, label)
+    with naming("trust"):
+        content = artifact.read(directory)
+    with naming("features"):
+        if content.features != ref.features:
+            raise ModelError(
+                f"{label} was trained on other features than the rollout names; roll it out again"
+            )
+        names = catalogue.names_of(content.features)
     scorer = Scorer(ref.name, ref.version, ref.digest, names, content.classifier)
-    content.check_golden(scorer.score, label)
+    with naming("golden"):
+        content.check_golden(scorer.score, label)
     return scorer, content
 
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.partitioner import Partitioner
 
 
 class ServiceSettings(BaseSettings):
@@ -27,6 +28,13 @@ class ServiceSettings(BaseSettings):
     """A key group that has left transactions waiting for longer, and taken none, is not ready."""
     max_silence_s: Annotated[float, Field(gt=0)] = 30.0
     """A key group whose newest progress is older is not ready; an idle one writes it every 10 s."""
+
+    mlflow_tracking_uri: str = ""
+    """Where the models are registered; empty: rollouts can be steered, but none proposed from here."""
+    four_eyes: bool = False
+    """Whether who has proposed a rollout may not promote it."""
+    partitioner: Partitioner = Partitioner.MURMUR2
+    """Of the producers of the transactions, as the job's setting."""
 
     @property
     def inputs(self) -> tuple[str, ...]:

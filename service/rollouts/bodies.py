@@ -1,0 +1,146 @@
+"""Bodies of the API's requests, checked before anything is asked of the desk."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.errors import ModelError
+from models.policy import Policy
+from models.rollouts.events import Type
+from service.rollouts.errors import RefusedError
+from service.rollouts.requests import Draft, Proposal, Step
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+RolloutId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$")]
+Reason = Annotated[str, Field(min_length=1, max_length=500)]
+Model = Annotated[str, Field(pattern=r"^[^/]{1,128}/[1-9][0-9]{0,9}$")]
+STRICT = ConfigDict(extra="forbid")
+
+POLICY_EXAMPLE = {"threshold": 0.4, "max_count_5m": 10, "missing_profile": "score", "cooldown_s": 600}
+GUARDS_EXAMPLE = {
+    "alpha": 0.01,
+    "deadline_h": 72,
+    "min_card_hours": 100,
+    "rules": [{"name": "alert_rate", "max_ratio": 1.5}, {"name": "failures", "max_share": 0.001}],
+}
+PROPOSAL_EXAMPLE = {
+    "reason": "retrained on March",
+    "challengers": [
+        {
+            "name": "march", "role": "canary", "share_bp": 1000, "model": "card-fraud/7",
+            "policy": POLICY_EXAMPLE,
+        }
+    ],
+    "guards": GUARDS_EXAMPLE,
+}  # fmt: skip
+EVENT_EXAMPLE = {"type": "canary_set", "challenger": "march", "share_bp": 1000, "reason": "shadow looks good"}
+
+
+class ChallengerBody(BaseModel):
+    """A challenger of a proposal."""
+
+    model_config = STRICT
+
+    name: Name
+    role: Literal["shadow", "canary"] = "canary"
+    share_bp: Annotated[int, Field(ge=0, le=10_000, description="Basis points of the cards, as a canary")] = 1_000
+    model: Annotated[Model, Field(description="NAME/VERSION in the registry")]
+    policy: Annotated[
+        dict[str, Any], Field(description="As in policy.yaml, without guards", examples=[POLICY_EXAMPLE])
+    ]
+
+    def draft(self) -> Draft:
+        """The same for the desk.
+
+        Raises:
+            RefusedError: the policy is none.
+        """
+        return Draft(self.name, self.role, self.share_bp, self.model, policy_of(self.policy))
+
+
+class ProposalBody(BaseModel):
+    """`POST /v1/rollouts`."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [PROPOSAL_EXAMPLE]})
+
+    reason: Reason
+    challengers: Annotated[list[ChallengerBody], Field(min_length=1, max_length=4)]
+    guards: Annotated[
+        dict[str, Any] | None,
+        Field(description="What may stop it; default: all guards with their usual limits"),
+    ] = None
+    rollout_id: Annotated[RolloutId | None, Field(description="Default: model, version, time")] = None
+    line: Annotated[
+        Name | None, Field(description="Model line: its cards stay the same from one rollout to the next")
+    ] = None
+
+    def proposal(self, key: str) -> Proposal:
+        """The same for the desk.
+
+        Raises:
+            RefusedError: a policy is none.
+        """
+        return Proposal(
+            tuple(one.draft() for one in self.challengers),
+            self.reason,
+            key,
+            self.guards,
+            self.rollout_id or "",
+            self.line or "",
+        )
+
+
+class EventBody(BaseModel):
+    """`POST /v1/rollouts/{rollout_id}/events`."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EVENT_EXAMPLE]})
+
+    type: Literal[
+        "shadow_started", "canary_set", "paused", "resumed", "rolled_back", "promoted", "withdrawn"
+    ]
+    reason: Reason
+    challenger: Annotated[
+        Name | None, Field(description="canary_set, promoted; default: the only one, or the one with role canary")
+    ] = None
+    share_bp: Annotated[
+        int | None, Field(ge=1, le=10_000, description="canary_set; default: as proposed")
+    ] = None
+    from_the_beginning: Annotated[
+        bool, Field(description="withdrawn: also for what arrived under it and is not decided yet")
+    ] = False
+
+    def step(self, rollout_id: str, key: str, expected_seq: int | None) -> Step:
+        """The same for the desk."""
+        return Step(
+            rollout_id, Type(self.type), self.reason, key, expected_seq, self.challenger or "",
+            self.share_bp or 0, self.from_the_beginning,
+        )  # fmt: skip
+
+
+class ReceiptBody(BaseModel):
+    """What stands on the log after a change."""
+
+    rollout_id: str
+    seq: Annotated[int, Field(description="Of the rollout after it: If-Match of the next event")]
+    phase: str
+    types: list[str]
+    offsets: Annotated[list[int], Field(description="On model-rollouts")]
+    repeated: Annotated[bool, Field(description="An earlier request of the same key had written it")]
+
+
+def policy_of(fields: dict[str, Any]) -> Policy:
+    """A policy as JSON or YAML gives it; unknown names are refused.
+
+    Raises:
+        RefusedError: names the field.
+    """
+    if unknown := sorted(set(fields) - set(Policy.__dataclass_fields__)):
+        raise RefusedError("policy", f"a policy has no {unknown[0]!r}; see docs/rollouts.md, Policy")
+    try:
+        return Policy.from_json(fields)
+    except KeyError as fault:
+        raise RefusedError("policy", f"the policy lacks {fault}; give it") from fault
+    except ModelError as fault:
+        raise RefusedError("policy", str(fault)) from fault
+    except (TypeError, ValueError) as fault:
+        raise RefusedError("policy", f"the policy holds a value of another type: {fault}") from fault

@@ -1,0 +1,142 @@
+"""The desk: the one way to write rollout events, for the API, the command line and the guards.
+
+    Step 1  read     the newest progress of the job, and the rollout topic to its end
+    Step 2  draw     what would be written, or a refusal that names the check: nothing is written
+    Step 3  open     the one transactional writer: an older one, wherever it is, cannot commit any more
+    Step 4  read     what came since step 1; draw again
+    Step 5  write    events and audit in one Kafka transaction; fenced: another was faster, nothing was written
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from models.rollouts.events import Event, Type
+from models.rollouts.machine import TRIED
+from service.rollouts import checks, drawing, reading
+from service.rollouts.assessment import assess
+from service.rollouts.errors import RefusedError
+from service.rollouts.history import History
+from service.rollouts.model_registry import ModelRegistry
+from service.rollouts.reading import Job
+from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Step, Stop
+from service.rollouts.writing import Line, RolloutWriter
+from service.settings import ServiceSettings
+
+Draw = Callable[[History, Job], tuple[Event, ...] | Receipt]
+Audit = Callable[[Sequence[Event], Actor], Sequence[Line]]
+"""Records of the audit that go into the transaction of the events; asked once the writer is open."""
+
+
+class Desk:
+    """Writes the events of a job's rollouts; any number of desks may be open, anywhere."""
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        audit: Audit = lambda _events, _actor: (),
+        clock: Callable[[], float] = time.time,
+        job: Callable[[], Job] | None = None,
+        registry: ModelRegistry | None = None,
+    ) -> None:
+        """A desk; it connects when it is asked something.
+
+        Args:
+            settings: where.
+            audit: what the audit is to hold of events.
+            clock: seconds since 1970-01-01 UTC.
+            job: tells what the job's newest progress says; default: the topic is read.
+            registry: of the models; default: that of the settings.
+        """
+        self._settings, self._audit, self._clock = settings, audit, clock
+        self._job = job or (lambda: reading.job(settings))
+        self._registry = registry or ModelRegistry(settings.mlflow_tracking_uri)
+
+    def look(self) -> tuple[History, Job]:
+        """The rollout topic to its end, and what the job says.
+
+        Raises:
+            DeskError: they cannot be read now.
+        """
+        job = self._job()
+        return reading.history(self._settings, job.set_aside), job
+
+    def propose(self, asked: Proposal, actor: Actor) -> Receipt:
+        """Open a rollout, whose models have passed every check.
+
+        Raises:
+            DeskError: names the check that was not passed.
+        """
+        settings = self._settings
+        checks.require_sound(asked)
+        asked = replace(asked, guards=checks.guards(asked.guards))
+        names = {one.model for one in asked.challengers}
+        refs: Refs = {name: self._registry.find(name) for name in sorted(names)}
+
+        def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
+            return drawing.proposal(
+                history, asked, refs, actor, self._now_ms(), four_eyes=settings.four_eyes
+            )
+
+        history, job = self.look()
+        drawn = draw(history, job)
+        if isinstance(drawn, Receipt):
+            return drawn
+        for ref in refs.values():
+            checks.require_features(ref, job.computed(self._clock()), settings.job_id)
+            self._registry.verify(ref)
+        return self._write(draw, actor, history, job)
+
+    def take(self, asked: Step, actor: Actor) -> Receipt:
+        """Write one more event of a rollout.
+
+        Raises:
+            DeskError: names the check that was not passed.
+        """
+        if asked.type in (Type.PROPOSED, Type.BREACHED):
+            raise RefusedError("type", f"{asked.type} is no step that can be asked for; see docs/rollouts.md")
+
+        def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
+            drawn = drawing.step(history, asked, actor, self._now_ms(), four_eyes=self._settings.four_eyes)
+            if not isinstance(drawn, Receipt):
+                self._require_evidence(history, job, drawn[0])
+            return drawn
+
+        history, job = self.look()
+        drawn = draw(history, job)
+        return drawn if isinstance(drawn, Receipt) else self._write(draw, actor, history, job)
+
+    def stop(self, asked: Stop) -> Receipt:
+        """End a rollout because of a guard: breached and rolled_back in one transaction, or rolled_back alone.
+
+        Raises:
+            DeskError: somebody else was faster, or the brokers do not answer.
+        """
+
+        def draw(history: History, _job: Job) -> tuple[Event, ...] | Receipt:
+            return drawing.stop(history, asked, self._now_ms())
+
+        history, job = self.look()
+        draw(history, job)
+        return self._write(draw, Actor(GUARD, origin=self._settings.job_id), history, job)
+
+    def _require_evidence(self, history: History, job: Job, event: Event) -> None:
+        """A canary begins on evidence; nothing goes on over a breach."""
+        trial = history.line.trials[event.rollout_id]
+        if event.type is Type.CANARY_SET:
+            checks.require_judged(trial, assess(history, trial, job.groups), event.challenger)
+        elif event.type is Type.RESUMED or (event.type is Type.PROMOTED and trial.phase in TRIED):
+            checks.require_no_breach(trial, assess(history, trial, job.groups))
+
+    def _write(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
+        writer = RolloutWriter(self._settings)
+        history = reading.history(self._settings, job.set_aside, since=history)
+        drawn = draw(history, job)
+        if isinstance(drawn, Receipt):  # the same request, by another way, in this moment
+            return drawn
+        offsets = writer.write(drawn, self._audit(drawn, actor))
+        after = drawing.after(history.line, drawn)
+        return drawing.receipt(after, drawn, tuple(offsets), repeated=False)
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
