@@ -4,7 +4,7 @@
     Step 2  draw     what would be written, or a refusal that names the check: nothing is written
     Step 3  open     the one transactional writer: an older one, wherever it is, cannot commit any more
     Step 4  read     what came since step 1; draw again
-    Step 5  write    events and audit in one Kafka transaction; fenced: another was faster, nothing was written
+    Step 5  write    events and audit in one Kafka transaction; fenced: nothing was written, from step 3 again
 """
 
 import time
@@ -15,7 +15,7 @@ from models.rollouts.events import Event, Type
 from models.rollouts.machine import TRIED
 from service.rollouts import checks, drawing, reading
 from service.rollouts.assessment import assess
-from service.rollouts.errors import RefusedError
+from service.rollouts.errors import RefusedError, StaleError
 from service.rollouts.history import History
 from service.rollouts.model_registry import ModelRegistry
 from service.rollouts.reading import Job
@@ -26,6 +26,8 @@ from service.settings import ServiceSettings
 Draw = Callable[[History, Job], tuple[Event, ...] | Receipt]
 Audit = Callable[[Sequence[Event], Actor], Sequence[Line]]
 """Records of the audit that go into the transaction of the events; asked once the writer is open."""
+ATTEMPTS = 4
+"""Of the steps 3 to 5."""
 
 
 class Desk:
@@ -129,14 +131,22 @@ class Desk:
             checks.require_no_breach(trial, assess(history, trial, job.groups))
 
     def _write(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
-        writer = RolloutWriter(self._settings)
-        history = reading.history(self._settings, job.set_aside, since=history)
-        drawn = draw(history, job)
-        if isinstance(drawn, Receipt):  # the same request, by another way, in this moment
-            return drawn
-        offsets = writer.write(drawn, self._audit(drawn, actor))
-        after = drawing.after(history.line, drawn)
-        return drawing.receipt(after, drawn, tuple(offsets), repeated=False)
+        for attempt in range(ATTEMPTS):
+            writer = RolloutWriter(self._settings)
+            history = reading.history(self._settings, job.set_aside, since=history)
+            drawn = draw(history, job)
+            if isinstance(drawn, Receipt):  # the same request, by another way, in this moment
+                return drawn
+            try:
+                offsets = writer.write(drawn, self._audit(drawn, actor))
+            except StaleError:
+                # another writer was opened; what it has written, if anything, is read before this is tried again
+                if attempt + 1 == ATTEMPTS:
+                    raise
+                continue
+            after = drawing.after(history.line, drawn)
+            return drawing.receipt(after, drawn, tuple(offsets), repeated=False)
+        raise AssertionError("the last attempt returns or raises")
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

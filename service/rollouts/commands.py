@@ -1,0 +1,218 @@
+"""`fraud rollouts`: steer rollouts from a shell, by the same desk as the API."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service.rollouts.options import (
+    At,
+    Challenger,
+    FourEyes,
+    JobId,
+    Json,
+    Kafka,
+    KeyOption,
+    Model,
+    PolicyFile,
+    Reason,
+    RolloutId,
+    Servers,
+    TrackingUri,
+    actor,
+    desk,
+    drafted,
+    key_of,
+    tell,
+)
+
+app = typer.Typer(help="Propose, watch and steer rollouts of models.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_command(
+    bootstrap_servers: Servers, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False
+) -> None:
+    """List the rollouts, newest first, and who decides now."""
+    from service.rollouts import views
+
+    at = desk(bootstrap_servers, job_id, kafka)
+    history, job = at.desk.look()
+    found = views.everything(history, job.groups, at.settings.topics.model_rollouts)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for one in found["rollouts"]:
+        models = ", ".join(f"{c['model']['name']}/{c['model']['version']}" for c in one["challengers"])
+        share = f"  {one['share_bp'] / 100:g} %" if one["phase"] == "canary" else ""
+        typer.echo(f"{one['rollout_id']}  {one['phase']}{share}  seq {one['seq']}  {one['state']}  {models}")
+    champion = found["champion"]
+    typer.echo(f"decides: {champion['rollout_id']}" if champion else "no model decides; see fraud rollouts promote")
+
+
+@app.command("show")
+def show_command(
+    rollout_id: RolloutId, bootstrap_servers: Servers, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Show a rollout: its events, which have been applied, and from which offsets on each held."""
+    from service.rollouts import drawing, views
+
+    at = desk(bootstrap_servers, job_id, kafka)
+    history, job = at.desk.look()
+    trial = drawing.known(history.line, rollout_id)
+    found = views.rollout(history, trial, job.groups, at.settings.topics.model_rollouts)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{rollout_id}: {found['phase']}, seq {found['seq']}, opened by {found['opened_by']}")
+    for event in found["events"]:
+        what = " ".join(str(event[name]) for name in ("challenger", "share_bp", "guard") if name in event)
+        state = event["refused"] or f"{event['state']} ({event['groups']['applied']}/{event['groups']['of']} groups)"
+        typer.echo(f"  {event['seq']}  {event['type']} {what}  by {event['actor']}: {event['reason']}  {state}")
+        if event["held_from"]:
+            held = ", ".join(f"{partition}:{offset}" for partition, offset in event["held_from"].items())
+            typer.echo(f"     held from {held}")
+    typer.echo(f"next: {', '.join(found['allowed']) or 'nothing'}")
+
+
+@app.command("propose")
+def propose_command(
+    model: Model, bootstrap_servers: Servers, tracking_uri: TrackingUri, policy: PolicyFile = None,
+    threshold: Annotated[float | None, typer.Option(help="Instead of --policy: scores from here on are alerts")] = None,
+    max_count_5m: Annotated[int | None, typer.Option(help="Instead of --policy: more in 5 minutes are an alert")] = None,
+    missing_profile: Annotated[str | None, typer.Option(help="Instead of --policy: score or review")] = None,
+    role: Annotated[str, typer.Option(help="What it is to become: canary or shadow")] = "canary",
+    share: Annotated[float, typer.Option(min=0.01, max=100, help="Percent of the cards, as a canary")] = 10.0,
+    rollout_id: Annotated[str, typer.Option(help="Unique name; default: model, version, time")] = "",
+    line: Annotated[str, typer.Option(help="Model line; default: the model's name")] = "",
+    reason: Reason = "proposed from the command line", key: KeyOption = "",
+    job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Propose a model against the one in force, after every check; nothing decides by it yet."""
+    from service.rollouts.requests import Proposal
+
+    draft, guards = drafted(model, policy, threshold, max_count_5m, missing_profile, role, round(share * 100))
+    at = desk(bootstrap_servers, job_id, kafka, tracking_uri)
+    asked = Proposal((draft,), reason, key_of(key), guards, rollout_id, line)
+    tell(at.desk.propose(asked, actor()), as_json)
+
+
+@app.command("shadow")
+def shadow_command(
+    rollout_id: RolloutId, bootstrap_servers: Servers, reason: Reason = "shadow", key: KeyOption = "",
+    at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Let the challengers score everything beside the champion; none decides."""
+    _step("shadow_started", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json)
+
+
+@app.command("canary")
+def canary_command(
+    rollout_id: RolloutId, bootstrap_servers: Servers,
+    share: Annotated[float | None, typer.Option(min=0.01, max=100, help="Percent of the cards; default: as proposed")] = None,
+    challenger: Challenger = "", reason: Reason = "canary", key: KeyOption = "",
+    at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Let a challenger decide for its share of the cards; more share keeps the cards that it has."""
+    more = {"challenger": challenger, "share_bp": round((share or 0) * 100)}
+    _step("canary_set", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
+
+
+@app.command("pause")
+def pause_command(
+    rollout_id: RolloutId, bootstrap_servers: Servers, reason: Reason = "paused", key: KeyOption = "",
+    at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Give every card back to the champion; challengers are still scored."""
+    _step("paused", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json)
+
+
+@app.command("resume")
+def resume_command(
+    rollout_id: RolloutId, bootstrap_servers: Servers, reason: Reason = "resumed", key: KeyOption = "",
+    at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Go on with the phase and the share from before a pause."""
+    _step("resumed", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json)
+
+
+@app.command("rollback")
+def rollback_command(
+    rollout_id: RolloutId, bootstrap_servers: Servers, reason: Reason = "rolled back", key: KeyOption = "",
+    job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+) -> None:  # fmt: skip
+    """End a rollout, in whatever phase it is: the champion decides for every card."""
+    _step("rolled_back", rollout_id, bootstrap_servers, job_id, kafka, reason, key, None, as_json)
+
+
+@app.command("promote")
+def promote_command(
+    what: Annotated[str, typer.Argument(help="A rollout; or NAME/VERSION, proposed and promoted at once")],
+    bootstrap_servers: Servers,
+    tracking_uri: Annotated[str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="Of NAME/VERSION")] = "",
+    policy: PolicyFile = None,
+    threshold: Annotated[float | None, typer.Option(help="Instead of --policy: scores from here on are alerts")] = None,
+    max_count_5m: Annotated[int | None, typer.Option(help="Instead of --policy: more in 5 minutes are an alert")] = None,
+    missing_profile: Annotated[str | None, typer.Option(help="Instead of --policy: score or review")] = None,
+    rollout_id: Annotated[str, typer.Option(help="Of NAME/VERSION; default: model, version, time")] = "",
+    challenger: Challenger = "", reason: Reason = "promoted", key: KeyOption = "", at_seq: At = None,
+    four_eyes: FourEyes = False, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Let a challenger decide for every card from now on."""
+    if "/" not in what:
+        more: dict[str, Any] = {"challenger": challenger, "four_eyes": four_eyes}
+        _step("promoted", what, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
+        return
+    from service.rollouts.requests import Proposal
+
+    draft, _ = drafted(what, policy, threshold, max_count_5m, missing_profile, "canary", 10_000)
+    at = desk(bootstrap_servers, job_id, kafka, tracking_uri, four_eyes)
+    asked = Proposal((draft,), reason, key_of(key), None, rollout_id, at_once=True)
+    tell(at.desk.propose(asked, actor()), as_json)
+
+
+@app.command("withdraw")
+def withdraw_command(
+    rollout_id: RolloutId, bootstrap_servers: Servers,
+    reason: Annotated[str, typer.Option(help="Why, for those who read the log")],
+    from_the_beginning: Annotated[
+        bool, typer.Option("--from-the-beginning", help="Also for what is not decided yet: its files are lost")
+    ] = False,
+    key: KeyOption = "", at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Take a promotion back: the last champion before it decides again."""
+    more = {"from_the_beginning": from_the_beginning}
+    _step("withdrawn", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
+
+
+@app.command("verdict")
+def verdict_command(
+    rollout_id: RolloutId, bootstrap_servers: Servers, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
+    as_json: Json = False,
+    evidence: Annotated[
+        Path | None, typer.Option(help="A verdict as JSON: compute it again from its own counts, and compare")
+    ] = None,
+) -> None:  # fmt: skip
+    """Tell what the guards say of a rollout, from the job's newest progress."""
+    from service.rollouts import drawing, verdicts
+    from service.rollouts.assessment import assess
+
+    if evidence is not None:
+        typer.echo(verdicts.recompute(evidence))
+        return
+    history, job = desk(bootstrap_servers, job_id, kafka).desk.look()
+    found = assess(history, drawing.known(history.line, rollout_id), job.groups)
+    typer.echo(json.dumps(found.to_json()) if as_json else verdicts.text(found))
+
+
+def _step(
+    kind: str, rollout_id: str, servers: str, job_id: str, kafka: str, reason: str, key: str,
+    at_seq: int | None, as_json: bool, *, four_eyes: bool = False, **more: Any,
+) -> None:  # fmt: skip
+    from models.rollouts.events import Type
+    from service.rollouts.requests import Step
+
+    step = Step(rollout_id, Type(kind), reason, key_of(key), at_seq, **more)
+    tell(desk(servers, job_id, kafka, four_eyes=four_eyes).desk.take(step, actor()), as_json)

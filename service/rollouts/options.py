@@ -1,0 +1,121 @@
+"""What the commands of `fraud rollouts` share: options, the desk, how answers are told."""
+
+import getpass
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from models.errors import ModelError
+
+if TYPE_CHECKING:
+    from service.rollouts.desk import Desk
+    from service.rollouts.requests import Actor, Draft, Receipt
+    from service.settings import ServiceSettings
+
+Servers = Annotated[str, typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Kafka brokers")]
+TrackingUri = Annotated[
+    str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="MLflow, e.g. sqlite:////directory/mlflow.db")
+]
+JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="Of the job that is to use it")]
+Kafka = Annotated[str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")]
+FourEyes = Annotated[bool, typer.Option(envvar="FRAUD_FOUR_EYES", help="A proposer may not promote")]
+RolloutId = Annotated[str, typer.Argument(help="As `fraud rollouts list` and every alert name it")]
+Model = Annotated[str, typer.Argument(help="NAME/VERSION")]
+PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, rules and guards")]
+Challenger = Annotated[str, typer.Option(help="Its name; default: the only one, or the one meant as canary")]
+Reason = Annotated[str, typer.Option(help="Why, for those who read the log")]
+KeyOption = Annotated[str, typer.Option("--key", help="Idempotency key; default: a new one")]
+At = Annotated[int | None, typer.Option("--at", help="seq that the rollout must have; default: any")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object")]
+DEFAULT_MAX_COUNT_5M = 6
+
+
+@dataclass(frozen=True)
+class AtDesk:
+    """A desk and its settings."""
+
+    desk: "Desk"
+    settings: "ServiceSettings"
+
+
+def desk(
+    servers: str, job_id: str, kafka: str, tracking_uri: str = "", four_eyes: bool = False
+) -> AtDesk:
+    """The desk of a command."""
+    from service.rollouts.audited import audit
+    from service.rollouts.desk import Desk
+    from service.settings import ServiceSettings
+    from streaming_job.environment import client_settings
+
+    settings = ServiceSettings(
+        bootstrap_servers=servers,
+        job_id=job_id,
+        kafka=client_settings(kafka),
+        mlflow_tracking_uri=tracking_uri,
+        four_eyes=four_eyes,
+    )
+    return AtDesk(Desk(settings, audit(settings)), settings)
+
+
+def actor() -> "Actor":
+    """The user of the operating system, who has Kafka's credentials and so every role."""
+    from service.rollouts.requests import Actor
+
+    return Actor(getpass.getuser(), origin=socket.gethostname())
+
+
+def key_of(given: str) -> str:
+    """The idempotency key of a command."""
+    import uuid
+
+    return given or uuid.uuid4().hex
+
+
+def drafted(
+    model: str,
+    policy_file: Path | None,
+    threshold: float | None,
+    max_count_5m: int | None,
+    missing_profile: str | None,
+    role: str,
+    share_bp: int,
+) -> tuple["Draft", Mapping[str, Any] | None]:
+    """A challenger, and the guards of its policy file.
+
+    Raises:
+        ModelError: neither file nor threshold, or both.
+        PolicyFileError: the file is none.
+    """
+    from models.policy import SCORE, Policy
+    from models.rollouts import policy_file as files
+    from service.rollouts.requests import Draft
+
+    single = (threshold, max_count_5m, missing_profile)
+    guards: Mapping[str, Any] | None = None
+    if policy_file is not None:
+        if any(value is not None for value in single):
+            raise ModelError("give --policy, or --threshold and its companions, not both")
+        policy, guards, _ = files.load(policy_file)
+    elif threshold is None:
+        raise ModelError("give --policy policy.yaml, or --threshold")
+    else:
+        policy = Policy(threshold, max_count_5m or DEFAULT_MAX_COUNT_5M, missing_profile or SCORE)
+    if role not in ("canary", "shadow"):
+        raise ModelError(f"role {role!r} is unknown; give canary or shadow")
+    name = model.rpartition("/")[2]
+    return Draft(f"v{name}", role, share_bp, model, policy), guards
+
+
+def tell(receipt: "Receipt", as_json: bool) -> None:
+    """Print the answer of the desk."""
+    if as_json:
+        typer.echo(json.dumps(asdict(receipt)))
+        return
+    done = ", ".join(receipt.types)
+    again = " (had been written before)" if receipt.repeated else ""
+    typer.echo(f"{receipt.rollout_id}: {done}, now {receipt.phase}, seq {receipt.seq}{again}")

@@ -1,0 +1,175 @@
+"""`/v1/rollouts`, `/v1/models`, `/v1/decisions`: reading and steering rollouts over HTTP."""
+
+import re
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Response
+
+from models.rollouts import machine
+from models.rollouts.events import Type
+from models.rollouts.machine import Trial
+from service.rollouts import decisions, drawing, examples, views
+from service.rollouts.assessment import assess
+from service.rollouts.bodies import EVENT_EXAMPLE, EventBody, ProposalBody, ReceiptBody
+from service.rollouts.history import History
+from service.rollouts.parts import RolloutParts
+from service.rollouts.requests import Actor, Receipt
+from service.security import card_ids
+from service.security.problems import Problem
+from service.security.roles import Caller, Operator, Role, Viewer
+
+OF_ADMINS = frozenset({Type.PROMOTED, Type.WITHDRAWN})
+"""Events that change who decides for every card."""
+HOUR_MS = 3_600_000
+_SEQ = re.compile(r'"?(?P<seq>[1-9][0-9]{0,9})"?')
+
+Id = Annotated[str, Path(max_length=128, description="rollout_id")]
+Key = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key", min_length=1, max_length=48,
+        description="Of the request: sent again with the same key, it is answered as the first time",
+    ),
+]  # fmt: skip
+IfMatch = Annotated[
+    str | None,
+    Header(alias="If-Match", description="seq of the rollout as the caller knows it; a rollback needs none"),
+]
+
+
+def routes(parts: RolloutParts) -> APIRouter:
+    """The router.
+
+    Args:
+        parts: what stands behind it.
+    """
+    router = APIRouter(tags=["rollouts"], responses=examples.PROBLEMS)
+    topic = parts.settings.topics.model_rollouts
+
+    def trial_of(rollout_id: str) -> Trial:
+        return drawing.known(_readable(parts).line, rollout_id)
+
+    @router.get("/v1/rollouts", responses=examples.of(examples.ROLLOUTS))
+    def rollouts(_: Viewer) -> dict[str, Any]:
+        """All rollouts, newest first, and who decides now."""
+        return views.everything(_readable(parts), parts.progress.groups, topic)
+
+    @router.post(
+        "/v1/rollouts", status_code=201, response_model=ReceiptBody, responses=examples.of(examples.RECEIPT, 201)
+    )
+    def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
+        """Propose a rollout: its models load, can be trusted, reproduce their golden scores, and look at
+        features that the running job computes; its guards are known.
+        """
+        return _answer(parts.desk.propose(body.proposal(key), _actor(caller)), response)
+
+    @router.get("/v1/rollouts/{rollout_id}", responses=examples.of(examples.ROLLOUT))
+    def rollout(_: Viewer, rollout_id: Id, response: Response) -> dict[str, Any]:
+        """A rollout, its events, and from which offset of each partition on each of them held."""
+        trial = trial_of(rollout_id)
+        response.headers["ETag"] = f'"{trial.seq}"'
+        return views.rollout(parts.reader.history, trial, parts.progress.groups, topic)
+
+    @router.post(
+        "/v1/rollouts/{rollout_id}/events", status_code=201, response_model=ReceiptBody,
+        responses=examples.of(examples.RECEIPT, 201), openapi_extra=examples.body(EVENT_EXAMPLE),
+    )  # fmt: skip
+    def event(
+        caller: Operator, rollout_id: Id, body: EventBody, key: Key, response: Response, if_match: IfMatch = None
+    ) -> dict[str, Any]:
+        """The next step of a rollout; promoted and withdrawn need an admin."""
+        kind = Type(body.type)
+        if kind in OF_ADMINS and caller.role < Role.ADMIN:
+            raise Problem(
+                403, "insufficient_role", f"{kind} needs the role admin; {caller.name} is {caller.role.word}"
+            )
+        step = body.step(rollout_id, key, _expected(if_match, kind))
+        return _answer(parts.desk.take(step, _actor(caller)), response)
+
+    @router.get("/v1/rollouts/{rollout_id}/verdict", responses=examples.of(examples.VERDICT))
+    def verdict(_: Viewer, rollout_id: Id) -> dict[str, Any]:
+        """What the guards say now, with all counts: `fraud rollouts verdict --recompute` gives the same."""
+        found = assess(_readable(parts), trial_of(rollout_id), parts.progress.groups)
+        seen = parts.guards.seen
+        since = seen.since if seen is not None and seen.assessment.rollout_id == rollout_id else None
+        return {**found.to_json(), "since": since}
+
+    @router.get("/v1/models", responses=examples.of(examples.MODELS))
+    def models(_: Viewer, name: Annotated[str, Query(max_length=128)] = "card-fraud") -> dict[str, Any]:
+        """Registered versions, newest first, and the part that each has now."""
+        parts_of = _parts_now(_readable(parts))
+        return {
+            "name": name,
+            "models": [
+                {**views.model(ref), "metrics": metrics, "now": parts_of.get(ref.digest, [])}
+                for ref, metrics in parts.registry.versions(name)
+            ],
+        }
+
+    @router.get("/v1/decisions/{card_id}/{transaction_id}", responses=examples.of(examples.DECISION))
+    def decision(
+        caller: Viewer,
+        card_id: Annotated[str, Path(max_length=64)],
+        transaction_id: Annotated[str, Path(max_length=64)],
+        since: Annotated[
+            int | None, Query(ge=0, le=99_999_999_999_999, description="ms; default: an hour ago")
+        ] = None,
+    ) -> dict[str, Any]:
+        """Why a transaction was decided as it was: model, rollout, membership, features, reasons, offsets."""
+        begin = int(time.time() * 1000) - HOUR_MS if since is None else since
+        found = decisions.explain(
+            parts.settings, _readable(parts), parts.progress.groups, card_id, transaction_id, begin
+        )
+        shown: dict[str, Any] = card_ids.for_caller(
+            {"card_id": card_id, "transaction_id": transaction_id, **found}, caller
+        )
+        return shown
+
+    return router
+
+
+def _readable(parts: RolloutParts) -> History:
+    """The history, as far as it is known; 503 before the topic has been read to its end."""
+    if why := parts.reader.waiting_for:
+        raise Problem(503, "rollouts_unknown", f"{why}; ask again in a moment")
+    return parts.reader.history
+
+
+def _expected(if_match: str | None, kind: Type) -> int | None:
+    if kind is Type.ROLLED_BACK:
+        return None
+    if if_match is None:
+        raise Problem(428, "if_match_missing", "send If-Match with the rollout's seq, as GET gives it in ETag")
+    found = _SEQ.fullmatch(if_match.strip())
+    if found is None:
+        raise Problem(412, "if_match_unknown", "If-Match is no seq of a rollout; send it as GET gives it in ETag")
+    return int(found["seq"])
+
+
+def _actor(caller: Caller) -> Actor:
+    return Actor(caller.name, caller.role.word, caller.origin)
+
+
+def _answer(receipt: Receipt, response: Response) -> dict[str, Any]:
+    response.headers["ETag"] = f'"{receipt.seq}"'
+    response.headers["Location"] = f"/v1/rollouts/{receipt.rollout_id}"
+    if receipt.repeated:
+        response.status_code = 200
+    return {
+        "rollout_id": receipt.rollout_id,
+        "seq": receipt.seq,
+        "phase": receipt.phase.value,
+        "types": [kind.value for kind in receipt.types],
+        "offsets": list(receipt.offsets),
+        "repeated": receipt.repeated,
+    }
+
+
+def _parts_now(history: History) -> dict[str, list[dict[str, str]]]:
+    """Digest of a model -> the parts that it has in the plan."""
+    plan = machine.plan(history.line)
+    found: dict[str, list[dict[str, str]]] = {}
+    for one in (plan.champion, *plan.challengers) if plan else ():
+        found.setdefault(one.model.digest, []).append({"role": one.role, "rollout_id": one.rollout_id})
+    return found
