@@ -29,7 +29,8 @@ COMMANDS = {
     ),
     "job": Entry("deploy.job:app", "Run the streaming job."),
     "simulate": Entry("loadtests.simulator.commands:app", "Stream simulated or recorded transactions."),
-    "models": Entry("models.commands:app", "Train, list and promote models."),
+    "models": Entry("models.commands:app", "Train and list models."),
+    "rollouts": Entry("service.rollouts.commands:app", "Propose, watch, promote and roll back models."),
     "features": Entry("feature_store.commands:app", "Compute point-in-time training sets."),
     "serve": Entry("service.commands:app", "Serve health, metrics and status over HTTP."),
     "verify": Entry(

@@ -15,6 +15,8 @@ from service.lag_watch import LagWatch
 from service.metrics import FraudCollector
 from service.progress_reader import ProgressReader
 from service.readiness import reasons_against
+from service.rollouts.parts import RolloutParts
+from service.rollouts.routes import routes
 from service.settings import ServiceSettings
 
 LINKS = {
@@ -22,6 +24,8 @@ LINKS = {
     "ready": "/readyz",
     "metrics": "/metrics",
     "progress": "/v1/progress",
+    "rollouts": "/v1/rollouts",
+    "models": "/v1/models",
     "openapi": "/openapi.json",
 }
 
@@ -35,6 +39,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     """
     progress = ProgressReader(settings)
     watch = LagWatch(settings, lambda: end_offsets(progress.groups), clock)
+    rollouts = RolloutParts(settings, progress, clock)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FraudCollector(progress, watch, clock))
 
@@ -42,7 +47,9 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         progress.start()
         watch.start()
+        rollouts.start()
         yield
+        rollouts.stop()
         watch.stop()
         progress.stop()
 
@@ -88,6 +95,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         by_group = {str(group): groups[group] for group in sorted(groups)}
         return JSONResponse({"key_groups": key_groups(groups), "groups": by_group})
 
+    app.include_router(routes(rollouts))
     return app
 
 

@@ -1,4 +1,4 @@
-"""What the guards say of a rollout, by the counts in the job's progress: pure, and the same whoever computes it."""
+"""What the guards say of a rollout, by the counts in the job's progress: pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Assessment:
 
     @property
     def outcome(self) -> Outcome:
-        """breach if any verdict is, pass if all are, else insufficient."""
+        """Breach if any verdict is, pass if all are, else insufficient."""
         said = {one.outcome for one in self.verdicts.values()}
         if Outcome.BREACH in said:
             return Outcome.BREACH
@@ -91,7 +91,7 @@ def assess(history: History, trial: Trial, groups: Mapping[int, Mapping[str, Any
         groups: newest progress record of each key group.
 
     Raises:
-        GuardError: the counts in the progress records are none, or the rollout's guards are of another release.
+        GuardError: the progress records hold no counts, or the guards are of another release.
     """
     guards = policy.read(trial.guards)
     started = [

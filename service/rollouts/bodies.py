@@ -16,14 +16,19 @@ Reason = Annotated[str, Field(min_length=1, max_length=500)]
 Model = Annotated[str, Field(pattern=r"^[^/]{1,128}/[1-9][0-9]{0,9}$")]
 STRICT = ConfigDict(extra="forbid")
 
-POLICY_EXAMPLE = {"threshold": 0.4, "max_count_5m": 10, "missing_profile": "score", "cooldown_s": 600}
-GUARDS_EXAMPLE = {
+POLICY_EXAMPLE: dict[str, Any] = {
+    "threshold": 0.4,
+    "max_count_5m": 10,
+    "missing_profile": "score",
+    "cooldown_s": 600,
+}
+GUARDS_EXAMPLE: dict[str, Any] = {
     "alpha": 0.01,
     "deadline_h": 72,
     "min_card_hours": 100,
     "rules": [{"name": "alert_rate", "max_ratio": 1.5}, {"name": "failures", "max_share": 0.001}],
 }
-PROPOSAL_EXAMPLE = {
+PROPOSAL_EXAMPLE: dict[str, Any] = {
     "reason": "retrained on March",
     "challengers": [
         {
@@ -33,7 +38,12 @@ PROPOSAL_EXAMPLE = {
     ],
     "guards": GUARDS_EXAMPLE,
 }  # fmt: skip
-EVENT_EXAMPLE = {"type": "canary_set", "challenger": "march", "share_bp": 1000, "reason": "shadow looks good"}
+EVENT_EXAMPLE: dict[str, Any] = {
+    "type": "canary_set",
+    "challenger": "march",
+    "share_bp": 1000,
+    "reason": "shadow looks good",
+}
 
 
 class ChallengerBody(BaseModel):
@@ -43,7 +53,9 @@ class ChallengerBody(BaseModel):
 
     name: Name
     role: Literal["shadow", "canary"] = "canary"
-    share_bp: Annotated[int, Field(ge=0, le=10_000, description="Basis points of the cards, as a canary")] = 1_000
+    share_bp: Annotated[int, Field(ge=0, le=10_000, description="Basis points of the cards, as a canary")] = (
+        1_000
+    )
     model: Annotated[Model, Field(description="NAME/VERSION in the registry")]
     policy: Annotated[
         dict[str, Any], Field(description="As in policy.yaml, without guards", examples=[POLICY_EXAMPLE])
@@ -95,12 +107,11 @@ class EventBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EVENT_EXAMPLE]})
 
-    type: Literal[
-        "shadow_started", "canary_set", "paused", "resumed", "rolled_back", "promoted", "withdrawn"
-    ]
+    type: Literal["shadow_started", "canary_set", "paused", "resumed", "rolled_back", "promoted", "withdrawn"]
     reason: Reason
     challenger: Annotated[
-        Name | None, Field(description="canary_set, promoted; default: the only one, or the one with role canary")
+        Name | None,
+        Field(description="canary_set, promoted; default: the only one, or the one with role canary"),
     ] = None
     share_bp: Annotated[
         int | None, Field(ge=1, le=10_000, description="canary_set; default: as proposed")

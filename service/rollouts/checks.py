@@ -1,4 +1,4 @@
-"""Checks before a change is accepted that are no business of the registry: features, guards, evidence. Pure."""
+"""Checks before a change is accepted, beside the registry's: features, guards, evidence. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -74,8 +74,8 @@ def require_judged(trial: Trial, found: Assessment, challenger: str) -> None:
     if missing := found.without_data(challenger):
         raise RefusedError(
             "guards_data",
-            f"the guards {', '.join(missing)} have had no data on {challenger} of {trial.rollout_id} yet; leave "
-            f"it in shadow while transactions come, and see `fraud rollouts verdict {trial.rollout_id}`",
+            f"the guards {', '.join(missing)} have had no data on {challenger} of {trial.rollout_id}; "
+            f"leave it in shadow while transactions come, and see `fraud rollouts verdict {trial.rollout_id}`",
         )
 
 

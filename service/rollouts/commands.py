@@ -14,11 +14,14 @@ from service.rollouts.options import (
     Json,
     Kafka,
     KeyOption,
+    MaxCount,
+    MissingProfile,
     Model,
     PolicyFile,
     Reason,
     RolloutId,
     Servers,
+    Threshold,
     TrackingUri,
     actor,
     desk,
@@ -48,7 +51,9 @@ def list_command(
         share = f"  {one['share_bp'] / 100:g} %" if one["phase"] == "canary" else ""
         typer.echo(f"{one['rollout_id']}  {one['phase']}{share}  seq {one['seq']}  {one['state']}  {models}")
     champion = found["champion"]
-    typer.echo(f"decides: {champion['rollout_id']}" if champion else "no model decides; see fraud rollouts promote")
+    typer.echo(
+        f"decides: {champion['rollout_id']}" if champion else "no model decides; see fraud rollouts promote"
+    )
 
 
 @app.command("show")
@@ -69,8 +74,13 @@ def show_command(
     typer.echo(f"{rollout_id}: {found['phase']}, seq {found['seq']}, opened by {found['opened_by']}")
     for event in found["events"]:
         what = " ".join(str(event[name]) for name in ("challenger", "share_bp", "guard") if name in event)
-        state = event["refused"] or f"{event['state']} ({event['groups']['applied']}/{event['groups']['of']} groups)"
-        typer.echo(f"  {event['seq']}  {event['type']} {what}  by {event['actor']}: {event['reason']}  {state}")
+        state = (
+            event["refused"]
+            or f"{event['state']} ({event['groups']['applied']}/{event['groups']['of']} groups)"
+        )
+        typer.echo(
+            f"  {event['seq']}  {event['type']} {what}  by {event['actor']}: {event['reason']}  {state}"
+        )
         if event["held_from"]:
             held = ", ".join(f"{partition}:{offset}" for partition, offset in event["held_from"].items())
             typer.echo(f"     held from {held}")
@@ -80,9 +90,9 @@ def show_command(
 @app.command("propose")
 def propose_command(
     model: Model, bootstrap_servers: Servers, tracking_uri: TrackingUri, policy: PolicyFile = None,
-    threshold: Annotated[float | None, typer.Option(help="Instead of --policy: scores from here on are alerts")] = None,
-    max_count_5m: Annotated[int | None, typer.Option(help="Instead of --policy: more in 5 minutes are an alert")] = None,
-    missing_profile: Annotated[str | None, typer.Option(help="Instead of --policy: score or review")] = None,
+    threshold: Threshold = None,
+    max_count_5m: MaxCount = None,
+    missing_profile: MissingProfile = None,
     role: Annotated[str, typer.Option(help="What it is to become: canary or shadow")] = "canary",
     share: Annotated[float, typer.Option(min=0.01, max=100, help="Percent of the cards, as a canary")] = 10.0,
     rollout_id: Annotated[str, typer.Option(help="Unique name; default: model, version, time")] = "",
@@ -111,12 +121,14 @@ def shadow_command(
 @app.command("canary")
 def canary_command(
     rollout_id: RolloutId, bootstrap_servers: Servers,
-    share: Annotated[float | None, typer.Option(min=0.01, max=100, help="Percent of the cards; default: as proposed")] = None,
+    share: Annotated[
+        float | None, typer.Option(min=0.01, max=100, help="Percent of the cards; default: as proposed")
+    ] = None,
     challenger: Challenger = "", reason: Reason = "canary", key: KeyOption = "",
     at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
 ) -> None:  # fmt: skip
     """Let a challenger decide for its share of the cards; more share keeps the cards that it has."""
-    more = {"challenger": challenger, "share_bp": round((share or 0) * 100)}
+    more: dict[str, Any] = {"challenger": challenger, "share_bp": round((share or 0) * 100)}
     _step("canary_set", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
 
 
@@ -150,12 +162,11 @@ def rollback_command(
 @app.command("promote")
 def promote_command(
     what: Annotated[str, typer.Argument(help="A rollout; or NAME/VERSION, proposed and promoted at once")],
-    bootstrap_servers: Servers,
-    tracking_uri: Annotated[str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="Of NAME/VERSION")] = "",
+    bootstrap_servers: Servers, tracking_uri: TrackingUri = "",
     policy: PolicyFile = None,
-    threshold: Annotated[float | None, typer.Option(help="Instead of --policy: scores from here on are alerts")] = None,
-    max_count_5m: Annotated[int | None, typer.Option(help="Instead of --policy: more in 5 minutes are an alert")] = None,
-    missing_profile: Annotated[str | None, typer.Option(help="Instead of --policy: score or review")] = None,
+    threshold: Threshold = None,
+    max_count_5m: MaxCount = None,
+    missing_profile: MissingProfile = None,
     rollout_id: Annotated[str, typer.Option(help="Of NAME/VERSION; default: model, version, time")] = "",
     challenger: Challenger = "", reason: Reason = "promoted", key: KeyOption = "", at_seq: At = None,
     four_eyes: FourEyes = False, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
@@ -178,12 +189,13 @@ def withdraw_command(
     rollout_id: RolloutId, bootstrap_servers: Servers,
     reason: Annotated[str, typer.Option(help="Why, for those who read the log")],
     from_the_beginning: Annotated[
-        bool, typer.Option("--from-the-beginning", help="Also for what is not decided yet: its files are lost")
+        bool, typer.Option("--from-the-beginning", help="Also for what is not decided yet")
     ] = False,
-    key: KeyOption = "", at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+    key: KeyOption = "", at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
+    as_json: Json = False,
 ) -> None:  # fmt: skip
     """Take a promotion back: the last champion before it decides again."""
-    more = {"from_the_beginning": from_the_beginning}
+    more: dict[str, Any] = {"from_the_beginning": from_the_beginning}
     _step("withdrawn", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
 
 

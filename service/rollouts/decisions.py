@@ -1,4 +1,4 @@
-"""Why a transaction was decided as it was: from its alert if it has one, else from what held when it arrived."""
+"""Why a transaction was decided as it was: from its alert, or from what held when it arrived."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -49,9 +49,7 @@ def explain(
         UnansweredError: the brokers do not answer, or there is more to read than one answer may cost.
     """
     topics, deadline = settings.topics, clock() + MOST_S
-    reader = topic_reader.consumer(
-        settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-{CLIENT}"
-    )
+    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-{CLIENT}")
     search = _Search(reader, card_id, transaction_id, since_ms, lambda: clock() > deadline)
     try:
         shadows = search.values(topics.shadow_alerts)
@@ -62,7 +60,9 @@ def explain(
         own = KeyGroups(settings.partitioner, len(partitions), 1).partition_of(card_id)
         records = list(search.records(topics.transactions, [own]))
     except KafkaException as fault:
-        raise UnansweredError("brokers", f"the topics cannot be read: {say(fault)}; check the brokers") from fault
+        raise UnansweredError(
+            "brokers", f"the topics cannot be read: {say(fault)}; check the brokers"
+        ) from fault
     finally:
         reader.close()
     if not records:
@@ -98,7 +98,7 @@ def _unalerted(
         **by_plan(plan, card_id),
         "shadow_alerts": shadows,
         "features": None,
-        "why_no_features": "features are written with alerts only; `fraud explain-card` tells the card's state",
+        "why_no_features": "they are written with alerts only; `fraud explain-card` tells of the card",
     }
 
 
@@ -196,8 +196,8 @@ class _Search:
                 if self._left < 0 or self._is_late():
                     raise UnansweredError(
                         "too_much_to_read",
-                        f"there is more on {topic} since {self._since_ms} than one answer may cost; give a later "
-                        "`since` (ms since 1970-01-01 UTC), just before the transaction arrived",
+                        f"there is more on {topic} since {self._since_ms} than one answer may cost; give a "
+                        "later `since` (ms since 1970-01-01 UTC), just before the transaction arrived",
                     )
                 if self._is_wanted(record):
                     yield record

@@ -1,31 +1,32 @@
 """The desk: the one way to write rollout events, for the API, the command line and the guards.
 
-    Step 1  read     the newest progress of the job, and the rollout topic to its end
-    Step 2  draw     what would be written, or a refusal that names the check: nothing is written
-    Step 3  open     the one transactional writer: an older one, wherever it is, cannot commit any more
-    Step 4  read     what came since step 1; draw again
-    Step 5  write    events and audit in one Kafka transaction; fenced: nothing was written, from step 3 again
+Step 1  read     the newest progress of the job, and the rollout topic to its end
+Step 2  draw     what would be written, or a refusal that names the check: nothing is written
+Step 3  open     the one transactional writer: an older one, wherever it is, cannot commit any more
+Step 4  read     what came since step 1; draw again
+Step 5  write    events and audit in one Kafka transaction; fenced: nothing was written, from step 3 again
 """
 
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from models.rollouts.events import Event, Type
 from models.rollouts.machine import TRIED
 from service.rollouts import checks, drawing, reading
 from service.rollouts.assessment import assess
-from service.rollouts.errors import RefusedError, StaleError
+from service.rollouts.errors import DeskError, RefusedError, StaleError, UnansweredError
 from service.rollouts.history import History
 from service.rollouts.model_registry import ModelRegistry
 from service.rollouts.reading import Job
 from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Step, Stop
-from service.rollouts.writing import Line, RolloutWriter
+from service.rollouts.topic import KafkaRollouts, Rollouts
 from service.settings import ServiceSettings
 
+log = logging.getLogger(__name__)
 Draw = Callable[[History, Job], tuple[Event, ...] | Receipt]
-Audit = Callable[[Sequence[Event], Actor], Sequence[Line]]
-"""Records of the audit that go into the transaction of the events; asked once the writer is open."""
 ATTEMPTS = 4
 """Of the steps 3 to 5."""
 
@@ -36,21 +37,22 @@ class Desk:
     def __init__(
         self,
         settings: ServiceSettings,
-        audit: Audit = lambda _events, _actor: (),
         clock: Callable[[], float] = time.time,
         job: Callable[[], Job] | None = None,
         registry: ModelRegistry | None = None,
+        rollouts: Rollouts | None = None,
     ) -> None:
         """A desk; it connects when it is asked something.
 
         Args:
             settings: where.
-            audit: what the audit is to hold of events.
             clock: seconds since 1970-01-01 UTC.
             job: tells what the job's newest progress says; default: the topic is read.
             registry: of the models; default: that of the settings.
+            rollouts: the topic and its audit; default: those of the settings.
         """
-        self._settings, self._audit, self._clock = settings, audit, clock
+        self._settings, self._clock = settings, clock
+        self._rollouts = rollouts or KafkaRollouts(settings, clock)
         self._job = job or (lambda: reading.job(settings))
         self._registry = registry or ModelRegistry(settings.mlflow_tracking_uri)
 
@@ -61,7 +63,7 @@ class Desk:
             DeskError: they cannot be read now.
         """
         job = self._job()
-        return reading.history(self._settings, job.set_aside), job
+        return self._rollouts.read(job.set_aside, History()), job
 
     def propose(self, asked: Proposal, actor: Actor) -> Receipt:
         """Open a rollout, whose models have passed every check.
@@ -69,6 +71,19 @@ class Desk:
         Raises:
             DeskError: names the check that was not passed.
         """
+        with self._noting("rollout.proposed", asked.rollout_id or asked.challengers[0].model, actor):
+            return self._propose(asked, actor)
+
+    def take(self, asked: Step, actor: Actor) -> Receipt:
+        """Write one more event of a rollout.
+
+        Raises:
+            DeskError: names the check that was not passed.
+        """
+        with self._noting(f"rollout.{asked.type.value}", asked.rollout_id, actor):
+            return self._take(asked, actor)
+
+    def _propose(self, asked: Proposal, actor: Actor) -> Receipt:
         settings = self._settings
         checks.require_sound(asked)
         asked = replace(asked, guards=checks.guards(asked.guards))
@@ -76,9 +91,7 @@ class Desk:
         refs: Refs = {name: self._registry.find(name) for name in sorted(names)}
 
         def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
-            return drawing.proposal(
-                history, asked, refs, actor, self._now_ms(), four_eyes=settings.four_eyes
-            )
+            return drawing.proposal(history, asked, refs, actor, self._now_ms(), four_eyes=settings.four_eyes)
 
         history, job = self.look()
         drawn = draw(history, job)
@@ -89,12 +102,7 @@ class Desk:
             self._registry.verify(ref)
         return self._write(draw, actor, history, job)
 
-    def take(self, asked: Step, actor: Actor) -> Receipt:
-        """Write one more event of a rollout.
-
-        Raises:
-            DeskError: names the check that was not passed.
-        """
+    def _take(self, asked: Step, actor: Actor) -> Receipt:
         if asked.type in (Type.PROPOSED, Type.BREACHED):
             raise RefusedError("type", f"{asked.type} is no step that can be asked for; see docs/rollouts.md")
 
@@ -109,7 +117,7 @@ class Desk:
         return drawn if isinstance(drawn, Receipt) else self._write(draw, actor, history, job)
 
     def stop(self, asked: Stop) -> Receipt:
-        """End a rollout because of a guard: breached and rolled_back in one transaction, or rolled_back alone.
+        """End a rollout because of a guard: breached and rolled_back in one transaction, or the latter.
 
         Raises:
             DeskError: somebody else was faster, or the brokers do not answer.
@@ -132,21 +140,35 @@ class Desk:
 
     def _write(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
         for attempt in range(ATTEMPTS):
-            writer = RolloutWriter(self._settings)
-            history = reading.history(self._settings, job.set_aside, since=history)
+            write = self._rollouts.open()
+            history = self._rollouts.read(job.set_aside, history)
             drawn = draw(history, job)
             if isinstance(drawn, Receipt):  # the same request, by another way, in this moment
                 return drawn
             try:
-                offsets = writer.write(drawn, self._audit(drawn, actor))
+                offsets = write(drawn, actor)
             except StaleError:
-                # another writer was opened; what it has written, if anything, is read before this is tried again
+                # another writer was opened: what it has written, if anything, is read first
                 if attempt + 1 == ATTEMPTS:
                     raise
                 continue
             after = drawing.after(history.line, drawn)
             return drawing.receipt(after, drawn, tuple(offsets), repeated=False)
         raise AssertionError("the last attempt returns or raises")
+
+    @contextmanager
+    def _noting(self, action: str, target: str, actor: Actor) -> Iterator[None]:
+        """Have the audit tell of a request that is refused."""
+        try:
+            yield
+        except UnansweredError:
+            raise
+        except DeskError as refusal:
+            try:
+                self._rollouts.note_refusal(action, target, actor, refusal)
+            except DeskError as fault:
+                log.error("the audit does not tell that %s of %s was refused: %s", action, target, fault)
+            raise
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

@@ -33,7 +33,8 @@ def proposal(
     """
     if asked.at_once and four_eyes:
         raise RefusedError(
-            "four_eyes", "a proposer may not promote here; propose the rollout, and let another person promote it"
+            "four_eyes",
+            "a proposer may not promote here; propose the rollout, and let another person promote it",
         )
     earlier = next(
         (
@@ -61,7 +62,7 @@ def proposal(
     if earlier is not None:
         proposed = replace(proposed, champion=earlier.event.champion)
         return _repetition(history, earlier, proposed)
-    drawn = (proposed,)
+    drawn: tuple[Event, ...] = (proposed,)
     if asked.at_once:
         promoted = Event(
             Type.PROMOTED, name, 2, asked.key + PROMOTED_KEY, actor.name, asked.reason, now_ms,
@@ -114,7 +115,7 @@ def step(
     if four_eyes and asked.type is Type.PROMOTED and actor.name == trial.opened_by:
         raise RefusedError(
             "four_eyes",
-            f"{trial.rollout_id} was proposed by {trial.opened_by}, who may not promote it; ask another person",
+            f"{trial.rollout_id} was proposed by {trial.opened_by}, who may not promote it; ask another",
         )
     after(history.line, (event,))
     return (event,)
@@ -170,7 +171,7 @@ def require_seq(trial: Trial, expected: int) -> None:
     if trial.seq != expected:
         raise StaleError(
             "seq",
-            f"{trial.rollout_id} stands at event {trial.seq} ({trial.phase}), not {expected}; look at it again",
+            f"{trial.rollout_id} stands at event {trial.seq} ({trial.phase}), not {expected}; look again",
         )
 
 

@@ -49,9 +49,11 @@ VERDICT = {
 }  # fmt: skip
 MODELS = {
     "name": "card-fraud",
-    "models": [{**MODEL, "metrics": {"auc_roc": 0.97}, "now": [{"role": "canary", "rollout_id": "card-fraud-7"}]}],
+    "models": [
+        {**MODEL, "metrics": {"auc_roc": 0.97}, "now": [{"role": "canary", "rollout_id": "card-fraud-7"}]}
+    ],
 }
-DECISION = {
+DECISION: dict[str, Any] = {
     "card_id": "c_***42", "transaction_id": "t-1", "outcome": "no_alert", "decision": None,
     "source": {"topic": "transactions", "partition": 0, "offset": 81_300}, "arrival_time": 1_763_873_700_000,
     "decided_by": {"rollout_id": "card-fraud-7", "rollout_seq": 3, "role": "canary", "challenger": "march",
@@ -85,7 +87,9 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     404: _problem(404, "Not Found", "unknown_rollout", "there is no rollout x; see `fraud rollouts list`"),
     409: _problem(409, "Conflict", "seq", "card-fraud-7 stands at event 4 (canary), not 3; look at it again"),
     412: _problem(412, "Precondition Failed", "if_match_unknown", "If-Match is no seq of a rollout"),
-    422: _problem(422, "Unprocessable Content", "golden", "model card-fraud 7 does not reproduce its golden scores"),
+    422: _problem(
+        422, "Unprocessable Content", "golden", "model card-fraud 7 does not reproduce its golden scores"
+    ),
     428: _problem(428, "Precondition Required", "if_match_missing", "send If-Match with the rollout's seq"),
     503: _problem(503, "Service Unavailable", "brokers", "model-rollouts cannot be read; check the settings"),
 }

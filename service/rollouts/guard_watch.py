@@ -83,7 +83,9 @@ class GuardWatch(Background):
             log.critical("rollout %s: %s", trial.rollout_id, ending.reason)
             try:
                 self._desk.stop(ending)
-                log.critical("rollout %s is rolled back; the champion decides for every card", trial.rollout_id)
+                log.critical(
+                    "rollout %s is rolled back; the champion decides for every card", trial.rollout_id
+                )
             except StaleError as fault:
                 # another sidecar, or a person, was faster
                 log.warning("rollout %s was not rolled back here: %s", trial.rollout_id, fault)

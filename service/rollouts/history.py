@@ -1,4 +1,4 @@
-"""The rollout topic as it stands: every event, and the line of champions and trials that follows from them."""
+"""The rollout topic as it stands: every event, and the line of champions and trials that follows."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

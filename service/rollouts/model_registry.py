@@ -1,4 +1,4 @@
-"""The model registry as the desk asks it: every refusal names its check. MLflow is imported when it is asked."""
+"""The model registry as the desk asks it: every refusal names its check."""
 
 import re
 import tempfile

@@ -32,6 +32,9 @@ Reason = Annotated[str, typer.Option(help="Why, for those who read the log")]
 KeyOption = Annotated[str, typer.Option("--key", help="Idempotency key; default: a new one")]
 At = Annotated[int | None, typer.Option("--at", help="seq that the rollout must have; default: any")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object")]
+Threshold = Annotated[float | None, typer.Option(help="Instead of --policy: scores from here on are alerts")]
+MaxCount = Annotated[int | None, typer.Option(help="Instead of --policy: more in 5 minutes are an alert")]
+MissingProfile = Annotated[str | None, typer.Option(help="Instead of --policy: score or review")]
 DEFAULT_MAX_COUNT_5M = 6
 
 
@@ -43,11 +46,8 @@ class AtDesk:
     settings: "ServiceSettings"
 
 
-def desk(
-    servers: str, job_id: str, kafka: str, tracking_uri: str = "", four_eyes: bool = False
-) -> AtDesk:
+def desk(servers: str, job_id: str, kafka: str, tracking_uri: str = "", four_eyes: bool = False) -> AtDesk:
     """The desk of a command."""
-    from service.rollouts.audited import audit
     from service.rollouts.desk import Desk
     from service.settings import ServiceSettings
     from streaming_job.environment import client_settings
@@ -59,7 +59,7 @@ def desk(
         mlflow_tracking_uri=tracking_uri,
         four_eyes=four_eyes,
     )
-    return AtDesk(Desk(settings, audit(settings)), settings)
+    return AtDesk(Desk(settings), settings)
 
 
 def actor() -> "Actor":

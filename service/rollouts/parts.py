@@ -7,7 +7,7 @@ from typing import Any
 from service.progress_reader import ProgressReader
 from service.rollouts import reading
 from service.rollouts.alias_mirror import AliasMirror
-from service.rollouts.desk import Audit, Desk
+from service.rollouts.desk import Desk
 from service.rollouts.guard_watch import GuardWatch
 from service.rollouts.history import History
 from service.rollouts.model_registry import ModelRegistry
@@ -23,7 +23,6 @@ class RolloutParts:
         self,
         settings: ServiceSettings,
         progress: ProgressReader,
-        audit: Audit = lambda _events, _actor: (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Put them together; nothing runs yet.
@@ -31,13 +30,12 @@ class RolloutParts:
         Args:
             settings: what to watch.
             progress: of the job.
-            audit: what the audit is to hold of events.
             clock: seconds since 1970-01-01 UTC.
         """
         self.settings, self.progress = settings, progress
         self.registry = ModelRegistry(settings.mlflow_tracking_uri)
         self.reader = RolloutReader(settings, lambda: Job(progress.groups).set_aside)
-        self.desk = Desk(settings, audit, clock, self.job, self.registry)
+        self.desk = Desk(settings, clock, self.job, self.registry)
         self.guards = GuardWatch(self._known, self._complete, self.desk)
         self.mirror = AliasMirror(lambda: self.reader.history, self.registry.point)
 

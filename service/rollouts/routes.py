@@ -56,11 +56,16 @@ def routes(parts: RolloutParts) -> APIRouter:
         return views.everything(_readable(parts), parts.progress.groups, topic)
 
     @router.post(
-        "/v1/rollouts", status_code=201, response_model=ReceiptBody, responses=examples.of(examples.RECEIPT, 201)
+        "/v1/rollouts",
+        status_code=201,
+        response_model=ReceiptBody,
+        responses=examples.of(examples.RECEIPT, 201),
     )
     def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
-        """Propose a rollout: its models load, can be trusted, reproduce their golden scores, and look at
-        features that the running job computes; its guards are known.
+        """Propose a rollout, after every check.
+
+        Its models load, can be trusted, reproduce their golden scores, and look at features that the running
+        job computes; its guards are known.
         """
         return _answer(parts.desk.propose(body.proposal(key), _actor(caller)), response)
 
@@ -76,7 +81,12 @@ def routes(parts: RolloutParts) -> APIRouter:
         responses=examples.of(examples.RECEIPT, 201), openapi_extra=examples.body(EVENT_EXAMPLE),
     )  # fmt: skip
     def event(
-        caller: Operator, rollout_id: Id, body: EventBody, key: Key, response: Response, if_match: IfMatch = None
+        caller: Operator,
+        rollout_id: Id,
+        body: EventBody,
+        key: Key,
+        response: Response,
+        if_match: IfMatch = None,
     ) -> dict[str, Any]:
         """The next step of a rollout; promoted and withdrawn need an admin."""
         kind = Type(body.type)
@@ -140,10 +150,14 @@ def _expected(if_match: str | None, kind: Type) -> int | None:
     if kind is Type.ROLLED_BACK:
         return None
     if if_match is None:
-        raise Problem(428, "if_match_missing", "send If-Match with the rollout's seq, as GET gives it in ETag")
+        raise Problem(
+            428, "if_match_missing", "send If-Match with the rollout's seq, as GET gives it in ETag"
+        )
     found = _SEQ.fullmatch(if_match.strip())
     if found is None:
-        raise Problem(412, "if_match_unknown", "If-Match is no seq of a rollout; send it as GET gives it in ETag")
+        raise Problem(
+            412, "if_match_unknown", "If-Match is no seq of a rollout; send it as GET gives it in ETag"
+        )
     return int(found["seq"])
 
 

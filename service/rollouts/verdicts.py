@@ -36,6 +36,7 @@ def recompute(path: Path) -> str:
         again = recomputed(evidence).to_json()
         if again != evidence:
             raise RefusedError(
-                "evidence", f"{path}: computed again, {name or 'it'} comes to {again['verdict']}, otherwise than told"
+                "evidence",
+                f"{path}: computed again, {name or 'it'} comes to {again['verdict']}, otherwise than told",
             )
     return f"the same, computed again: {', '.join(sorted({one['verdict'] for one in verdicts.values()}))}"

@@ -39,7 +39,9 @@ def everything(history: History, groups: Groups, topic: str) -> dict[str, Any]:
     return {
         "champion": in_force(history),
         "open": history.line.open,
-        "rollouts": [summary(history, trial, groups, topic) for trial in reversed(history.line.trials.values())],
+        "rollouts": [
+            summary(history, trial, groups, topic) for trial in reversed(list(history.line.trials.values()))
+        ],
     }
 
 
@@ -87,7 +89,7 @@ def state_of(entry: Entry, groups: Groups, topic: str) -> dict[str, Any]:
         `held_from`: partition of the transactions -> offset of the first for which it held, as far as the
         groups still tell it; `refused`: why it changed nothing.
     """
-    folded, held_from = 0, {}
+    folded, held_from = 0, dict[str, int]()
     for record in groups.values():
         ends = {(part["topic"], part["partition"]): part["end_offset"] for part in record["partitions"]}
         folded += ends.get((topic, 0), 0) > entry.offset
@@ -117,7 +119,12 @@ def _event(entry: Entry) -> dict[str, Any]:
         "offset": entry.offset,
         "timestamp": entry.timestamp,
     }
-    own = {"challenger": event.challenger, "share_bp": event.share_bp, "guard": event.guard, "verdict": event.verdict}
+    own = {
+        "challenger": event.challenger,
+        "share_bp": event.share_bp,
+        "guard": event.guard,
+        "verdict": event.verdict,
+    }
     return told | {name: value for name, value in own.items() if value}
 
 

@@ -1,7 +1,7 @@
 """The one writer of a job's rollout events: a transactional id that a newer writer takes from an older one.
 
-Whoever is to write opens it, reads the topic to its end, and commits. If another has opened it in between, the
-commit fails and nothing was written: so each event is written by one who has read all events before it.
+A desk that is to write opens it, reads the topic to its end, and commits. If another has opened it since, the
+commit fails and nothing was written: each event is written by one who has read all events before it.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def transactional_id(job_id: str) -> str:
 
 
 class RolloutWriter:
-    """The writer, opened: older ones of the same job cannot commit any more, and what they began has ended."""
+    """The writer, opened: older ones of the same job cannot commit any more."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         """Open it.

@@ -1,0 +1,110 @@
+"""Audit records of rollout events: in the events' own transaction, so that there is no change without one."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from models.rollouts.events import Event
+from service.rollouts.errors import DeskError, UnansweredError
+from service.rollouts.requests import Actor
+from service.rollouts.writing import Line
+from service.security.audit import Entry, next_record
+from service.security.audit_log import AuditLog
+from service.settings import ServiceSettings, say
+from streaming_job.log import topic_reader
+
+log = logging.getLogger(__name__)
+DONE, REFUSED = "done", "refused"
+
+
+class RolloutAudit:
+    """Makes the audit's records; asked once the one writer is open, so that they follow from each other."""
+
+    def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
+        """Read nothing yet.
+
+        Args:
+            settings: where.
+            clock: seconds since 1970-01-01 UTC.
+        """
+        self._settings, self._clock = settings, clock
+        self._log = AuditLog(settings)
+
+    def of(self, events: Sequence[Event], actor: Actor) -> list[Line]:
+        """The records of events that are written.
+
+        Raises:
+            UnansweredError: the audit log cannot be read.
+        """
+        return self._lines(
+            [
+                self._entry(f"rollout.{event.type.value}", event.rollout_id, actor, DONE, _detail(event))
+                for event in events
+            ]
+        )
+
+    def of_refusal(self, action: str, target: str, actor: Actor, fault: DeskError) -> list[Line]:
+        """The record of a request that was refused.
+
+        Raises:
+            UnansweredError: the audit log cannot be read.
+        """
+        detail = {"check": fault.check, "text": str(fault)}
+        return self._lines([self._entry(action, target, actor, REFUSED, detail)])
+
+    def _lines(self, entries: Sequence[Entry]) -> list[Line]:
+        topic = self._settings.topics.audit_log
+        try:
+            if not self._exists():
+                log.warning("there is no topic %s: changes are not audited; run `fraud job topics`", topic)
+                return []
+            previous = self._log.last()
+        except KafkaException as fault:
+            raise UnansweredError("audit", f"{topic} cannot be read: {say(fault)}; repeat it") from fault
+        lines = []
+        for entry in entries:
+            previous = next_record(previous, entry)
+            lines.append(Line(topic, entry.target.encode(), previous))
+        return lines
+
+    def _exists(self) -> bool:
+        reader = topic_reader.consumer(
+            self._settings.bootstrap_servers, self._settings.kafka, f"{self._settings.job_id}-audit"
+        )
+        try:
+            topic_reader.partitions(reader, self._settings.topics.audit_log)
+        except KafkaException as fault:
+            if fault.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return False
+            raise
+        finally:
+            reader.close()
+        return True
+
+    def _entry(self, action: str, target: str, actor: Actor, outcome: str, detail: dict[str, Any]) -> Entry:
+        return Entry(
+            at=int(self._clock() * 1000),
+            actor=actor.name,
+            role=actor.role,
+            action=action,
+            target=target,
+            origin=actor.origin,
+            outcome=outcome,
+            detail=detail,
+        )
+
+
+def _detail(event: Event) -> dict[str, Any]:
+    """What the audit repeats of an event; the event itself is on model-rollouts."""
+    told: dict[str, Any] = {"seq": event.seq, "reason": event.reason, "key": event.idempotency_key}
+    models = {one.name: f"{one.model.name}/{one.model.version}" for one in event.challengers}
+    own = {
+        "approved_by": event.approved_by,
+        "challenger": event.challenger,
+        "share_bp": event.share_bp,
+        "guard": event.guard,
+        "models": models,
+    }
+    return told | {name: value for name, value in own.items() if value}

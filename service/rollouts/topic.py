@@ -1,0 +1,58 @@
+"""The rollout topic as the desk uses it: read to its end, opened for writing, with its audit."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from models.rollouts.events import Event
+from service.rollouts import reading
+from service.rollouts.audited import RolloutAudit
+from service.rollouts.errors import DeskError
+from service.rollouts.history import History
+from service.rollouts.requests import Actor
+from service.rollouts.writing import RolloutWriter
+from service.settings import ServiceSettings
+
+Write = Callable[[Sequence[Event], Actor], list[int]]
+"""Writes events and their audit in one transaction; returns the events' offsets."""
+
+
+class Rollouts(Protocol):
+    """A log of rollouts with one writer at a time."""
+
+    def read(self, set_aside: Mapping[int, str], since: History) -> History:
+        """All of it, of which `since` is known already; raises DeskError."""
+
+    def open(self) -> Write:
+        """Become the writer: the one before cannot write any more. What it returns raises DeskError."""
+
+    def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
+        """Have the audit tell of a request that was refused; raises DeskError."""
+
+
+class KafkaRollouts:
+    """The topic of a job."""
+
+    def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            settings: where.
+            clock: seconds since 1970-01-01 UTC, for the audit.
+        """
+        self._settings = settings
+        self._audit = RolloutAudit(settings, clock)
+
+    def read(self, set_aside: Mapping[int, str], since: History) -> History:
+        """See Rollouts."""
+        return reading.history(self._settings, set_aside, since)
+
+    def open(self) -> Write:
+        """See Rollouts."""
+        writer = RolloutWriter(self._settings)
+        return lambda events, actor: writer.write(events, self._audit.of(events, actor))
+
+    def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
+        """See Rollouts."""
+        writer = RolloutWriter(self._settings)
+        if lines := self._audit.of_refusal(action, target, actor, refusal):
+            writer.write((), lines)

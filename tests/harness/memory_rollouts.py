@@ -1,0 +1,100 @@
+"""A rollout log in memory, with one writer at a time as the broker has it; and what tests put on it."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts import events
+from models.rollouts.events import Event
+from service.rollouts.errors import DeskError, StaleError
+from service.rollouts.history import History, Record
+from service.rollouts.model_registry import ModelRegistry
+from service.rollouts.requests import Actor, Draft, Proposal
+from service.rollouts.topic import Write
+
+START = 1_763_870_000_000
+ADA, BOB = Actor("ada", "operator", "127.0.0.1"), Actor("bob", "admin", "127.0.0.1")
+
+
+def ref(version: int) -> ModelRef:
+    """A registered model; its files are nowhere."""
+    return ModelRef("card-fraud", str(version), f"models:/card-fraud/{version}", f"{version:064x}", ("amount:1",))
+
+
+def proposal(key: str = "k1", *, rollout_id: str = "r2", version: int = 2, **changes: Any) -> Proposal:
+    """One challenger, meant as a canary of 10 %."""
+    draft = Draft("next", "canary", 1_000, f"card-fraud/{version}", Policy(0.5, 6))
+    return Proposal((draft,), "a better one", key, rollout_id=rollout_id, **changes)
+
+
+class KnownModels(ModelRegistry):
+    """A registry of models 1 to 9, all good."""
+
+    def __init__(self) -> None:
+        super().__init__("known")
+        self.verified: list[str] = []
+
+    def find(self, model: str) -> ModelRef:
+        """See ModelRegistry."""
+        return ref(int(model.rpartition("/")[2]))
+
+    def verify(self, known: ModelRef) -> None:
+        """See ModelRegistry."""
+        self.verified.append(known.version)
+
+    def versions(self, name: str) -> list[tuple[ModelRef, dict[str, float]]]:
+        """See ModelRegistry."""
+        return [(ref(version), {"auc_roc": 0.9}) for version in range(9, 0, -1)]
+
+
+class MemoryRollouts:
+    """The log; each record's time is a minute after that of the one before it."""
+
+    def __init__(self, *, champion: int | None = 1) -> None:
+        self.records: list[Record] = []
+        self.refusals: list[tuple[str, str, str, str]] = []
+        """(action, target, actor, check)."""
+        self.before_write: Callable[[], None] = lambda: None
+        """Called once the writer is open, before it writes: where another one may come in between."""
+        self._writer, self._lock = 0, threading.Lock()
+        if champion is not None:
+            self.put(*events.installation(ref(champion), Policy(0.5, 6), f"r{champion}", "test", START))
+
+    def put(self, *new: Event) -> list[int]:
+        """Append records; returns their offsets."""
+        offsets = []
+        for event in new:
+            # offsets have gaps: a transaction ends with a mark
+            offset = 2 * len(self.records)
+            self.records.append(Record(offset, START + 60_000 * len(self.records), event.to_json()))
+            offsets.append(offset)
+        return offsets
+
+    def read(self, set_aside: Mapping[int, str], since: History) -> History:
+        """See Rollouts."""
+        return since.with_records(self.records, set_aside)
+
+    def history(self) -> History:
+        """All of it."""
+        return self.read({}, History())
+
+    def open(self) -> Write:
+        """See Rollouts."""
+        with self._lock:
+            self._writer += 1
+            mine = self._writer
+
+        def write(new: Sequence[Event], _actor: Actor) -> list[int]:
+            self.before_write()
+            with self._lock:
+                if self._writer != mine:
+                    raise StaleError("race", "another writer came in between")
+                return self.put(*new)
+
+        return write
+
+    def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
+        """See Rollouts."""
+        self.refusals.append((action, target, actor.name, refusal.check))

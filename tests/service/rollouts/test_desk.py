@@ -1,0 +1,263 @@
+"""The desk over a log in memory: what is written, repeated and refused, and by which check."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal, ref
+
+from models.policy import Policy
+from models.rollouts.events import Type, installation
+from models.rollouts.machine import Phase
+from service.rollouts.desk import Desk
+from service.rollouts.errors import DeskError, StaleError
+from service.rollouts.reading import Job
+from service.rollouts.requests import Draft, Receipt, Step, Stop
+from service.settings import ServiceSettings
+from trial_progress import COUNTS, trial_progress
+
+pytestmark = pytest.mark.unit
+
+NOW_S = START / 1000
+
+
+def desk_of(log: MemoryRollouts, groups: dict[int, Any] | None = None, **settings: Any) -> Desk:
+    return Desk(
+        ServiceSettings(bootstrap_servers="none", **settings),
+        clock=lambda: NOW_S,
+        job=lambda: Job(groups or {}),
+        registry=KnownModels(),
+        rollouts=log,
+    )
+
+
+def step(kind: Type, key: str, **more: Any) -> Step:
+    return Step("r2", kind, "because", key, **more)
+
+
+def judged(rollout_id: str = "r2") -> dict[int, Any]:
+    """Progress in which the challenger has been seen enough for every guard to have data."""
+    return {0: trial_progress(rollout_id, {"next": COUNTS}, written_at=START)}
+
+
+WAYS: dict[Phase, list[Step]] = {
+    Phase.PROPOSED: [],
+    Phase.SHADOW: [step(Type.SHADOW_STARTED, "s")],
+    Phase.CANARY: [step(Type.SHADOW_STARTED, "s"), step(Type.CANARY_SET, "c")],
+    Phase.PAUSED: [step(Type.SHADOW_STARTED, "s"), step(Type.CANARY_SET, "c"), step(Type.PAUSED, "p")],
+}
+
+
+@pytest.mark.parametrize("phase", WAYS)
+def test_rollback_needs_no_precondition_in_any_phase(phase: Phase) -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log, judged())
+    desk.propose(proposal(), ADA)
+    for one in WAYS[phase]:
+        desk.take(one, ADA)
+    assert log.history().line.trials["r2"].phase is phase
+    done = desk.take(step(Type.ROLLED_BACK, "back", expected_seq=999), ADA)
+    assert done.phase is Phase.ROLLED_BACK
+    assert log.history().line.open is None
+    assert log.history().line.champions[-1].rollout_id == "r1"
+
+
+def test_nothing_that_the_desk_writes_is_refused_by_the_machine() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log, judged())
+    desk.propose(proposal(), ADA)
+    for one in [*WAYS[Phase.PAUSED], step(Type.RESUMED, "r"), step(Type.PROMOTED, "u"), step(Type.WITHDRAWN, "w")]:
+        desk.take(one, BOB)
+    assert not [entry for entry in log.history().entries if entry.refused or entry.repeats]
+    assert [entry.event.type for entry in log.history().of("r2")][-2:] == [Type.PROMOTED, Type.WITHDRAWN]
+
+
+def test_a_repeated_request_is_answered_as_the_first_time() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log)
+    first = desk.propose(proposal(rollout_id=""), ADA)
+    again = desk.propose(proposal(rollout_id=""), ADA)
+    assert (again, first.repeated) == (replace(first, repeated=True), False)
+    shadow = desk.take(step(Type.SHADOW_STARTED, "s", expected_seq=1) , ADA) if first.rollout_id == "r2" else None
+    assert shadow is None
+    moved = Step(first.rollout_id, Type.SHADOW_STARTED, "because", "s", 1)
+    done = desk.take(moved, ADA)
+    assert desk.take(moved, ADA) == replace(done, repeated=True)
+    assert len(log.records) == 4
+
+
+def test_a_key_that_stood_for_something_else_is_refused() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log)
+    desk.propose(proposal(), ADA)
+    desk.take(step(Type.SHADOW_STARTED, "s"), ADA)
+    for again in (step(Type.PAUSED, "s"), replace(step(Type.SHADOW_STARTED, "s"), reason="another")):
+        assert refused(lambda again=again: desk.take(again, ADA)) == "idempotency_key"
+    assert refused(lambda: desk.propose(proposal(version=3), ADA)) == "idempotency_key"
+
+
+def refused(ask: Any) -> str:
+    with pytest.raises(DeskError) as fault:
+        ask()
+    return fault.value.check
+
+
+def test_a_promotion_at_once_is_one_transaction_of_two_events() -> None:
+    log = MemoryRollouts(champion=None)
+    done = desk_of(log).propose(proposal(at_once=True), ADA)
+    assert done == Receipt("r2", 2, Phase.PROMOTED, (Type.PROPOSED, Type.PROMOTED), (0, 2), False)
+    again = desk_of(log).propose(proposal(at_once=True), ADA)
+    assert again == replace(done, repeated=True)
+    assert log.history().line.champions[-1].model == ref(2)
+
+
+def test_who_is_late_is_told_so_by_seq_and_nothing_is_written() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log)
+    desk.propose(proposal(), ADA)
+    desk.take(step(Type.SHADOW_STARTED, "s", expected_seq=1), ADA)
+    count = len(log.records)
+    with pytest.raises(StaleError, match="stands at event 2") as fault:
+        desk.take(step(Type.PAUSED, "p", expected_seq=1), BOB)
+    assert (fault.value.check, fault.value.status, len(log.records)) == ("seq", 409, count)
+    assert log.refusals == [("rollout.paused", "r2", "bob", "seq")]
+
+
+def test_of_two_desks_that_ask_the_same_at_once_one_is_written_and_one_is_stale() -> None:
+    """The other one comes in when the first has opened its writer, which cannot write any more."""
+    log = MemoryRollouts()
+    desk_of(log).propose(proposal(), ADA)
+    won: list[Receipt] = []
+
+    def other() -> None:
+        log.before_write = lambda: None
+        won.append(desk_of(log).take(step(Type.SHADOW_STARTED, "other", expected_seq=1), BOB))
+
+    log.before_write = other
+    with pytest.raises(StaleError) as fault:
+        desk_of(log).take(step(Type.SHADOW_STARTED, "mine", expected_seq=1), ADA)
+    assert fault.value.check == "seq"
+    assert [one.seq for one in won] == [2]
+    assert [entry.event.actor for entry in log.history().of("r2")] == ["ada", "bob"]
+
+
+def test_the_other_writer_of_another_rollouts_event_does_not_stop_a_request() -> None:
+    """Fenced, but nothing that the request depends on has changed: it is written at the second attempt."""
+    log = MemoryRollouts()
+    desk = desk_of(log)
+    desk.propose(proposal(), ADA)
+
+    def other() -> None:
+        log.before_write = lambda: None
+        log.open()
+
+    log.before_write = other
+    assert desk.take(step(Type.SHADOW_STARTED, "s", expected_seq=1), ADA).seq == 2
+
+
+def test_four_eyes_keep_the_proposer_from_promoting() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log, judged(), four_eyes=True)
+    desk.propose(proposal(), ADA)
+    assert refused(lambda: desk.take(step(Type.PROMOTED, "p"), ADA)) == "four_eyes"
+    assert refused(lambda: desk.propose(proposal("k2", rollout_id="r3", at_once=True), BOB)) == "four_eyes"
+    desk.take(step(Type.PROMOTED, "q"), BOB)
+    assert log.history().of("r2")[-1].event.approved_by == "bob"
+
+
+def test_a_canary_begins_on_evidence() -> None:
+    log = MemoryRollouts()
+    desk_of(log).propose(proposal(), ADA)
+    desk_of(log).take(step(Type.SHADOW_STARTED, "s"), ADA)
+    for groups in ({}, {0: trial_progress("r2", {}, written_at=START)}):
+        with pytest.raises(DeskError, match="alert_rate, .* have had no data on next") as fault:
+            desk_of(log, groups).take(step(Type.CANARY_SET, "c"), ADA)
+        assert fault.value.check == "guards_data"
+    done = desk_of(log, judged()).take(step(Type.CANARY_SET, "c"), ADA)
+    assert log.history().line.trials["r2"].share_bp == 1_000
+    assert done.phase is Phase.CANARY
+
+
+def test_nothing_goes_on_over_a_breach() -> None:
+    log = MemoryRollouts()
+    desk_of(log).propose(proposal(), ADA)
+    desk_of(log).take(step(Type.SHADOW_STARTED, "s"), ADA)
+    bad = {0: trial_progress("r2", {"next": {**COUNTS, "failures": 900}}, written_at=START)}
+    for kind in (Type.CANARY_SET, Type.PROMOTED):
+        assert refused(lambda kind=kind: desk_of(log, bad).take(step(kind, kind.value), ADA)) == "guards"
+
+
+@pytest.mark.parametrize(
+    ("asked", "check"),
+    [
+        (proposal(guards={"rules": [{"name": "alert_rat", "max_ratio": 2}]}), "guards"),
+        (proposal(rollout_id="r1"), "rollout_conflict"),
+        (replace(proposal(), challengers=()), "challenger"),
+        (replace(proposal(), challengers=proposal().challengers * 2), "challenger"),
+        (
+            replace(
+                proposal(),
+                challengers=tuple(Draft(n, "canary", 1, "card-fraud/2", Policy(0.5, 6)) for n in "ab"),
+            ),
+            "challenger",
+        ),
+    ],
+)
+def test_a_proposal_that_must_not_be_names_its_check(asked: Any, check: str) -> None:
+    log = MemoryRollouts()
+    assert refused(lambda: desk_of(log).propose(asked, ADA)) == check
+    assert len(log.records) == 2
+
+
+def test_features_are_those_of_the_running_job() -> None:
+    log = MemoryRollouts()
+    told = trial_progress("r2", {}, written_at=START, features=["count_1m:1"])
+    with pytest.raises(DeskError, match="the running job card-fraud does not compute amount:1") as fault:
+        desk_of(log, {0: told}).propose(proposal(), ADA)
+    assert fault.value.check == "features"
+    silent = {**told, "written_at": START - 61_000}
+    assert desk_of(log, {0: silent}).propose(proposal(), ADA).seq == 1
+
+
+def test_what_the_job_has_set_aside_holds_for_nobody() -> None:
+    """The job could not have the promoted model: the champion before it is the one to be replaced."""
+    log = MemoryRollouts()
+    offsets = log.put(*installation(ref(5), Policy(0.5, 6), "r5", "test", START))
+    aside = trial_progress("r2", {}, written_at=START, rollouts_set_aside={str(offsets[0]): "model_unavailable"})
+    desk_of(log, {0: aside}).propose(proposal(), ADA)
+    entry = log.history().refolded({offsets[0]: "model_unavailable"}).of("r2")[0]
+    assert (entry.event.champion, entry.refused) == (ref(1), "")
+
+
+def test_only_one_rollout_is_open() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log)
+    desk.propose(proposal(), ADA)
+    assert refused(lambda: desk.propose(proposal("k2", rollout_id="r3"), ADA)) == "rollout_conflict"
+
+
+def test_who_asks_for_a_rollout_that_is_not_there_is_told_so() -> None:
+    with pytest.raises(DeskError, match="there is no rollout r2") as fault:
+        desk_of(MemoryRollouts()).take(step(Type.PAUSED, "p"), ADA)
+    assert (fault.value.check, fault.value.status) == ("unknown_rollout", 404)
+
+
+def test_a_breach_is_two_events_and_comes_once_from_however_many_watches() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log)
+    desk.propose(proposal(), ADA)
+    desk.take(step(Type.SHADOW_STARTED, "s"), ADA)
+    ending = Stop("r2", 2, "too many alerts", "next", "alert_rate", {"verdict": "breach"})
+    assert desk.stop(ending).types == (Type.BREACHED, Type.ROLLED_BACK)
+    with pytest.raises(StaleError):
+        desk.stop(ending)
+    assert [entry.event.type for entry in log.history().of("r2")][2:] == [Type.BREACHED, Type.ROLLED_BACK]
+
+
+def test_the_share_of_a_canary_is_within_bounds() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log, judged())
+    desk.propose(proposal(), ADA)
+    desk.take(step(Type.SHADOW_STARTED, "s"), ADA)
+    assert refused(lambda: desk.take(step(Type.CANARY_SET, "c", share_bp=10_001), ADA)) == "share_bp"
+    assert refused(lambda: desk.take(step(Type.CANARY_SET, "d", challenger="who"), ADA)) == "challenger"
