@@ -29,3 +29,16 @@ def naming(check: str) -> Iterator[None]:
     except ModelError as fault:
         fault.check = fault.check or check
         raise
+
+
+class GuardError(ModelError):
+    """Guards of a rollout, or the counts that they judge, are not what they should be.
+
+    Args:
+        text: what is wrong and what to do.
+        path: of the value in the guards' object, as `("rules", 0, "max_ratio")`; empty for counts.
+    """
+
+    def __init__(self, text: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(text)
+        self.path = path
