@@ -30,6 +30,7 @@ class Contract(StrEnum):
     JOB_PROGRESS = "job-progress.v2"
     MODEL_ROLLOUT = "model-rollout.v1"
     MODEL_WITHDRAWAL = "model-withdrawal.v1"
+    AUDIT_RECORD = "audit-record.v1"
 
 
 class Reason(StrEnum):
