@@ -22,6 +22,7 @@ class Topics(BaseModel):
     dead_letters: str = "dead-letters"
     dead_letter_replays: str = "dead-letter-replays"
     job_progress: str = "job-progress"
+    audit_log: str = "audit-log"
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -70,12 +71,14 @@ class Topics(BaseModel):
             self.dead_letter_replays: COMPACT,
             # never compacted: every record is needed to audit the alerts of its transaction
             self.job_progress: {"retention.ms": str(30 * DAY_MS)},
+            # each record holds the digest of the one before it
+            self.audit_log: {"retention.ms": "-1"},
         }
         return {name: {**common, **config} for name, config in own.items()}
 
     def partitions(self, partitions: int) -> dict[str, int]:
         """Partition count by topic name, given the count of the topics keyed by card."""
         counts = dict.fromkeys(self.configs(), partitions)
-        for topic in (self.model_rollouts, self.job_progress, self.dead_letter_replays):
+        for topic in (self.model_rollouts, self.job_progress, self.dead_letter_replays, self.audit_log):
             counts[topic] = 1
         return counts
