@@ -148,7 +148,7 @@ class Trials:
             if rollout_id not in self._encoded:
                 told = orjson.dumps(counts.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)
                 self._encoded[rollout_id] = orjson.Fragment(told)
-        return self._encoded
+        return {rollout_id: self._encoded[rollout_id] for rollout_id in self.by_rollout}
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Trials":
