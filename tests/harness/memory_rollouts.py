@@ -20,7 +20,9 @@ ADA, BOB = Actor("ada", "operator", "127.0.0.1"), Actor("bob", "admin", "127.0.0
 
 def ref(version: int) -> ModelRef:
     """A registered model; its files are nowhere."""
-    return ModelRef("card-fraud", str(version), f"models:/card-fraud/{version}", f"{version:064x}", ("amount:1",))
+    return ModelRef(
+        "card-fraud", str(version), f"models:/card-fraud/{version}", f"{version:064x}", ("amount:1",)
+    )
 
 
 def proposal(key: str = "k1", *, rollout_id: str = "r2", version: int = 2, **changes: Any) -> Proposal:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal, ref
+from trial_progress import COUNTS, trial_progress
 
 from models.policy import Policy
 from models.rollouts.events import Type, installation
@@ -14,7 +15,6 @@ from service.rollouts.errors import DeskError, StaleError
 from service.rollouts.reading import Job
 from service.rollouts.requests import Draft, Receipt, Step, Stop
 from service.settings import ServiceSettings
-from trial_progress import COUNTS, trial_progress
 
 pytestmark = pytest.mark.unit
 
@@ -66,7 +66,12 @@ def test_nothing_that_the_desk_writes_is_refused_by_the_machine() -> None:
     log = MemoryRollouts()
     desk = desk_of(log, judged())
     desk.propose(proposal(), ADA)
-    for one in [*WAYS[Phase.PAUSED], step(Type.RESUMED, "r"), step(Type.PROMOTED, "u"), step(Type.WITHDRAWN, "w")]:
+    for one in [
+        *WAYS[Phase.PAUSED],
+        step(Type.RESUMED, "r"),
+        step(Type.PROMOTED, "u"),
+        step(Type.WITHDRAWN, "w"),
+    ]:
         desk.take(one, BOB)
     assert not [entry for entry in log.history().entries if entry.refused or entry.repeats]
     assert [entry.event.type for entry in log.history().of("r2")][-2:] == [Type.PROMOTED, Type.WITHDRAWN]
@@ -78,7 +83,9 @@ def test_a_repeated_request_is_answered_as_the_first_time() -> None:
     first = desk.propose(proposal(rollout_id=""), ADA)
     again = desk.propose(proposal(rollout_id=""), ADA)
     assert (again, first.repeated) == (replace(first, repeated=True), False)
-    shadow = desk.take(step(Type.SHADOW_STARTED, "s", expected_seq=1) , ADA) if first.rollout_id == "r2" else None
+    shadow = (
+        desk.take(step(Type.SHADOW_STARTED, "s", expected_seq=1), ADA) if first.rollout_id == "r2" else None
+    )
     assert shadow is None
     moved = Step(first.rollout_id, Type.SHADOW_STARTED, "because", "s", 1)
     done = desk.take(moved, ADA)
@@ -223,7 +230,9 @@ def test_what_the_job_has_set_aside_holds_for_nobody() -> None:
     """The job could not have the promoted model: the champion before it is the one to be replaced."""
     log = MemoryRollouts()
     offsets = log.put(*installation(ref(5), Policy(0.5, 6), "r5", "test", START))
-    aside = trial_progress("r2", {}, written_at=START, rollouts_set_aside={str(offsets[0]): "model_unavailable"})
+    aside = trial_progress(
+        "r2", {}, written_at=START, rollouts_set_aside={str(offsets[0]): "model_unavailable"}
+    )
     desk_of(log, {0: aside}).propose(proposal(), ADA)
     entry = log.history().refolded({offsets[0]: "model_unavailable"}).of("r2")[0]
     assert (entry.event.champion, entry.refused) == (ref(1), "")
