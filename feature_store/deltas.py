@@ -111,9 +111,7 @@ class Delta:
         transactions, cards = self.transactions[mine], self.cards[mine]
         applied = state.apply(transactions, cards)
         suppressed = None if self.suppressed is None else self.suppressed[mine]
-        state.count_alerts(
-            cards, transactions["arrival"], self.alerted[mine], applied.restarted, suppressed
-        )
+        state.count_alerts(cards, transactions["arrival"], self.alerted[mine], applied.restarted, suppressed)
         state.evict(self.evicted[wanted(self.evicted)])
 
 

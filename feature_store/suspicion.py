@@ -67,7 +67,7 @@ def count_alerts(
         cooldown_ms: how long after the last alert sent one is held back; 0: never, shape (n,).
         day: out, alerts of the card in the 24 clock hours up to the arrival, shape (n,).
         total: out, alerts of the card so far, shape (n,).
-        held_since: out, of an alert that is held back the arrival of the last one sent, ms; else 0, shape (n,).
+        held_since: out, of an alert held back the arrival of the last one sent, ms; else 0, shape (n,).
     """
     for row in range(numbers.size):
         card = cards[numbers[row]]

@@ -78,9 +78,7 @@ def alert(
             bool(applied.late[row]), bool(applied.conflicting[row]), day, total,
         )  # fmt: skip
         if alerted[row]:
-            made, rules = alerts.build(
-                told, ruling, at, contributions[row], failures.get(row), held_since
-            )
+            made, rules = alerts.build(told, ruling, at, contributions[row], failures.get(row), held_since)
             if held_since:
                 outcome.suppressed.append(made)
             else:

@@ -74,7 +74,9 @@ class AppliedEvents:
                     "seq": step.event.seq,
                     "type": step.event.type.value,
                     "offset": step.offset,
-                    "held_from": {str(place): at for place, at in sorted(self.held_from[step.offset].items())},
+                    "held_from": {
+                        str(place): at for place, at in sorted(self.held_from[step.offset].items())
+                    },
                 }
                 for step in self._steps
             ]

@@ -132,13 +132,12 @@ class Decider:
         rulings = []
         for number in np.unique(numbers).tolist():
             rows = np.flatnonzero((numbers == number) & ~applied.duplicate)
-            whole = rows.size == block.size
-            features, standing, version, lo = (
-                column if whole else column[rows]
-                for column in (applied.features, applied.standing, applied.version, hashes)
-            )
+            # nearly always all of them: nothing is copied then
+            mine = slice(None) if rows.size == block.size else rows
+            features = applied.features[mine]
             ruling = rule(
-                plans[number], rows, features, Facts(features, standing, version), lo,
+                plans[number], rows, features,
+                Facts(features, applied.standing[mine], applied.version[mine]), hashes[mine],
                 deciders.load_model, deciders.challengers,
             )  # fmt: skip
             rulings.append(ruling)

@@ -1,5 +1,6 @@
 """Who decides: the verdicts of a plan's champion and challengers, and whose of them counts for which card."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -52,12 +53,18 @@ class Ruling:
     @property
     def alerted(self) -> NDArray[np.bool_]:
         """Which are alerts, by who decides, shape (m,)."""
-        return self.of_deciding(self.champion.verdicts.alerts, "alerts")
+        champions = self.champion.verdicts.alerts
+        if self.canary is None or self.by_canary is None:
+            return champions
+        return np.where(self.by_canary, self.canary.verdicts.alerts, champions)
 
     @property
     def declined(self) -> NDArray[np.bool_]:
         """Which are declines whatever the card did before, shape (m,)."""
-        return self.of_deciding(self.champion.verdicts.declined, "declined")
+        champions = self.champion.verdicts.declined
+        if self.canary is None or self.by_canary is None:
+            return champions
+        return np.where(self.by_canary, self.canary.verdicts.declined, champions)
 
     @property
     def scores(self) -> NDArray[np.float64]:
@@ -66,22 +73,16 @@ class Ruling:
             return self.champion.answer.scores
         return np.where(self.by_canary, self.canary.answer.scores, self.champion.answer.scores)
 
-    def of_deciding(self, champions: Any, name: str) -> Any:
-        """An array of the verdicts, by who decides, shape (m,)."""
-        if self.canary is None or self.by_canary is None:
-            return champions
-        return np.where(self.by_canary, getattr(self.canary.verdicts, name), champions)
-
-    def number(self, of: Any) -> int | NDArray[np.int64]:
-        """A number of the policies, by who decides, shape (m,), or one for all.
+    def number(self, of: Callable[[Policy], int]) -> NDArray[np.int64]:
+        """A number of the policies, by who decides, shape (m,).
 
         Args:
             of: gives a policy's.
         """
-        champions = of(self.champion.who.policy)
-        if self.canary is None or self.by_canary is None:
-            return int(champions)
-        return np.where(self.by_canary, of(self.canary.who.policy), champions)
+        numbers = np.full(self.rows.size, of(self.champion.who.policy), dtype=np.int64)
+        if self.canary is not None and self.by_canary is not None:
+            numbers[self.by_canary] = of(self.canary.who.policy)
+        return numbers
 
     @property
     def differs(self) -> NDArray[np.bool_] | None:
@@ -89,7 +90,10 @@ class Ruling:
         if not self.challengers:
             return None
         mine = self.champion.verdicts.alerts
-        return np.logical_or.reduce([judged.verdicts.alerts != mine for judged in self.challengers])
+        differs = np.zeros(mine.size, dtype=np.bool_)
+        for judged in self.challengers:
+            differs |= judged.verdicts.alerts != mine
+        return differs
 
     @property
     def failures(self) -> int:
@@ -137,7 +141,7 @@ class Ruling:
             ModelError: not the champion failed but what it runs on.
         """
         contributions = np.zeros((rows.size, self.features.shape[1]))
-        failures = {}
+        failures: dict[int, str] = {}
         scored = ~np.isnan(self.scores[rows])
         by_canary = np.zeros(rows.size, np.bool_) if self.by_canary is None else self.by_canary[rows]
         for judged, mine in ((self.champion, ~by_canary), (self.canary, by_canary)):

@@ -2,12 +2,13 @@
 
 A transaction is no independent trial: a burst on one card is one event for both models. So guards count
 card-hours and cards. Whether a unit is `both` or only one model's is known when its last transaction is
-decided; until then it is state: as flags it survives checkpoints, and is decided again exactly between P and Q.
+decided; until then it is state: as flags it survives checkpoints, and is decided again exactly between P
+and Q.
 
-Each partition has its own units, because partitions are read at different speeds, and what is kept must follow
-from the order within one. Memory is bounded by the alerts: a card stands here if a model alerted on it since
-the trial began, an hour of it if that was in the partition's newest clock hour or the one before. When a
-partition comes to a transaction of another trial, or of none, its units go.
+Each partition has its own units, because partitions are read at different speeds, and what is kept must
+follow from the order within one. Memory is bounded by the alerts: a card stands here if a model alerted on
+it since the trial began, an hour of it if that was in the partition's newest clock hour or the one before.
+When a partition comes to a transaction of another trial, or of none, its units go.
 """
 
 from collections import Counter
@@ -24,8 +25,8 @@ from feature_store.codec import decode, encode
 from streaming_job.progress.trials import PAIRED
 
 HOURS_KEPT = 2
-"""Clock hours of a partition that may still get alerts: arrivals of different cards may lie out of order by so
-much. An alert that comes later counts for its card, and for no hour."""
+"""Clock hours of a partition that may still get alerts: arrivals of different cards may lie out of order by
+so much. An alert that comes later counts for its card, and for no hour."""
 CHAMPION = 1
 """Flag of a unit: the champion alerted; that of challenger i is CHAMPION << (i + 1)."""
 _BOTH, _ONLY_CHAMPION, _ONLY_CHALLENGER = PAIRED

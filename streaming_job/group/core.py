@@ -281,7 +281,6 @@ class GroupCore:
         save_positions(self._meta, positions)
         seal(store, self._meta)
 
-
     def _seal_trial(self, store: PieceStore) -> None:
         units = self._deciders.units
         if units:

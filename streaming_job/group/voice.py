@@ -79,9 +79,14 @@ class GroupVoice:
         begun = time.perf_counter()
         self._writer.write(
             Output(
-                self._progress.commit_id, outcome.alerts, outcome.dead_letters, progress, ends,
-                outcome.suppressed, outcome.shadow_alerts,
-            )  # fmt: skip
+                self._progress.commit_id,
+                outcome.alerts,
+                outcome.dead_letters,
+                progress,
+                ends,
+                outcome.suppressed,
+                outcome.shadow_alerts,
+            )
         )
         self._took_ms = 1000 * (time.perf_counter() - begun)
         self._notes |= {COMMIT_ID: self._progress.commit_id, LAST: progress.decode()}

@@ -28,7 +28,7 @@ class ChallengerCounts:
     """One challenger beside the champion."""
 
     numbers: Counter[str] = field(default_factory=Counter)
-    """By NUMBERS; `rows` were scored, `failures` of them without a score, `decided` are those that it decided."""
+    """By NUMBERS: `failures` of the `rows` have no score, `decided` is what it decided, for its members."""
     card_hours: Counter[str] = field(default_factory=Counter)
     """Cards by clock hour of arrival, by PAIRED; a unit that becomes `both` is taken from where it was."""
     cards: Counter[str] = field(default_factory=Counter)
