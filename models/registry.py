@@ -174,8 +174,8 @@ def training_scores(ref: ModelRef, tracking_uri: str) -> dict[str, Any] | None:
         return ScoreHistogram.from_json(json.loads(tag)).to_json()
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ModelError(
-            f"the tag {SCORES_TAG} of model {ref.name} {ref.version} is no histogram: {error}; delete the tag, "
-            "or register the model again"
+            f"the tag {SCORES_TAG} of model {ref.name} {ref.version} is no histogram: {error}; delete "
+            "the tag, or register the model again"
         ) from error
 
 

@@ -52,13 +52,8 @@ def number(above: float, at_most: float, *, default: Any = MISSING, whole: bool 
     return field(default=default, metadata={"kind": Range(above, at_most, whole)})
 
 
-def histogram(*, default: Any = None) -> Any:
-    """A dataclass field for an optional `{le, counts}`."""
-    return field(default=default, metadata={"kind": _read_histogram})
-
-
 def build(made: type[Any], given: Mapping[str, Any], path: Path, besides: Iterable[str] = ()) -> Any:
-    """A `made`, whose fields are `number` and `histogram`, from an object.
+    """A `made`, whose fields are `number` or have HISTOGRAM as metadata, from an object.
 
     Args:
         made: a dataclass; fields without these are ignored.
@@ -118,3 +113,7 @@ def _read_histogram(value: Any, path: Path) -> ScoreHistogram:
     if not math.isclose(made.le[-1], 1.0) or made.le[0] <= 0:
         raise GuardError(f"{text_of(path)} does not end at 1; {advice}", path)
     return made
+
+
+HISTOGRAM = {"kind": _read_histogram}
+"""Metadata of a dataclass field that is an optional `{le, counts}`."""

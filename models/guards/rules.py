@@ -5,14 +5,14 @@ looked at any time; `scoring_time` and `score_drift` compare a number with a lim
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from models.guards import psi
 from models.guards.betting import log_target, log_wealth
 from models.guards.counts import Counts
 from models.guards.findings import Finding, Outcome
-from models.guards.parameters import histogram, number
+from models.guards.parameters import HISTOGRAM, number
 from models.score_histogram import ScoreHistogram
 
 
@@ -132,7 +132,7 @@ class ScoreDrift:
     NAME: ClassVar[str] = "score_drift"
     max_psi: float = number(0, 100)
     """Population stability index."""
-    against: ScoreHistogram | None = histogram(default=None)
+    against: ScoreHistogram | None = field(default=None, metadata=HISTOGRAM)
     """The model version's training_scores; None: the champion's scores in the same trial."""
     min_scores: int = number(0, 1e9, default=1_000, whole=True)
     """Below it, of either histogram, there is no verdict."""
