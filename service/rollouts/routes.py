@@ -38,7 +38,7 @@ IfMatch = Annotated[
 ]
 
 
-def routes(parts: RolloutParts) -> APIRouter:
+def rollout_routes(parts: RolloutParts) -> APIRouter:
     """The router.
 
     Args:
