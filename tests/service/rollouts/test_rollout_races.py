@@ -1,0 +1,204 @@
+"""The desk against a real broker: two writers at once, a writer that is fenced, what is on the log after it."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from harness.memory_rollouts import ADA, BOB, START, KnownModels, proposal, ref
+from trial_progress import COUNTS, trial_progress
+
+from deploy.local.stack import Endpoints
+from models.policy import Policy
+from models.rollouts.events import Type, installation
+from models.rollouts.machine import Phase
+from models.rollouts.publishing import publish
+from service.rollouts import reading
+from service.rollouts.desk import Desk
+from service.rollouts.errors import DeskError, StaleError
+from service.rollouts.history import History
+from service.rollouts.reading import Job
+from service.rollouts.requests import Receipt, Step, Stop
+from service.rollouts.writing import RolloutWriter
+from service.security.audit import verify
+from service.security.audit_log import AuditLog
+from service.settings import ServiceSettings
+from streaming_job.contracts.topics import Topics
+from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord, Verdict
+from streaming_job.log import topic_reader
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def settings(stack: Endpoints, topic_names: Callable[[], Topics]) -> ServiceSettings:
+    topics = topic_names()
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    config = topics.configs()
+    wanted = (topics.model_rollouts, topics.audit_log, topics.job_progress)
+    for made in admin.create_topics([NewTopic(name, 1, 1, config=config[name]) for name in wanted]).values():
+        made.result(30)
+    found = ServiceSettings(
+        bootstrap_servers=stack.bootstrap_servers, topics=topics, job_id=f"job-{topics.model_rollouts}"
+    )
+    publish(
+        installation(ref(1), Policy(0.5, 6), "r1", "test", START),
+        stack.bootstrap_servers,
+        topics.model_rollouts,
+    )
+    return found
+
+
+def desk_of(settings: ServiceSettings) -> Desk:
+    """As a sidecar has it; its job has seen enough of the challenger for a canary."""
+    groups = {0: trial_progress("r2", {"next": COUNTS}, written_at=START)}
+    return Desk(settings, clock=lambda: START / 1000, job=lambda: Job(groups), registry=KnownModels())
+
+
+def step(kind: Type, key: str, **more: Any) -> Step:
+    return Step("r2", kind, "because", key, **more)
+
+
+def refusals_by_the_job(settings: ServiceSettings) -> list[str]:
+    """Dead letters that the job would write of the topic, by its own folding."""
+    reader = topic_reader.consumer(settings.bootstrap_servers, {}, "test")
+    try:
+        records = [
+            RolloutRecord(message.timestamp()[1], message.offset() or 0, message.value(), message.key())
+            for message in topic_reader.to_end(reader, TopicPartition(settings.topics.model_rollouts, 0, 0))
+        ]
+    finally:
+        reader.close()
+    history = RolloutHistory(computed=["amount:1"])
+    letters = history.fold(records, settings.topics, lambda *_: Verdict())
+    return [f"{letter.reason}: {letter.detail}" for letter in letters]
+
+
+def test_of_two_sidecars_that_race_one_gets_409_each_time(settings: ServiceSettings) -> None:
+    """Pause and resume, over and over: both ask at once, both know the same seq."""
+    desks = desk_of(settings), desk_of(settings)
+    desks[0].propose(proposal(), ADA)
+    desks[0].take(step(Type.SHADOW_STARTED, "s"), ADA)
+    seq, rounds = 2, 6
+    for turn in range(rounds):
+        kind = Type.RESUMED if turn % 2 else Type.PAUSED
+        gate, answers = threading.Barrier(2), dict[int, Receipt | DeskError]()
+
+        def ask(number: int, kind: Type = kind, turn: int = turn, seq: int = seq) -> None:
+            gate.wait(30)  # noqa: B023  # the threads end within the turn
+            try:
+                asked = step(kind, f"{turn}-{number}", expected_seq=seq)
+                answers[number] = desks[number].take(asked, (ADA, BOB)[number])  # noqa: B023
+            except DeskError as fault:
+                answers[number] = fault  # noqa: B023
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        won = [one for one in answers.values() if isinstance(one, Receipt)]
+        lost = [one for one in answers.values() if isinstance(one, DeskError)]
+        assert [one.seq for one in won] == [seq + 1], answers
+        assert [(one.status, one.check) for one in lost] == [(409, "seq")], answers
+        seq += 1
+    found = reading.history(settings, {})
+    assert [entry.event.seq for entry in found.of("r2")] == list(range(1, seq + 1))
+    assert refusals_by_the_job(settings) == []
+
+
+def test_a_writer_that_was_opened_earlier_cannot_write_any_more(settings: ServiceSettings) -> None:
+    desk_of(settings).propose(proposal(), ADA)
+    before = reading.history(settings, {})
+    stale = RolloutWriter(settings)
+    RolloutWriter(settings)
+    event = before.of("r2")[0].event
+    with pytest.raises(StaleError) as fault:
+        stale.write([event])
+    assert (fault.value.check, fault.value.status) == ("race", 409)
+    assert reading.history(settings, {}).entries == before.entries
+
+
+def test_a_repetition_through_another_sidecar_writes_nothing(settings: ServiceSettings) -> None:
+    first = desk_of(settings).propose(proposal(), ADA)
+    again = desk_of(settings).propose(proposal(), ADA)
+    assert (first.offsets, first.repeated) == (again.offsets, False)
+    assert again.repeated
+    moved = step(Type.SHADOW_STARTED, "s", expected_seq=1)
+    assert [desk_of(settings).take(moved, ADA).repeated for _ in range(2)] == [False, True]
+    assert len(reading.history(settings, {}).of("r2")) == 2
+
+
+WAYS = {
+    Phase.PROPOSED: [],
+    Phase.SHADOW: [Type.SHADOW_STARTED],
+    Phase.CANARY: [Type.SHADOW_STARTED, Type.CANARY_SET],
+    Phase.PAUSED: [Type.SHADOW_STARTED, Type.CANARY_SET, Type.PAUSED],
+}
+
+
+@pytest.mark.parametrize("phase", WAYS)
+def test_rollback_works_in_every_phase_and_the_job_refuses_nothing(
+    settings: ServiceSettings, phase: Phase
+) -> None:
+    desk = desk_of(settings)
+    desk.propose(proposal(), ADA)
+    for kind in WAYS[phase]:
+        desk.take(step(kind, kind.value), ADA)
+    assert desk.take(step(Type.ROLLED_BACK, "back"), BOB).phase is Phase.ROLLED_BACK
+    assert refusals_by_the_job(settings) == []
+
+
+def test_a_breach_is_one_transaction_and_the_second_watch_is_refused(settings: ServiceSettings) -> None:
+    desk = desk_of(settings)
+    desk.propose(proposal(), ADA)
+    desk.take(step(Type.SHADOW_STARTED, "s"), ADA)
+    ending = Stop("r2", 2, "too many alerts", "next", "alert_rate", {"verdict": "breach"})
+    done = desk_of(settings).stop(ending)
+    assert done.types == (Type.BREACHED, Type.ROLLED_BACK)
+    # records of one transaction lie side by side, its mark behind them
+    assert done.offsets[1] == done.offsets[0] + 1
+    with pytest.raises(StaleError):
+        desk_of(settings).stop(ending)
+    assert refusals_by_the_job(settings) == []
+
+
+def test_an_open_transaction_on_the_topic_is_waited_for_not_passed_over(settings: ServiceSettings) -> None:
+    producer = Producer(
+        {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": f"{settings.job_id}-other"}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(settings.topics.model_rollouts, b"{}", b"r9")
+    producer.flush(30)
+    with pytest.raises(StaleError, match="has not ended"):
+        desk_of(settings).propose(proposal(), ADA)
+    producer.abort_transaction(30)
+    assert desk_of(settings).propose(proposal(), ADA).seq == 1
+
+
+def test_every_change_and_every_refusal_is_in_the_audits_chain(settings: ServiceSettings) -> None:
+    desk = desk_of(settings)
+    desk.propose(proposal(), ADA)
+    with pytest.raises(DeskError):
+        desk.take(step(Type.RESUMED, "r"), BOB)
+    desk.take(step(Type.ROLLED_BACK, "b"), BOB)
+    values = [stored.value for stored in AuditLog(settings).all()]
+    assert verify(values).is_intact
+    told = [json.loads(value) for value in values]
+    assert [(one["actor"], one["action"], one["outcome"]) for one in told] == [
+        ("ada", "rollout.proposed", "done"),
+        ("bob", "rollout.resumed", "refused"),
+        ("bob", "rollout.rolled_back", "done"),
+    ]
+    assert told[1]["detail"]["check"] == "rollout_conflict"
+
+
+def test_a_broker_that_is_not_there_is_one_clear_error() -> None:
+    settings = ServiceSettings(bootstrap_servers="127.0.0.1:1", kafka={"socket.timeout.ms": "1000"})
+    with pytest.raises(DeskError, match="cannot be read") as fault:
+        reading.history(settings, {}, History())
+    assert fault.value.status == 503
