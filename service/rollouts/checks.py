@@ -5,12 +5,13 @@ from typing import Any
 
 from feature_store.catalogue import IDENTITIES, lacking
 from models.guards import policy
+from models.guards.rules import ScoreDrift
 from models.registry import ModelRef
 from models.rollouts.events import CANARY
 from models.rollouts.machine import Trial
 from service.rollouts.assessment import Assessment
 from service.rollouts.errors import RefusedError
-from service.rollouts.model_registry import refusing
+from service.rollouts.model_registry import ModelRegistry, refusing
 from service.rollouts.requests import Proposal
 
 MOST_CHALLENGERS = 4
@@ -64,6 +65,28 @@ def guards(given: Mapping[str, Any] | None) -> dict[str, Any]:
         return policy.read(given).to_json()
 
 
+def against_training(given: Mapping[str, Any], registry: ModelRegistry, ref: ModelRef) -> dict[str, Any]:
+    """Guards whose drift is measured against the model's training, where its scores were registered.
+
+    Args:
+        given: with every parameter.
+        registry: knows the scores; asked only where a guard wants them.
+        ref: of the model.
+
+    Raises:
+        DeskError: the registry does not answer.
+    """
+    wanting = [rule for rule in given["rules"] if rule["name"] == ScoreDrift.NAME and "against" not in rule]
+    scores = registry.training_scores(ref) if wanting else None
+    if scores is None:
+        return dict(given)
+    told = {"le": scores["le"], "counts": scores["counts"]}
+    return {
+        **given,
+        "rules": [rule | ({"against": told} if rule in wanting else {}) for rule in given["rules"]],
+    }
+
+
 def require_judged(trial: Trial, found: Assessment, challenger: str) -> None:
     """See that every guard has had data on the challenger in shadow: a canary begins on evidence.
 
@@ -74,7 +97,7 @@ def require_judged(trial: Trial, found: Assessment, challenger: str) -> None:
     if missing := found.without_data(challenger):
         raise RefusedError(
             "guards_data",
-            f"the guards {', '.join(missing)} have had no data on {challenger} of {trial.rollout_id}; "
+            f"the guards {', '.join(missing)} saw no data on {challenger} of {trial.rollout_id} yet; "
             f"leave it in shadow while transactions come, and see `fraud rollouts verdict {trial.rollout_id}`",
         )
 

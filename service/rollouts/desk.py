@@ -90,6 +90,10 @@ class Desk:
         names = {one.model for one in asked.challengers}
         refs: Refs = {name: self._registry.find(name) for name in sorted(names)}
 
+        if len(refs) == 1:  # guards are the rollout's: of several models each has scores of its own
+            (only,) = refs.values()
+            asked = replace(asked, guards=checks.against_training(asked.guards or {}, self._registry, only))
+
         def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
             return drawing.proposal(history, asked, refs, actor, self._now_ms(), four_eyes=settings.four_eyes)
 

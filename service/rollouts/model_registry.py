@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from models.errors import ModelError, ModelMissingError, ModelUnavailableError
 from models.registry import ModelRef
@@ -94,6 +95,17 @@ class ModelRegistry:
                 found = registry.versions(self._uri, name)
             self._known[name] = (self._clock(), found)
         return found
+
+    def training_scores(self, ref: ModelRef) -> dict[str, Any] | None:
+        """Histogram of the scores of a model in its training; None where none was registered.
+
+        Raises:
+            DeskError: the registry does not answer, or its tag is damaged.
+        """
+        from models import registry
+
+        with self._asking("training_scores"):
+            return registry.training_scores(ref, self._uri)
 
     def point(self, alias: str, ref: ModelRef) -> None:
         """Make an alias name a version.

@@ -37,6 +37,8 @@ class KnownModels(ModelRegistry):
     def __init__(self) -> None:
         super().__init__("known")
         self.verified: list[str] = []
+        self.scores: dict[str, Any] | None = None
+        """Histogram of every model's training."""
 
     def find(self, model: str) -> ModelRef:
         """See ModelRegistry."""
@@ -45,6 +47,10 @@ class KnownModels(ModelRegistry):
     def verify(self, known: ModelRef) -> None:
         """See ModelRegistry."""
         self.verified.append(known.version)
+
+    def training_scores(self, known: ModelRef) -> dict[str, Any] | None:
+        """See ModelRegistry."""
+        return self.scores
 
     def versions(self, name: str) -> list[tuple[ModelRef, dict[str, float]]]:
         """See ModelRegistry."""

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal, ref
-from trial_progress import COUNTS, trial_progress
+from trial_progress import COUNTS, HISTOGRAM, trial_progress
 
+from models.guards import policy
+from models.guards.rules import ScoreDrift
 from models.policy import Policy
 from models.rollouts.events import Type, installation
 from models.rollouts.machine import Phase
@@ -177,7 +179,7 @@ def test_a_canary_begins_on_evidence() -> None:
     desk_of(log).propose(proposal(), ADA)
     desk_of(log).take(step(Type.SHADOW_STARTED, "s"), ADA)
     for groups in ({}, {0: trial_progress("r2", {}, written_at=START)}):
-        with pytest.raises(DeskError, match="alert_rate, .* have had no data on next") as fault:
+        with pytest.raises(DeskError, match=r"alert_rate, .* saw no data on next") as fault:
             desk_of(log, groups).take(step(Type.CANARY_SET, "c"), ADA)
         assert fault.value.check == "guards_data"
     done = desk_of(log, judged()).take(step(Type.CANARY_SET, "c"), ADA)
@@ -270,3 +272,16 @@ def test_the_share_of_a_canary_is_within_bounds() -> None:
     desk.take(step(Type.SHADOW_STARTED, "s"), ADA)
     assert refused(lambda: desk.take(step(Type.CANARY_SET, "c", share_bp=10_001), ADA)) == "share_bp"
     assert refused(lambda: desk.take(step(Type.CANARY_SET, "d", challenger="who"), ADA)) == "challenger"
+
+
+def test_drift_is_measured_against_the_training_where_its_scores_are_registered() -> None:
+    known, log = KnownModels(), MemoryRollouts()
+    known.scores = HISTOGRAM
+    settings = ServiceSettings(bootstrap_servers="none")
+    desk = Desk(settings, clock=lambda: NOW_S, job=lambda: Job({}), registry=known, rollouts=log)
+    desk.propose(proposal(), ADA)
+    guards = policy.read(log.history().of("r2")[0].event.guards)
+    (drift,) = (rule for rule in guards.rules if isinstance(rule, ScoreDrift))
+    assert drift.against is not None
+    assert drift.against.total == 2_000
+    assert desk.propose(proposal(), ADA).repeated

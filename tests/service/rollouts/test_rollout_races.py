@@ -1,4 +1,4 @@
-"""The desk against a real broker: two writers at once, a writer that is fenced, what is on the log after it."""
+"""The desk against a real broker: two writers at once, a writer that is fenced, what is on the log after."""
 
 import json
 import threading

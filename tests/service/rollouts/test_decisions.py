@@ -1,0 +1,61 @@
+"""Which plan held for a transaction: the same as the job finds by folding the topic."""
+
+import numpy as np
+import pytest
+from harness.memory_rollouts import ADA, START, KnownModels, MemoryRollouts, proposal
+from trial_progress import COUNTS, trial_progress
+
+from models.rollouts.events import Type
+from service.rollouts.decisions import by_plan, plan_at
+from service.rollouts.desk import Desk
+from service.rollouts.reading import Job
+from service.rollouts.requests import Step
+from service.settings import ServiceSettings
+from streaming_job.contracts.topics import Topics
+from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord, Verdict
+
+pytestmark = pytest.mark.unit
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def log() -> MemoryRollouts:
+    """r1 decides; r2 goes through all phases, a minute for each event, and is promoted and withdrawn."""
+    made = MemoryRollouts()
+    groups = {0: trial_progress("r2", {"next": COUNTS}, written_at=START)}
+    desk = Desk(
+        ServiceSettings(bootstrap_servers="none"),
+        clock=lambda: START / 1000,
+        job=lambda: Job(groups),
+        registry=KnownModels(),
+        rollouts=made,
+    )
+    desk.propose(proposal(), ADA)
+    for kind in ("shadow_started", "canary_set", "paused", "resumed", "promoted", "withdrawn"):
+        desk.take(Step("r2", Type(kind), "because", kind, share_bp=5_000 if kind == "canary_set" else 0), ADA)
+    return made
+
+
+def test_the_plan_of_each_minute_is_the_jobs(log: MemoryRollouts) -> None:
+    history = RolloutHistory(computed=["amount:1"])
+    records = [RolloutRecord(one.timestamp, one.offset, one.value) for one in log.records]
+    assert not history.fold(records, Topics(), lambda *_: Verdict())
+    arrivals = np.arange(START - MINUTE, START + 12 * MINUTE, MINUTE // 2, dtype=np.int64)
+    plans, numbers = history.in_force(arrivals)
+    for arrival, number in zip(arrivals.tolist(), numbers.tolist(), strict=True):
+        assert plan_at(log.history(), arrival) == plans[number], arrival
+
+
+def test_a_members_transaction_is_the_canarys_and_every_other_the_champions(log: MemoryRollouts) -> None:
+    canary = plan_at(log.history(), START + 4 * MINUTE)
+    assert canary is not None
+    assert canary.canary == "next"
+    sides = {card: by_plan(canary, card) for card in (f"c{number}" for number in range(200))}
+    for told in sides.values():
+        assert told["membership"]["is_member"] == (told["membership"]["bucket"] < 5_000)
+        wanted = ("canary", "2") if told["membership"]["is_member"] else ("champion", "1")
+        assert (told["decided_by"]["role"], told["decided_by"]["model"]["version"]) == wanted
+        assert [one["model"]["version"] for one in told["scored_by"]] == ["1", "2"]
+    assert 60 < sum(told["membership"]["is_member"] for told in sides.values()) < 140
+    assert by_plan(None, "c1")["decided_by"] is None

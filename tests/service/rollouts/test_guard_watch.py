@@ -1,0 +1,177 @@
+"""The guards' watch over a log in memory: verdicts, breaches, deadlines, several watches of one rollout."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.memory_rollouts import ADA, START, KnownModels, MemoryRollouts, proposal
+from trial_progress import COUNTS, trial_progress
+
+from models.guards import policy
+from models.guards.counts import Counts
+from models.guards.findings import Outcome
+from models.guards.verdict import recomputed, verdict
+from models.rollouts.events import Type
+from models.rollouts.machine import Phase
+from service.rollouts import verdicts
+from service.rollouts.assessment import assess
+from service.rollouts.desk import Desk
+from service.rollouts.errors import RefusedError
+from service.rollouts.guard_watch import GuardWatch
+from service.rollouts.reading import Job
+from service.rollouts.requests import Step
+from service.settings import ServiceSettings
+
+pytestmark = pytest.mark.unit
+
+HOUR = 3_600_000
+FAILING = {**COUNTS, "failures": 900}
+
+
+class World:
+    """A rollout in some phase, progress of two key groups, and a watch."""
+
+    def __init__(self, *kinds: Type) -> None:
+        self.log = MemoryRollouts()
+        self.groups: dict[int, Any] = {}
+        self.progress(START)
+        self.desk = Desk(
+            ServiceSettings(bootstrap_servers="none"),
+            clock=lambda: START / 1000,
+            job=lambda: Job(self.groups),
+            registry=KnownModels(),
+            rollouts=self.log,
+        )
+        self.desk.propose(proposal(), ADA)
+        for kind in kinds:
+            self.desk.take(Step("r2", kind, "because", kind.value), ADA)
+        self.watch = self.another_watch()
+
+    def progress(self, written_at: int, counts: dict[str, Any] = COUNTS) -> None:
+        """What the two groups of the job say now."""
+        self.groups = {
+            group: trial_progress(
+                "r2", {"next": counts}, written_at=written_at, key_group=group, key_groups=2
+            )
+            for group in range(2)
+        }
+
+    def another_watch(self) -> GuardWatch:
+        return GuardWatch(self.log.history, lambda: self.groups, self.desk)
+
+    @property
+    def phase(self) -> Phase:
+        return self.log.history().line.trials["r2"].phase
+
+
+WATCHED = {
+    Phase.SHADOW: (Type.SHADOW_STARTED,),
+    Phase.CANARY: (Type.SHADOW_STARTED, Type.CANARY_SET),
+    Phase.PAUSED: (Type.SHADOW_STARTED, Type.CANARY_SET, Type.PAUSED),
+}
+
+
+@pytest.mark.parametrize("phase", WATCHED)
+def test_a_breach_ends_the_rollout_in_every_watched_phase_and_says_so(
+    phase: Phase, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(*WATCHED[phase])
+    world.watch.look()
+    assert world.phase is phase
+    world.progress(START + HOUR, FAILING)
+    with caplog.at_level(logging.CRITICAL):
+        world.watch.look()
+    assert world.phase is Phase.ROLLED_BACK
+    breached, rolled_back = (entry.event for entry in world.log.history().of("r2")[-2:])
+    assert (breached.type, breached.challenger, breached.guard) == (Type.BREACHED, "next", "failures")
+    assert (rolled_back.type, rolled_back.actor) == (Type.ROLLED_BACK, "guard")
+    assert "guard failures is breached by next" in caplog.text
+    # the evidence on the log gives the same verdict again
+    assert breached.verdict is not None
+    assert recomputed(breached.verdict).to_json() == breached.verdict
+
+
+def test_nobody_watches_a_rollout_that_is_only_proposed() -> None:
+    world = World()
+    world.progress(START + 1_000 * HOUR, FAILING)
+    world.watch.look()
+    assert (world.phase, world.watch.seen) == (Phase.PROPOSED, None)
+
+
+def test_of_two_watches_one_ends_the_rollout_and_the_other_reads_again() -> None:
+    world = World(Type.SHADOW_STARTED)
+    world.progress(START + HOUR, FAILING)
+    second = world.another_watch()
+
+    def other() -> None:
+        world.log.before_write = lambda: None
+        second.look()
+
+    world.log.before_write = other
+    world.watch.look()
+    types = [entry.event.type for entry in world.log.history().of("r2")]
+    assert types == [Type.PROPOSED, Type.SHADOW_STARTED, Type.BREACHED, Type.ROLLED_BACK]
+    world.watch.look()
+    assert world.watch.seen is None
+
+
+def test_with_traffic_stopped_the_verdict_is_insufficient_and_holds_until_the_deadline() -> None:
+    world = World(Type.SHADOW_STARTED)
+    began = world.log.history().of("r2")[-1].timestamp
+    deadline = began + 72 * HOUR
+    for written_at in (began, began + HOUR, deadline - 1):
+        world.progress(written_at)
+        world.watch.look()
+        assert world.watch.seen is not None
+        assert world.watch.seen.assessment.outcome is Outcome.INSUFFICIENT
+        assert world.phase is Phase.SHADOW
+    assert world.watch.seen.since == began
+    world.progress(deadline)
+    world.watch.look()
+    last = world.log.history().of("r2")[-1].event
+    assert (last.type, last.actor) == (Type.ROLLED_BACK, "guard")
+    assert "no verdict 72 hours after the shadow began" in last.reason
+
+
+def test_while_the_job_stands_the_time_of_the_log_stands() -> None:
+    """No wall clock is asked: a job that was stopped for a week has not used up its deadline."""
+    world = World(Type.SHADOW_STARTED)
+    for _ in range(3):
+        world.watch.look()
+    assert world.phase is Phase.SHADOW
+
+
+def test_without_any_progress_nothing_is_concluded() -> None:
+    world = World(Type.SHADOW_STARTED)
+    world.groups = {}
+    world.watch.look()
+    assert world.watch.seen is not None
+    assert world.watch.seen.assessment.without_data("next") == (
+        "alert_rate", "failures", "disagreement", "scoring_time", "score_drift"
+    )  # fmt: skip
+    assert world.phase is Phase.SHADOW
+
+
+def test_the_answer_is_the_verdict_of_the_groups_counts_added_up(tmp_path: Path) -> None:
+    world = World(Type.SHADOW_STARTED)
+    world.progress(START, {**COUNTS, "failures": 1})
+    history = world.log.history()
+    told = json.loads(json.dumps(assess(history, history.line.trials["r2"], world.groups).to_json()))
+    # once more from the progress records alone
+    records = [world.groups[group]["totals"]["trials"]["r2"]["challengers"]["next"] for group in (1, 0)]
+    counts = Counts.of_groups(Counts.from_json(record) for record in records)
+    assert counts.failures == 2
+    again = verdict(counts, policy.read(history.line.trials["r2"].guards))
+    assert told["challengers"]["next"] == json.loads(json.dumps(again.to_json()))
+    assert told["verdict"] == again.outcome.value
+    assert told["commits"] == {"0": 7, "1": 7}
+    # ... and from the answer alone
+    file = tmp_path / "verdict.json"
+    file.write_text(json.dumps(told))
+    assert verdicts.recompute(file) == "the same, computed again: insufficient"
+    told["challengers"]["next"]["counts"]["failures"] = 900
+    file.write_text(json.dumps(told))
+    with pytest.raises(RefusedError, match="comes to breach, otherwise than told"):
+        verdicts.recompute(file)

@@ -1,0 +1,249 @@
+"""The endpoints of rollouts over a log in memory; who may call them is tested in tests/service/security."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from harness.memory_rollouts import START, KnownModels, MemoryRollouts
+from trial_progress import COUNTS, trial_progress
+
+from models.rollouts.events import Type
+from service.progress_reader import ProgressReader
+from service.rollouts.desk import Desk
+from service.rollouts.history import History
+from service.rollouts.parts import RolloutParts
+from service.rollouts.reader import RolloutReader
+from service.rollouts.routes import rollout_routes
+from service.security import problems
+from service.security.roles import CALLER, Caller, Role
+from service.settings import ServiceSettings
+
+pytestmark = pytest.mark.unit
+
+PROPOSAL = {
+    "reason": "a better one",
+    "rollout_id": "r2",
+    "challengers": [
+        {"name": "next", "model": "card-fraud/2", "policy": {"threshold": 0.5, "max_count_5m": 6}}
+    ],
+}
+
+
+class KnownProgress(ProgressReader):
+    """Progress that is given, not read."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        super().__init__(settings)
+        self.told: dict[int, Any] = {}
+
+    @property
+    def groups(self) -> Mapping[int, Mapping[str, Any]]:
+        return self.told
+
+    @property
+    def waiting_for(self) -> str | None:
+        return None
+
+
+class KnownReader(RolloutReader):
+    """A reader of the log in memory."""
+
+    log: MemoryRollouts
+    why: str | None = None
+
+    @property
+    def history(self) -> History:
+        return self.log.history()
+
+    @property
+    def waiting_for(self) -> str | None:
+        return self.why
+
+
+class Api:
+    """The endpoints and what stands behind them."""
+
+    def __init__(self) -> None:
+        settings = ServiceSettings(bootstrap_servers="none")
+        self.log, self.progress = MemoryRollouts(), KnownProgress(settings)
+        self.parts = RolloutParts(settings, self.progress, lambda: START / 1000)
+        self.parts.registry = KnownModels()
+        self.reader = KnownReader(settings, dict)
+        self.reader.log = self.log
+        self.parts.reader = self.reader
+        self.parts.desk = Desk(settings, lambda: START / 1000, self.parts.job, self.parts.registry, self.log)
+        self.caller = Caller("bob", Role.ADMIN, "127.0.0.1")
+        app = FastAPI()
+        problems.install(app)
+        app.include_router(rollout_routes(self.parts))
+
+        async def as_caller(scope: Any, receive: Any, send: Any) -> None:
+            scope[CALLER] = self.caller
+            await app(scope, receive, send)
+
+        self.app = app
+        self.client = TestClient(as_caller)
+
+    def see(self, counts: dict[str, Any] = COUNTS, **changes: Any) -> None:
+        """Progress of the job."""
+        self.progress.told = {0: trial_progress("r2", {"next": counts}, written_at=START, **changes)}
+
+    def propose(self, **changes: Any) -> Any:
+        return self.client.post("/v1/rollouts", json=PROPOSAL | changes, headers={"Idempotency-Key": "k1"})
+
+    def event(self, kind: str, seq: object = None, key: str | None = None, **fields: Any) -> Any:
+        headers = {"Idempotency-Key": key or f"{kind}-{seq}"}
+        headers |= {} if seq is None else {"If-Match": f'"{seq}"'}
+        body = {"type": kind, "reason": "because", **fields}
+        return self.client.post("/v1/rollouts/r2/events", json=body, headers=headers)
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    made = Api()
+    made.see()
+    yield made
+    made.client.close()
+
+
+def test_a_rollout_from_proposal_to_promotion(api: Api) -> None:
+    made = api.propose()
+    assert (made.status_code, made.headers["ETag"], made.headers["Location"]) == (
+        201,
+        '"1"',
+        "/v1/rollouts/r2",
+    )
+    for seq, kind in enumerate(("shadow_started", "canary_set", "paused", "resumed", "promoted"), start=1):
+        answer = api.event(kind, seq)
+        assert answer.status_code == 201, answer.text
+        assert answer.json()["seq"] == seq + 1
+    shown = api.client.get("/v1/rollouts/r2").json()
+    assert (shown["phase"], shown["is_deciding"], shown["allowed"]) == ("promoted", True, ["withdrawn"])
+    assert [event["actor"] for event in shown["events"]] == ["bob"] * 6
+    everything = api.client.get("/v1/rollouts").json()
+    assert [one["rollout_id"] for one in everything["rollouts"]] == ["r2", "r1"]
+    assert (everything["open"], everything["champion"]["model"]["version"]) == (None, "2")
+
+
+def test_the_same_request_again_is_answered_alike_with_200(api: Api) -> None:
+    first, again = api.propose(), api.propose()
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == first.json() | {"repeated": True}
+
+
+@pytest.mark.parametrize(
+    ("ask", "status", "code"),
+    [
+        (lambda api: api.event("shadow_started", 1, "other"), 409, "seq"),
+        (lambda api: api.event("resumed", 2), 409, "rollout_conflict"),
+        (lambda api: api.event("shadow_started", 2), 409, "rollout_conflict"),
+        (lambda api: api.event("paused"), 428, "if_match_missing"),
+        (lambda api: api.event("paused", "*"), 412, "if_match_unknown"),
+        (lambda api: api.event("paused", "two"), 412, "if_match_unknown"),
+        (lambda api: api.event("paused", 2, "shadow_started-1"), 422, "idempotency_key"),
+        (lambda api: api.event("breached", 2), 422, "invalid_request"),
+        (lambda api: api.event("canary_set", 2, share_bp=0), 422, "invalid_request"),
+        (lambda api: api.event("canary_set", 2, challenger="who"), 422, "challenger"),
+        (lambda api: api.propose(rollout_id="r3"), 422, "idempotency_key"),
+        (lambda api: api.propose(more=1), 422, "invalid_request"),
+        (lambda api: api.propose(guards={"rules": [{"name": "luck"}]}), 422, "guards"),
+        (lambda api: api.client.post("/v1/rollouts", json=PROPOSAL), 422, "invalid_request"),
+        (lambda api: api.client.get("/v1/rollouts/r9"), 404, "unknown_rollout"),
+        (lambda api: api.client.get("/v1/rollouts/r9/verdict"), 404, "unknown_rollout"),
+    ],
+)
+def test_a_refusal_is_a_problem_that_names_its_check(
+    api: Api, ask: Callable[[Api], Any], status: int, code: str
+) -> None:
+    api.propose()
+    api.event("shadow_started", 1)
+    count = len(api.log.records)
+    answer = ask(api)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    assert set(answer.json()) >= {"type", "title", "status", "detail", "code", "instance"}
+    assert len(api.log.records) == count
+
+
+@pytest.mark.parametrize(
+    ("policy", "match"),
+    [
+        ({"threshold": 2, "max_count_5m": 6}, "no probability"),
+        ({"threshold": 0.5, "max_count_5m": 6, "treshold": 1}, "no 'treshold'"),
+        ({"max_count_5m": 6}, "threshold"),
+        ({"threshold": 0.5}, "max_count_5m"),
+        ({"threshold": "high", "max_count_5m": 6}, "another type"),
+    ],
+)
+def test_a_bad_policy_is_refused_by_its_field(api: Api, policy: dict[str, Any], match: str) -> None:
+    answer = api.propose(challengers=[PROPOSAL["challengers"][0] | {"policy": policy}])  # type: ignore[index]
+    assert (answer.status_code, answer.json()["code"]) == (422, "policy"), answer.text
+    assert match in answer.json()["detail"]
+
+
+def test_an_event_is_pending_until_every_group_has_folded_it_and_tells_from_where_on_it_held(
+    api: Api,
+) -> None:
+    api.propose()
+    offset = api.log.history().of("r2")[0].offset
+    told = {"rollout_id": "r2", "seq": 1, "type": "proposed", "offset": offset, "held_from": {"1": 80}}
+    api.see(folded=offset + 1, key_groups=2, applied=[told])
+    (event,) = api.client.get("/v1/rollouts/r2").json()["events"]
+    assert (event["state"], event["groups"]) == ("pending", {"applied": 1, "of": 2})
+    api.progress.told[1] = api.progress.told[0] | {
+        "key_group": 1,
+        "applied": [told | {"held_from": {"0": 81}}],
+    }
+    (event,) = api.client.get("/v1/rollouts/r2").json()["events"]
+    assert (event["state"], event["held_from"]) == ("applied", {"0": 81, "1": 80})
+
+
+def test_promote_and_withdraw_need_an_admin_rollback_an_operator(api: Api) -> None:
+    api.propose()
+    api.caller = Caller("ada", Role.OPERATOR, "127.0.0.1")
+    for kind in ("promoted", "withdrawn"):
+        answer = api.event(kind, 1)
+        assert (answer.status_code, answer.json()["code"]) == (403, "insufficient_role")
+    assert api.event("rolled_back").status_code == 201
+    api.caller = Caller("eve", Role.VIEWER, "127.0.0.1")
+    assert api.event("rolled_back").status_code == 403
+    assert api.client.get("/v1/rollouts/r2").status_code == 200
+
+
+def test_the_verdict_is_that_of_the_progress_and_repeats_itself(api: Api) -> None:
+    api.propose()
+    api.event("shadow_started", 1)
+    found = api.client.get("/v1/rollouts/r2/verdict").json()
+    assert (found["verdict"], found["commits"], found["since"]) == ("insufficient", {"0": 7}, None)
+    api.parts.guards._history, api.parts.guards._groups = api.log.history, lambda: api.progress.told
+    api.parts.guards.look()
+    assert api.client.get("/v1/rollouts/r2/verdict").json() == found | {"since": START}
+
+
+def test_models_tell_their_part(api: Api) -> None:
+    api.propose()
+    api.event("shadow_started", 1)
+    listed = {one["version"]: one["now"] for one in api.client.get("/v1/models").json()["models"]}
+    assert listed["1"] == [{"role": "champion", "rollout_id": "r1"}]
+    assert listed["2"] == [{"role": "shadow", "rollout_id": "r2"}]
+    assert listed["3"] == []
+
+
+def test_before_the_topic_has_been_read_nothing_is_claimed(api: Api) -> None:
+    api.reader.why = "rollouts have not been read to their end yet"
+    for path in ("/v1/rollouts", "/v1/rollouts/r1", "/v1/rollouts/r1/verdict", "/v1/models"):
+        answer = api.client.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (503, "rollouts_unknown")
+
+
+def test_every_operation_has_a_description_and_an_example(api: Api) -> None:
+    for path, operations in api.app.openapi()["paths"].items():
+        for method, operation in operations.items():
+            assert operation["description"], path
+            good = operation["responses"]["201" if method == "post" else "200"]
+            assert good["content"]["application/json"].get("example"), (path, method)
+            assert "409" in operation["responses"]
+    types = api.app.openapi()["components"]["schemas"]["EventBody"]["properties"]["type"]["enum"]
+    assert set(types) == {kind.value for kind in Type} - {"proposed", "breached"}
