@@ -97,8 +97,8 @@ def require_judged(trial: Trial, found: Assessment, challenger: str) -> None:
     if missing := found.without_data(challenger):
         raise RefusedError(
             "guards_data",
-            f"the guards {', '.join(missing)} saw no data on {challenger} of {trial.rollout_id} yet; "
-            f"leave it in shadow while transactions come, and see `fraud rollouts verdict {trial.rollout_id}`",
+            f"the guards {', '.join(missing)} saw nothing of {challenger} in {trial.rollout_id}; "
+            f"leave it in shadow while transactions come; see `fraud rollouts verdict {trial.rollout_id}`",
         )
 
 

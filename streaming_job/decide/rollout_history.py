@@ -281,7 +281,7 @@ class RolloutHistory:
         if not self._reigns:
             aside = f"; {len(self.set_aside)} were set aside, see the dead letters" if self.set_aside else ""
             raise NoRolloutError(
-                f"no model has been rolled out that can decide{aside}; run `fraud models promote`, then "
+                f"no model has been rolled out that can decide{aside}; run `fraud rollouts promote`, then "
                 "start the job"
             )
         starts = np.array([since for since, _ in self._reigns], dtype=np.int64)

@@ -45,7 +45,7 @@ def require_inputs(settings: JobSettings) -> None:
         ends = admin.list_offsets({rollouts: latest}, request_timeout=TIMEOUT_S)
         if ends[rollouts].result().offset == 0:
             raise NoRolloutError(
-                "no model has been rolled out; run `fraud models promote`, then start the job"
+                "no model has been rolled out; run `fraud rollouts promote`, then start the job"
             )
     except KafkaException as fault:
         admin.poll(0)  # what the client has met in the background

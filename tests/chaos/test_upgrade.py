@@ -123,7 +123,7 @@ def test_release_with_one_more_feature_takes_over_and_gets_a_model_that_uses_it(
         release, installed, "models", "train", "--transactions", str(history), "--iterations", "20",
         "--alert-budget", "0.02", "--name", MODEL,
     )  # fmt: skip
-    promote = ("models", "promote", *trained.split("fraud models promote ")[1].split())
+    promote = ("rollouts", "promote", *trained.split("fraud rollouts promote ")[1].split())
     with transactions(installed):
         relay.until(relay.job.epochs, "an epoch")
         # the model of the next release has to wait for it

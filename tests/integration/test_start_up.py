@@ -27,7 +27,7 @@ def test_each_missing_thing_is_one_line_and_an_exit_code(
         # a topic of tools: the job does without
         "no rollout": (
             {"topics": made.topics.model_copy(update={"chargebacks": "not-there"})},
-            "error: no model has been rolled out; run `fraud models promote`, then start the job",
+            "error: no model has been rolled out; run `fraud rollouts promote`, then start the job",
         ),
         "no broker": (
             {"bootstrap_servers": "127.0.0.1:9"},

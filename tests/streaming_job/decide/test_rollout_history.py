@@ -229,7 +229,7 @@ def test_restored_history_is_the_same_and_goes_on() -> None:
 
 def test_without_any_nothing_can_be_decided() -> None:
     for history in (RolloutHistory(), RolloutHistory.restore([], never)):
-        with pytest.raises(NoRolloutError, match="fraud models promote"):
+        with pytest.raises(NoRolloutError, match="fraud rollouts promote"):
             deciding(history, 0)
 
 

@@ -269,7 +269,7 @@ def test_deleted_row_does_not_release_its_card(status, cuts):
 def test_without_any_rollout_nothing_is_decided():
     world = World(rollout=False)
     world.tx(0)
-    with pytest.raises(NoRolloutError, match="fraud models promote"):
+    with pytest.raises(NoRolloutError, match="fraud rollouts promote"):
         world.run()
 
 
