@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import orjson
 import pytest
-from harness.job_world import START, TOPICS, model_ref, newer_ref, subset_ref
+from harness.job_world import TOPICS, model_ref, newer_ref, subset_ref
+from harness.rollout_records import rollout_v1, withdrawal_v1
 
 from feature_store.catalogue import IDENTITIES
 from loadtests.oracle import Record
@@ -13,7 +14,7 @@ from loadtests.oracle.tables import RolloutLog
 from models.errors import ModelUnavailableError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts import Rollout, Withdrawal
+from models.rollouts.events import Event
 from streaming_job.contracts import Reason
 from streaming_job.decide.rollout_history import NoRolloutError, RolloutHistory, RolloutRecord, Verdict
 
@@ -21,20 +22,20 @@ pytestmark = pytest.mark.unit
 
 
 def record(offset: int, arrival: int, name: str = "", model: ModelRef | None = None) -> RolloutRecord:
-    rollout = Rollout(name or f"r{offset}", model or model_ref(), Policy(0.5, 10), "test", START)
-    return RolloutRecord(arrival, offset, rollout.to_json(), b"r")
+    value = rollout_v1(name or f"r{offset}", model or model_ref(), Policy(0.5, 10))
+    return RolloutRecord(arrival, offset, value, b"r")
 
 
 def withdrawal(offset: int, arrival: int, name: str, *, from_the_beginning: bool = False) -> RolloutRecord:
-    event = Withdrawal(name, from_the_beginning, "because", "test", START)
-    return RolloutRecord(arrival, offset, event.to_json(), b"r")
+    value = withdrawal_v1(name, from_the_beginning=from_the_beginning)
+    return RolloutRecord(arrival, offset, value, b"r")
 
 
-def good(rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+def good(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
     return Verdict()
 
 
-def never(rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+def never(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
     raise AssertionError("it has been judged before")
 
 
@@ -47,7 +48,7 @@ def folded(*records: RolloutRecord) -> tuple[RolloutHistory, list[tuple[int, Rea
 
 def deciding(history: RolloutHistory, *arrivals: int) -> list[str]:
     known, numbers = history.in_force(np.array(arrivals))
-    return [known[number].rollout_id for number in numbers]
+    return [known[number].champion.rollout_id for number in numbers]
 
 
 def test_the_newest_that_had_arrived_decides() -> None:
@@ -132,7 +133,7 @@ def test_another_release_decides_by_what_it_computes_itself() -> None:
     saved = orjson.loads(orjson.dumps(old.records))
     asked = []
 
-    def judge(rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+    def judge(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
         asked.append(offset)
         return Verdict()
 
@@ -147,7 +148,7 @@ def test_another_release_decides_by_what_it_computes_itself() -> None:
 
 
 def test_a_verdict_on_the_model_is_kept() -> None:
-    def judge(rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+    def judge(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
         assert is_replaceable == (offset > 0)
         return Verdict(Reason.MODEL_REFUSED, "no") if offset == 1 else Verdict()
 
@@ -161,7 +162,7 @@ def test_a_verdict_on_the_model_is_kept() -> None:
 
 
 def test_a_judge_who_cannot_tell_leaves_nothing_behind() -> None:
-    def judge(rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
+    def judge(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
         raise ModelUnavailableError("no answer")
 
     history = RolloutHistory()
