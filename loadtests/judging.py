@@ -13,10 +13,9 @@ from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
 from feature_store.errors import FraudError
-from loadtests.oracle import Kind, Model, Oracle, Outcome, ProfileLog, RolloutLog, Rules
+from loadtests.oracle import Kind, Model, Oracle, Outcome, ProfileLog, Rollout, RolloutLog, Rules
 from loadtests.topic_log import Log, TopicLog
 from models import registry
-from models.rollouts import Rollout
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings

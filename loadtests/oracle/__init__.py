@@ -3,7 +3,7 @@
 from loadtests.oracle.judge import Oracle
 from loadtests.oracle.records import Kind, Outcome, Part, Record, Rules, digest, part
 from loadtests.oracle.scoring import Model
-from loadtests.oracle.tables import ProfileLog, RolloutLog
+from loadtests.oracle.tables import ProfileLog, Rollout, RolloutLog
 
 __all__ = [
     "Kind",
@@ -13,6 +13,7 @@ __all__ = [
     "Part",
     "ProfileLog",
     "Record",
+    "Rollout",
     "RolloutLog",
     "Rules",
     "digest",

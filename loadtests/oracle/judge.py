@@ -15,9 +15,8 @@ from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import UNITS, Kind, Outcome, Record, Rules, Transaction
 from loadtests.oracle.scoring import Model, Score, known, reasons, scores
-from loadtests.oracle.tables import BEGINNING, ProfileLog, RolloutLog, dead_letter
-from models.policy import alert_id, decide
-from models.rollouts import Rollout
+from loadtests.oracle.tables import BEGINNING, ProfileLog, Rollout, RolloutLog, dead_letter
+from models.policy import Counts, alert_id, decide
 
 CHUNK = 10_000
 """Transactions that are scored together."""
@@ -34,8 +33,6 @@ class _Pending(NamedTuple):
     rollout: Rollout
     features: dict[str, float]
     row: list[float]
-    count_5m: int
-    arrivals_5m: int
     late: bool
     conflicting: bool
 
@@ -99,8 +96,7 @@ class Oracle:
         found = compute(view)
         row = [found[name] for name in self._model(rollout).feature_names]
         return _Pending(
-            record.topic, tx, card, profile, status, rollout, found, row, int(found["count_5m"]),
-            int(found["arrivals_5m"]), view.late, view.conflicting,
+            record.topic, tx, card, profile, status, rollout, found, row, view.late, view.conflicting,
         )  # fmt: skip
 
     def _model(self, rollout: Rollout) -> Model:
@@ -125,10 +121,10 @@ class Oracle:
         decision = decide(
             rollout.policy,
             score.value,
-            item.count_5m,
-            item.arrivals_5m,
+            Counts(**{name: int(item.features[name]) for name in Counts.__dataclass_fields__}),
             item.status,
             item.profile is not None,
+            card.suspicious_count(tx.arrival)["day"],
         )
         if decision is None:
             return Outcome(item.topic, tx.partition, tx.offset, Kind.PASSED)

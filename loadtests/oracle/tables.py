@@ -11,9 +11,11 @@ from loadtests.oracle import decode
 from loadtests.oracle.card import Profile
 from loadtests.oracle.decode import RefusedError
 from loadtests.oracle.records import Kind, Outcome, Record, digest, part
-from models import rollouts
 from models.errors import ModelError, ModelMissingError, ModelUnavailableError
-from models.rollouts import Rollout
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts import events
+from models.rollouts.events import Challenger, Event, Type
 from streaming_job.contracts import ContractError, Reason
 
 BEGINNING = 0
@@ -169,6 +171,14 @@ def _lsn(envelope: Any) -> int:
     return lsn if type(lsn) is int and 0 < lsn < 2**56 else 0
 
 
+class Rollout(NamedTuple):
+    """A model and a policy that decide for every card."""
+
+    rollout_id: str
+    model: ModelRef
+    policy: Policy
+
+
 class RolloutLog:
     """Every rollout and withdrawal in the order of the log.
 
@@ -183,6 +193,8 @@ class RolloutLog:
     ) -> None:
         self._load, self._unavailable = load, unavailable
         self._names: set[str] = set()
+        self._proposed: dict[str, tuple[Challenger, ...]] = {}
+        """Of the second version, by rollout_id."""
         self._usable: list[tuple[int, int, Rollout]] = []
         """(known from, offset, rollout)."""
         self._withdrawn: list[tuple[int, int, str, bool]] = []
@@ -207,23 +219,39 @@ class RolloutLog:
         if len(record.value) > decode.MAX_RECORD_BYTES:
             return Reason.RECORD_TOO_LARGE
         try:
-            event = rollouts.read(record.value)
+            told = events.read(record.value)
         except ContractError:
             return Reason.INVALID_VALUE
-        if isinstance(event, Rollout):
-            self._names.add(event.rollout_id)
-            reason = self._fault(record.offset, event)
-            if reason is None:
-                self._latest = max(self._latest, record.timestamp)
-                self._usable.append((self._latest, record.offset, event))
-            return reason
-        if event.withdraws not in self._names:
+        for event in told:
+            reason = self._take(record, event)
+            if reason is not None:
+                return reason
+        return None
+
+    def _take(self, record: Record, event: Event) -> Reason | None:
+        name = event.rollout_id
+        if event.type is Type.PROPOSED:
+            for one in event.challengers:
+                reason = self._fault(record.offset, Rollout(name, one.model, one.policy))
+                if reason is not None:
+                    if event.schema_version == 1:
+                        self._names.add(name)
+                    return reason
+            self._names.add(name)
+            self._proposed[name] = event.challengers
+            return None
+        if name not in self._names:
             return Reason.UNKNOWN_ROLLOUT
-        alive = self._alive(math.inf)
-        if alive and {rollout.rollout_id for rollout in alive} == {event.withdraws}:
-            return Reason.LAST_ROLLOUT
-        self._latest = max(self._latest, record.timestamp)
-        self._withdrawn.append((self._latest, record.offset, event.withdraws, event.from_the_beginning))
+        if event.type is Type.PROMOTED:
+            best = next(one for one in self._proposed[name] if one.name == event.challenger)
+            self._latest = max(self._latest, record.timestamp)
+            self._usable.append((self._latest, record.offset, Rollout(name, best.model, best.policy)))
+        if event.type is Type.WITHDRAWN:
+            alive = self._alive(math.inf)
+            if alive and {rollout.rollout_id for rollout in alive} == {name}:
+                return Reason.LAST_ROLLOUT
+            self._latest = max(self._latest, record.timestamp)
+            self._withdrawn.append((self._latest, record.offset, name, event.from_the_beginning))
         return None
 
     def _fault(self, offset: int, rollout: Rollout) -> Reason | None:
