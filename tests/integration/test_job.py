@@ -36,7 +36,8 @@ from loadtests.faults.installation import Installation, world
 from loadtests.faults.job_process import JobProcess
 from loadtests.oracle import Kind
 from loadtests.simulator.profiles import ProfileLoader
-from models.commands import _computed_by
+from service.rollouts import reading
+from service.settings import ServiceSettings
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.dead_letters.record import MAX_LETTER
 from streaming_job.group.opening import HEARTBEAT_S
@@ -526,10 +527,16 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
 
     # what promote asks: which features the running job computes
     known = installed.settings
-    where = (known.bootstrap_servers, installed.topics.job_progress, known.kafka)
-    assert _computed_by(known.job_id, *where) == list(IDENTITIES)
-    assert _computed_by("nobody", *where) is None
-    assert _computed_by(known.job_id, where[0], "no-such-topic", known.kafka) is None
+    for job_id, topic, told in (
+        (known.job_id, known.topics.job_progress, list(IDENTITIES)),
+        ("nobody", known.topics.job_progress, None),
+        (known.job_id, "no-such-topic", None),
+    ):
+        topics = known.topics.model_copy(update={"job_progress": topic})
+        where = ServiceSettings(
+            bootstrap_servers=known.bootstrap_servers, job_id=job_id, topics=topics, kafka=known.kafka
+        )
+        assert reading.job(where).computed(time.time()) == told
 
 
 def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(

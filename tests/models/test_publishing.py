@@ -1,0 +1,58 @@
+"""The small writer of events that the demo, benchmarks and tests install models with."""
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from deploy.local.stack import Endpoints
+from models.errors import ModelError
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts.events import installation
+from models.rollouts.publishing import publish
+from streaming_job.contracts.topics import Topics
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def topic(stack: Endpoints, topic_names: Callable[[], Topics]) -> str:
+    """A rollout topic of our own, with the configuration of the real one in a replay."""
+    names = topic_names()
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    made = admin.create_topics(
+        [NewTopic(names.model_rollouts, 1, 1, config=names.configs(replay=True)[names.model_rollouts])]
+    )
+    made[names.model_rollouts].result(30)
+    return names.model_rollouts
+
+
+def records(servers: str, topic: str, count: int) -> list[Message]:
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "promote-test", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = consumer.consume(count, 10)
+    consumer.close()
+    return found
+
+
+def test_a_replay_sets_the_time_from_which_the_rollout_holds(stack: Endpoints, topic: str) -> None:
+    ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
+    publish(
+        installation(ref, Policy(0.5, 6), "r1", "test", 1_000),
+        stack.bootstrap_servers,
+        topic,
+        timestamp_ms=1_500_000_000_000,
+    )
+    for record in records(stack.bootstrap_servers, topic, 2):
+        assert record.timestamp()[1] == 1_500_000_000_000
+
+
+def test_a_broker_that_is_not_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.rollouts.publishing.DELIVERY_TIMEOUT_S", 1.0)
+    ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
+    with pytest.raises(ModelError, match="was not written"):
+        publish(installation(ref, Policy(0.5, 6), "r1", "test", 1_000), "127.0.0.1:1", "model-rollouts")

@@ -1,0 +1,165 @@
+"""`fraud rollouts` against a real broker and registry."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from harness.progress_records import progress
+from trial_progress import COUNTS
+from typer.testing import CliRunner
+
+from deploy.local.stack import Endpoints
+from feature_store import catalogue
+from feature_store.errors import FraudError
+from models import registry
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts.events import Type
+from models.train import train
+from service.rollouts import reading
+from service.rollouts.commands import app
+from service.rollouts.errors import DeskError
+from service.settings import ServiceSettings
+from streaming_job.contracts.topics import Topics
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('promote')}/mlflow.db"
+
+
+def registered(uri: str, features: tuple[str, ...] = catalogue.IDENTITIES, seed: int = 0) -> ModelRef:
+    names = catalogue.feature_names()
+    x = np.random.default_rng(seed).normal(size=(500, len(names)))
+    model = train(x, x[:, 0] > 1, iterations=5)
+    return registry.register(model, features, x[:20], np.zeros(len(names)), uri)
+
+
+class Shell:
+    """Runs commands with the variables of an installation of its own."""
+
+    def __init__(self, servers: str, topics: Topics, uri: str) -> None:
+        self.settings = ServiceSettings(bootstrap_servers=servers, topics=topics, mlflow_tracking_uri=uri)
+        named = {f"FRAUD_TOPICS__{name.upper()}": topic for name, topic in topics.model_dump().items()}
+        self._environment = {
+            **os.environ,
+            "FRAUD_BOOTSTRAP_SERVERS": servers,
+            "FRAUD_MLFLOW_TRACKING_URI": uri,
+            **named,
+        }
+
+    def run(self, *arguments: str) -> str:
+        return self._invoke(*arguments, catch_exceptions=False).output
+
+    def refused(self, *arguments: str) -> DeskError:
+        fault = self._invoke(*arguments).exception
+        assert isinstance(fault, FraudError), fault
+        assert isinstance(fault, DeskError), fault
+        return fault
+
+    def _invoke(self, *arguments: str, **more: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self._environment.items():
+                patch.setenv(name, value)
+            return CliRunner().invoke(app, list(arguments), **more)
+
+    def tell_progress(self, rollout_id: str, name: str) -> None:
+        """A job that runs, and has seen enough of a challenger."""
+        record = progress(written_at=9_999_999_999_999, features=list(catalogue.IDENTITIES))
+        record["totals"]["trials"] = {rollout_id: {"seq": 2, "challengers": {name: COUNTS}}}
+        producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers})
+        producer.produce(self.settings.topics.job_progress, json.dumps(record).encode(), key=record["job_id"])
+        assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def shell(stack: Endpoints, topic_names: Callable[[], Topics], uri: str) -> Shell:
+    topics = topic_names()
+    config = topics.configs()
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    wanted = (topics.model_rollouts, topics.audit_log, topics.job_progress)
+    for made in admin.create_topics([NewTopic(name, 1, 1, config=config[name]) for name in wanted]).values():
+        made.result(30)
+    return Shell(stack.bootstrap_servers, topics, uri)
+
+
+def test_a_model_promoted_at_once_and_the_next_by_every_step(shell: Shell, uri: str, tmp_path: Path) -> None:
+    first, second = registered(uri), registered(uri, seed=1)
+    model = f"{first.name}/{first.version}"
+    told = shell.run("promote", model, "--threshold", "0.25", "--max-count-5m", "9", "--rollout-id", "r1")
+    assert told == "r1: proposed, promoted, now promoted, seq 2\n"
+    file = tmp_path / "policy.yaml"
+    file.write_text("threshold: 0.5\nmax_count_5m: 7\n")
+    shell.run("propose", f"{second.name}/{second.version}", "--policy", str(file), "--rollout-id", "r2")
+    shell.run("shadow", "r2", "--at", "1")
+    assert shell.refused("canary", "r2").check == "guards_data"
+    shell.tell_progress("r2", f"v{second.version}")
+    assert shell.run("canary", "r2", "--share", "25").endswith("now canary, seq 3\n")
+    assert "insufficient" in shell.run("verdict", "r2")
+    assert shell.refused("pause", "r2", "--at", "2").check == "seq"
+    shell.run("pause", "r2")
+    shell.run("resume", "r2")
+    shell.run("promote", "r2")
+    assert shell.run("list").splitlines()[0].startswith("r2  promoted  seq 6")
+    assert "canary_set v" in shell.run("show", "r2")
+    line = reading.history(shell.settings, {}).line
+    assert [(one.model, one.policy) for one in line.champions] == [
+        (first, Policy(0.25, 9)),
+        (second, Policy(0.5, 7)),
+    ]
+    shell.run("withdraw", "r2", "--reason", "too many alerts")
+    history = reading.history(shell.settings, {})
+    assert history.line.champions[-1].model == first
+    assert history.of("r2")[-1].event.type is Type.WITHDRAWN
+    assert not [entry for entry in history.entries if entry.refused]
+    assert shell.refused("withdraw", "r1", "--reason", "none left").check == "last_rollout"
+
+
+@pytest.mark.parametrize(
+    ("model", "check", "match"),
+    [
+        ("card-fraud/999", "registry", "registry failed"),
+        ("nonsense/x", "model", "no NAME/VERSION"),
+        ("other features", "features", "this release does not compute amount:9"),
+    ],
+)
+def test_what_must_not_be_rolled_out_is_refused(
+    shell: Shell, uri: str, model: str, check: str, match: str
+) -> None:
+    if model == "other features":
+        model = f"card-fraud/{registered(uri, ('amount:9', *catalogue.IDENTITIES[1:])).version}"
+    fault = shell.refused("promote", model, "--threshold", "0.5")
+    assert (fault.check, match in str(fault)) == (check, True), str(fault)
+    assert reading.history(shell.settings, {}).entries == ()
+
+
+def test_files_that_were_changed_in_the_registry_are_refused(shell: Shell, uri: str) -> None:
+    ref = registered(uri)
+    artifacts = Path(uri.removeprefix("sqlite:///")).parent / "artifacts"
+    newest = max(artifacts.rglob("scorer.json"), key=lambda path: path.stat().st_mtime_ns)
+    newest.write_text(newest.read_text() + " ")
+    fault = shell.refused("promote", f"{ref.name}/{ref.version}", "--threshold", "0.5")
+    assert (fault.check, "its files were changed" in str(fault)) == ("files", True), str(fault)
+
+
+def test_the_alias_follows_the_log(shell: Shell, uri: str) -> None:
+    from service.rollouts.alias_mirror import ALIAS, AliasMirror
+    from service.rollouts.model_registry import ModelRegistry
+
+    ref = registered(uri)
+    shell.run("promote", f"{ref.name}/{ref.version}", "--threshold", "0.5")
+    history = reading.history(shell.settings, {})
+    mirror = AliasMirror(lambda: history, ModelRegistry(uri).point)
+    assert mirror.look()
+    from models import tracking
+
+    with tracking.registry(uri) as client:
+        assert str(client.get_model_version_by_alias(ref.name, ALIAS).version) == ref.version
