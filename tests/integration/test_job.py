@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import time
 import os
 import re
 import stat

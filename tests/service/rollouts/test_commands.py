@@ -97,7 +97,7 @@ def test_a_model_promoted_at_once_and_the_next_by_every_step(shell: Shell, uri: 
     told = shell.run("promote", model, "--threshold", "0.25", "--max-count-5m", "9", "--rollout-id", "r1")
     assert told == "r1: proposed, promoted, now promoted, seq 2\n"
     file = tmp_path / "policy.yaml"
-    file.write_text("threshold: 0.5\nmax_count_5m: 7\n")
+    file.write_text("policy:\n  threshold: 0.5\n  max_count_5m: 7\n")
     shell.run("propose", f"{second.name}/{second.version}", "--policy", str(file), "--rollout-id", "r2")
     shell.run("shadow", "r2", "--at", "1")
     assert shell.refused("canary", "r2").check == "guards_data"
