@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from local_client import LocalClient
+from harness.local_client import LocalClient
 from progress_records import progress
 from prometheus_client.parser import text_string_to_metric_families
 
