@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from security_world import chain, entry
 
@@ -13,6 +13,7 @@ from service.security.audit import Fault
 from streaming_job.contracts import Contract, validate
 
 pytestmark = pytest.mark.unit
+UNTIMED = settings(deadline=None)  # the machine may be busy
 
 CHAIN = chain(8)
 PLACES = st.integers(0, len(CHAIN) - 1)
@@ -48,6 +49,7 @@ def test_what_was_written_is_intact_and_keeps_its_contract() -> None:
         assert audit.verify(CHAIN, known).is_intact
 
 
+@UNTIMED
 @given(
     place=PLACES,
     field=st.sampled_from(["actor", "role", "action", "target", "from", "outcome"]),
@@ -61,6 +63,7 @@ def test_a_changed_record_is_found(place: int, field: str, text: str) -> None:
     assert faults([*CHAIN[:place], changed, *CHAIN[place + 1 :]]) == {(place, Fault.CHANGED)}
 
 
+@UNTIMED
 @given(place=PLACES, at=st.integers(0, 10))
 def test_a_changed_record_with_a_digest_that_fits_is_found(place: int, at: int) -> None:
     values = [*CHAIN[:place], forged(CHAIN[place], at=at), *CHAIN[place + 1 :]]
@@ -72,11 +75,13 @@ def test_a_changed_record_with_a_digest_that_fits_is_found(place: int, at: int) 
     assert faults(values, heads()[place]) >= {(len(CHAIN), Fault.CUT)}
 
 
+@UNTIMED
 @given(place=st.integers(0, len(CHAIN) - 2))
 def test_a_removed_record_is_found(place: int) -> None:
     assert faults([*CHAIN[:place], *CHAIN[place + 1 :]]) == {(place, Fault.MISSING)}
 
 
+@UNTIMED
 @given(kept=st.integers(0, len(CHAIN) - 1))
 def test_a_log_cut_at_its_end_is_found_by_a_later_head(kept: int) -> None:
     assert faults(CHAIN[:kept]) == set()
@@ -85,6 +90,7 @@ def test_a_log_cut_at_its_end_is_found_by_a_later_head(kept: int) -> None:
         assert faults(CHAIN[:kept], heads()[kept - 1]) == set()
 
 
+@UNTIMED
 @given(place=st.integers(1, len(CHAIN) - 1))
 def test_an_inserted_record_is_found(place: int) -> None:
     well_made = audit.next_record(CHAIN[place - 1], entry(99, actor="mallory"))
@@ -96,11 +102,13 @@ def test_an_inserted_record_is_found(place: int) -> None:
     }
 
 
+@UNTIMED
 @given(order=st.permutations(range(len(CHAIN))))
 def test_any_other_order_is_found(order: list[int]) -> None:
     assert bool(faults([CHAIN[place] for place in order])) == (order != sorted(order))
 
 
+@UNTIMED
 @given(
     chosen=st.lists(PLACES, max_size=12),
     head=st.sampled_from(["", *heads()]),
@@ -113,6 +121,7 @@ def test_only_beginnings_of_the_log_pass(chosen: list[int], head: str) -> None:
     assert audit.verify(values, head or None).is_intact == (is_beginning and holds_head)
 
 
+@UNTIMED
 @given(place=PLACES, position=st.integers(0, 10_000), byte=st.integers(0, 255))
 def test_any_changed_byte_is_found(place: int, position: int, byte: int) -> None:
     value = bytearray(CHAIN[place])
@@ -121,6 +130,7 @@ def test_any_changed_byte_is_found(place: int, position: int, byte: int) -> None
         assert not audit.verify([*CHAIN[:place], bytes(value), *CHAIN[place + 1 :]]).is_intact
 
 
+@UNTIMED
 @given(
     st.lists(
         st.binary(max_size=60) | st.sampled_from([b"[" * 5000, b"1" * 6000, b'{"a":NaN}', b"null"]),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from harness.local_client import LocalClient
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from security_world import bearer, client, secrets_of, sidecar
 
@@ -72,6 +72,7 @@ def test_rate_0_is_no_limit() -> None:
     assert {asking.get("/metrics").status_code for _ in range(20)} == {200}
 
 
+@settings(deadline=None)
 @given(
     rate=st.floats(0.1, 100),
     burst=st.integers(1, 50),
