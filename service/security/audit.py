@@ -1,8 +1,8 @@
 """Audit records and their chain: each holds the digest of the one before it. Pure.
 
-What the chain shows: a record that was changed, removed, inserted or moved after later ones were written. What
-it does not show by itself: that records are missing at the end, or that everything from some record on was
-written anew. For that somebody has to keep a digest elsewhere, and give it to `verify` (decision 51).
+What the chain shows: a record that was changed, removed, inserted or moved after later ones were written. By
+itself it does not show that records are missing at the end, or that all from some record on was written anew:
+for that somebody has to keep a digest elsewhere, and give it to `verify` (decision 51).
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """The tokens file: who may call the sidecar. It holds hashes only.
 
 A token is 256 random bits, so its SHA-256 is enough: slow, salted hashes make guessing costly where people
-choose secrets, and random bits cannot be guessed (decision 50). The file is replaced whole, so it is never seen
-half-written.
+choose secrets, and random bits cannot be guessed (decision 50). The file is replaced whole, so it is never
+seen half-written.
 """
 
 import fcntl

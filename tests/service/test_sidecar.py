@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from harness.local_client import LocalClient
 from harness.progress_records import progress
-from local_client import LocalClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local import stack as embedded
