@@ -60,7 +60,7 @@ def test_error_becomes_one_line_and_its_exit_code(
         ["verify"],
         ["dead-letters", "list"],
         ["serve"],
-        ["models", "promote", "card-fraud/1", "--threshold", "0.5"],
+        ["rollouts", "promote", "card-fraud/1", "--threshold", "0.5"],
     ],
 )
 def test_client_settings_that_are_no_json_are_one_line_without_their_value(

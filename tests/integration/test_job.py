@@ -3,12 +3,12 @@
 import base64
 import hashlib
 import json
-import time
 import os
 import re
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
