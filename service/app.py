@@ -1,26 +1,24 @@
-"""The sidecar's HTTP face."""
+"""The sidecar's HTTP face: what it is composed of."""
 
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from fastapi import FastAPI
 
-from service.groups import end_offsets, key_groups
-from service.lag_watch import LagWatch
-from service.metrics import FraudCollector
-from service.progress_reader import ProgressReader
-from service.readiness import reasons_against
+from service.health.job_watch import JobWatch
+from service.health.routes import health_routes, sidecar_version
+from service.metrics.collector import registry_of
+from service.metrics.http import HttpMetrics
 from service.settings import ServiceSettings
 
 LINKS = {
+    "live": "/livez",
     "health": "/healthz",
     "ready": "/readyz",
     "metrics": "/metrics",
+    "status": "/v1/status",
     "progress": "/v1/progress",
     "openapi": "/openapi.json",
 }
@@ -33,66 +31,22 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         settings: what to watch.
         clock: seconds since 1970-01-01 UTC.
     """
-    progress = ProgressReader(settings)
-    watch = LagWatch(settings, lambda: end_offsets(progress.groups), clock)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(FraudCollector(progress, watch, clock))
+    job = JobWatch(settings, clock)
+    registry = registry_of(job)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        progress.start()
-        watch.start()
+        job.start()
         yield
-        watch.stop()
-        progress.stop()
+        job.stop()
 
-    app = FastAPI(title="card-fraud sidecar", version=_version(), lifespan=lifespan)
+    app = FastAPI(title="card-fraud sidecar", version=sidecar_version(), lifespan=lifespan)
+    app.add_middleware(HttpMetrics, registry=registry)
+    app.include_router(health_routes(job, registry))
 
     @app.get("/")
     def index() -> dict[str, Any]:
         """What is here."""
         return {"service": "card-fraud sidecar", "job_id": settings.job_id, "links": LINKS}
 
-    @app.get("/healthz")
-    def health() -> dict[str, str]:
-        """This process is up."""
-        return {"status": "ok"}
-
-    @app.get("/readyz")
-    def ready() -> JSONResponse:
-        """The metrics can be believed and every key group keeps up; 503 with the reasons if not."""
-        reasons = reasons_against(
-            now_s=clock(),
-            broker_fault=watch.fault,
-            waiting_for=progress.waiting_for,
-            lag=watch.lag,
-            groups=progress.groups,
-            transactions_topic=settings.topics.transactions,
-            max_age_s=settings.max_progress_age_s,
-            max_silence_s=settings.max_silence_s,
-        )
-        body = {"ready": not reasons, "reasons": reasons}
-        return JSONResponse(body, status_code=503 if reasons else 200)
-
-    @app.get("/metrics")
-    def metrics() -> Response:
-        """For Prometheus."""
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-    @app.get("/v1/progress")
-    def newest() -> JSONResponse:
-        """The newest progress record (job-progress.v2) of each key group; 404 before the first."""
-        groups = progress.groups
-        if not groups:
-            return JSONResponse({"detail": "the job has not written progress yet"}, status_code=404)
-        by_group = {str(group): groups[group] for group in sorted(groups)}
-        return JSONResponse({"key_groups": key_groups(groups), "groups": by_group})
-
     return app
-
-
-def _version() -> str:
-    try:
-        return version("card-fraud")
-    except PackageNotFoundError:
-        return "0"  # run from a checkout that is not installed

@@ -27,6 +27,17 @@ class ServiceSettings(BaseSettings):
     """A key group that has left transactions waiting for longer, and taken none, is not ready."""
     max_silence_s: Annotated[float, Field(gt=0)] = 30.0
     """A key group whose newest progress is older is not ready; an idle one writes it every 10 s."""
+    limit_floor_s: Annotated[float, Field(gt=0)] = 10.0
+    """Least limit of a verdict, however short the times are that it is learned from; its ceiling is
+    `max_progress_age_s`."""
+    limit_ceiling_s: Annotated[float, Field(gt=0)] = 600.0
+    """Greatest age of the feed's heartbeat and of an epoch, whatever was measured."""
+    verdict_window_s: Annotated[float, Field(gt=0)] = 300.0
+    """How far the looks go back that a verdict is made of."""
+    idle_after_s: Annotated[float, Field(gt=0)] = 60.0
+    """A partition in which nothing waits, and to which nothing has come for so long, is idle."""
+    runbook: str = "docs/runbook.md"
+    """Address of the runbook; a reason code is an anchor in it."""
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -20,8 +20,8 @@ from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.world import World
 from loadtests.topic_log import TopicLog
-from service.groups import end_offsets
-from service.lag_watch import LagWatch
+from service.health.groups import end_offsets
+from service.health.lag_watch import LagWatch
 from service.progress_reader import ProgressReader
 from service.settings import ServiceSettings
 from streaming_job.settings import JobSettings

@@ -21,7 +21,7 @@ from deploy.demo.view import Moment
 from deploy.demo.waiting import wait
 from deploy.demo.watch import AlertWatch, Percentiles
 from deploy.local import stack
-from service.groups import partitions
+from service.health.groups import partitions
 
 TICK_S = 0.25
 CHECK_S = 2.0

@@ -8,7 +8,7 @@ from deploy.demo import children
 from deploy.demo.options import DemoError, Options
 from deploy.demo.state import Run
 from deploy.local.console import Progress
-from service.lag_watch import LagWatch
+from service.health.lag_watch import LagWatch
 from service.progress_reader import ProgressReader
 
 POLL_S = 0.05

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from fastapi.testclient import TestClient
-from progress_records import progress
+from harness.progress_records import progress
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local import stack as embedded

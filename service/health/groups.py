@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from service.waiting import Place
+from service.health.waiting import Place
 
 Groups = Mapping[int, Mapping[str, Any]]
 """Key group -> its newest progress record (job-progress.v2)."""

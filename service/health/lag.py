@@ -57,6 +57,8 @@ class Lag:
     """Input topics that do not exist."""
     feed_ms: Mapping[str, int] = field(default_factory=dict)
     """Timestamps of the newest signs of life of the profiles' feed, by signal: `change`, `heartbeat`."""
+    instances: frozenset[str] = frozenset()
+    """Processes of the job that committed its offsets of transactions last, by the offsets' metadata."""
 
     @property
     def records(self) -> int:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from service.lag import Lag, PartitionLag
-from service.readiness import reasons_against
+from service.health.lag import Lag, PartitionLag
+from service.health.readiness import reasons_against
 
 pytestmark = pytest.mark.unit
 

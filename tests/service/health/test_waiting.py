@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.waiting import MOST, Waiting
+from service.health.waiting import MOST, Waiting
 
 pytestmark = pytest.mark.unit
 PLACE = ("transactions", 0)

@@ -19,9 +19,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
 )
 
 from service.background import Background
-from service.lag import Lag, PartitionLag
+from service.health.lag import Lag, PartitionLag
+from service.health.waiting import Place, Waiting
 from service.settings import ServiceSettings, say
-from service.waiting import Place, Waiting
+from streaming_job.transaction.written import Mark
 
 TIMEOUT_S = 5.0
 METADATA_S = 3.0
@@ -38,6 +39,7 @@ class LagWatch(Background):
         settings: ServiceSettings,
         read_by_job: Callable[[], Mapping[Place, int]],
         clock: Callable[[], float] = time.time,
+        after_look: Callable[[Lag], None] | None = None,
     ) -> None:
         """Ask for nothing yet.
 
@@ -45,11 +47,13 @@ class LagWatch(Background):
             settings: what to watch.
             read_by_job: tells the offsets up to which every key group has taken its inputs in.
             clock: seconds since 1970-01-01 UTC.
+            after_look: is called with each answer, in the thread that asks.
         """
         super().__init__("lag-watch")
         self._settings = settings
         self._read_by_job = read_by_job
         self._clock = clock
+        self._after_look = after_look
         self._lag: Lag | None = None
         self._fault: str | None = "the broker has not answered yet"
         self._waiting = Waiting()
@@ -100,6 +104,8 @@ class LagWatch(Background):
                 found = self._offsets(admin, consumer)
                 self._lag = replace(found, partitions=self._with_ages(consumer, found.partitions))
                 self._fault = None
+                if self._after_look is not None:
+                    self._after_look(self._lag)
                 self._stop.wait(self._settings.offsets_interval_s)
         finally:
             consumer.close()
@@ -121,7 +127,12 @@ class LagWatch(Background):
         ends = _ask(admin, inputs, LATEST)
         # asked last: what has come meanwhile is not taken for held back
         stable = _ask(admin, inputs, LATEST, isolation_level=IsolationLevel.READ_COMMITTED)
-        committed = {(p.topic, p.partition): p.offset for p in asked if p.offset >= 0}
+        offsets = [p for p in asked if p.offset >= 0]
+        committed = {(p.topic, p.partition): p.offset for p in offsets}
+        # a table's offsets are those of key group 0, whoever of several instances runs it
+        marks = [
+            Mark.from_metadata(p.metadata) for p in offsets if p.topic == self._settings.topics.transactions
+        ]
         # the group's offsets may have expired; and those of tables tell of key group 0 alone
         for place, end in self._read_by_job().items():
             is_table = place[0] != self._settings.topics.transactions
@@ -143,7 +154,13 @@ class LagWatch(Background):
             for signal, topic in self._settings.feed.items()
             if topic in places
         }
-        return Lag(self._clock(), partitions, missing, {name: at for name, at in feed.items() if at >= 0})
+        return Lag(
+            self._clock(),
+            partitions,
+            missing,
+            {name: at for name, at in feed.items() if at >= 0},
+            frozenset(mark.owner.partition("/")[0] for mark in marks if mark is not None),
+        )
 
     def _with_ages(
         self, consumer: Consumer, partitions: tuple[PartitionLag, ...]

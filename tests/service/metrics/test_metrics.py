@@ -4,14 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
-from progress_records import progress
+from harness.progress_records import progress
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
-
 from service.event_time import of_event_time
-from service.lag import Lag, PartitionLag
+
+from service.health.lag import Lag, PartitionLag
 from service.metrics import of_groups, of_lag, of_totals
 from streaming_job.progress.totals import Totals
 

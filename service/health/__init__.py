@@ -1,0 +1,1 @@
+"""What is wrong, since when, and what to do: lag, verdicts, readiness, status."""

@@ -1,0 +1,81 @@
+"""Reason codes of verdicts and checks: the registry that docs/runbook.md has one entry for each of."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """How an input partition, or the whole job, does; in order of severity."""
+
+    IDLE = "IDLE"
+    OK = "OK"
+    WARN = "WARN"
+    BLOCKED = "BLOCKED"
+    STALL = "STALL"
+    REWIND = "REWIND"
+    STOP = "STOP"
+    UNKNOWN = "UNKNOWN"
+    """Of the whole job alone: what the sidecar needs in order to judge does not answer."""
+
+    @property
+    def severity(self) -> int:
+        """Place in the order; greater is worse."""
+        return list(Verdict).index(self)
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether there is nothing to do."""
+        return self in (Verdict.IDLE, Verdict.OK)
+
+
+OF_PARTITIONS = tuple(verdict for verdict in Verdict if verdict is not Verdict.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Code:
+    """Why a verdict was given."""
+
+    name: str
+    verdict: Verdict
+    meaning: str
+    """One sentence."""
+
+
+REGISTRY = {
+    code.name: code
+    for code in (
+        # of one input partition
+        Code("idle", Verdict.IDLE, "Nothing waits, and nothing has come for a while."),
+        Code("keeping_up", Verdict.OK, "Records are taken as fast as they come."),
+        Code("catching_up", Verdict.OK, "Records wait for longer than usual, and the wait gets shorter."),
+        Code("falling_behind", Verdict.WARN, "The job reads, and the wait does not get shorter."),
+        Code("loading_tables", Verdict.WARN, "A key group reads its tables and decides nothing until then."),
+        Code("open_transaction", Verdict.BLOCKED, "Records wait for a producer to end its transaction."),
+        Code("not_moving", Verdict.STALL, "The key group commits, its position in the partition stays."),
+        Code("position_went_back", Verdict.REWIND, "The job's position in the partition went back."),
+        Code("no_commits", Verdict.STOP, "Records wait, and the key group that reads them commits nothing."),
+        Code("never_committed", Verdict.STOP, "Records wait, and no key group has ever committed."),
+        # of the whole job
+        Code("broker_unreachable", Verdict.UNKNOWN, "The broker does not answer the sidecar."),
+        Code("progress_incomplete", Verdict.UNKNOWN, "The job's progress has not been read to its end."),
+        Code("topic_missing", Verdict.STOP, "An input topic does not exist."),
+        Code("no_progress", Verdict.STOP, "The job has never written progress."),
+        Code("group_missing", Verdict.STOP, "A key group has never written progress."),
+        Code("group_silent", Verdict.STOP, "A key group writes no progress, not even that it is idle."),
+        Code("group_stalled", Verdict.STALL, "A key group leaves transactions waiting and takes none."),
+        Code("feed_silent", Verdict.WARN, "Debezium's heartbeat stays out: profiles are no longer fed."),
+        Code("checkpoint_old", Verdict.WARN, "Epochs do not end: the state is not saved."),
+        Code("rollouts_set_aside", Verdict.WARN, "A rollout cannot be used; the last good one decides."),
+    )
+}
+"""By name."""
+
+
+def link(name: str, runbook: str) -> str:
+    """Where the runbook says what to do.
+
+    Args:
+        name: of a code in the registry.
+        runbook: address of the page.
+    """
+    return f"{runbook}#{REGISTRY[name].name}"

@@ -1,0 +1,109 @@
+"""The verdict on the whole job, and every reason for it that asks for somebody. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from service.health.codes import REGISTRY, Verdict
+from service.health.groups import Groups
+from service.health.lag import Lag
+from service.health.monitor import Assessment
+from service.health.readiness import Check
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Something that is not as it should be."""
+
+    code: str
+    """In the registry of codes."""
+    detail: str
+    since_s: float | None = None
+    """When it began, seconds since 1970-01-01 UTC; None if that is not known."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the code."""
+        return REGISTRY[self.code].verdict
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All reasons, the most severe first."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+
+
+def diagnose(
+    now_s: float, checks: Sequence[Check], assessment: Assessment | None, lag: Lag | None, groups: Groups
+) -> Diagnosis:
+    """Put together what checks, verdicts and ages say.
+
+    Args:
+        now_s: seconds since 1970-01-01 UTC.
+        checks: of readiness.
+        assessment: of the looks; None before the first.
+        lag: the broker's last answer; None before the first.
+        groups: newest progress record of each key group.
+    """
+    found = [
+        *_of_checks(checks, groups),
+        *_of_partitions(assessment),
+        *_of_ages(now_s, assessment, lag, groups),
+        *_of_rollouts(groups),
+    ]
+    found.sort(key=lambda reason: -reason.verdict.severity)
+    calm = assessment.verdict if assessment is not None and assessment.verdict.is_fine else Verdict.OK
+    return Diagnosis(found[0].verdict if found else calm, tuple(found))
+
+
+def _of_checks(checks: Sequence[Check], groups: Groups) -> Iterator[Reason]:
+    for check in checks:
+        for reason in check.reasons:
+            # partitions tell of these, too, and since when
+            if check.code not in ("open_transaction", "loading_tables"):
+                yield Reason(check.code, reason, _silent_since(check, groups))
+        if check.code == "loading_tables" and check.reasons:
+            yield Reason(check.code, "; ".join(check.reasons))
+
+
+def _silent_since(check: Check, groups: Groups) -> float | None:
+    if check.code != "group_silent":
+        return None
+    return min((record["written_at"] / 1e3 for record in groups.values()), default=None)
+
+
+def _of_partitions(assessment: Assessment | None) -> Iterator[Reason]:
+    for (topic, partition), finding in (assessment.findings if assessment else {}).items():
+        if not finding.verdict.is_fine:
+            yield Reason(finding.code, f"{topic}-{partition}: {finding.detail}", finding.since_s)
+
+
+def _of_ages(
+    now_s: float, assessment: Assessment | None, lag: Lag | None, groups: Groups
+) -> Iterator[Reason]:
+    if assessment is None:
+        return
+    beat = lag.feed_ms.get("heartbeat") if lag is not None else None
+    if beat is not None and now_s - beat / 1e3 > assessment.heartbeat_s:
+        age = f"{now_s - beat / 1e3:.0f} s (limit {assessment.heartbeat_s:.0f} s)"
+        yield Reason("feed_silent", f"the newest heartbeat of the profiles' feed is {age} old", beat / 1e3)
+    for group, epoch in assessment.epochs.items():
+        written_s = _number(groups.get(group), "written_at") / 1e3
+        # a group that is silent is told as that
+        if written_s - epoch.since_s > assessment.epoch_s:
+            lasts = f"{written_s - epoch.since_s:.0f} s (limit {assessment.epoch_s:.0f} s)"
+            yield Reason(
+                "checkpoint_old", f"key group {group}: epoch {epoch.number} lasts {lasts}", epoch.since_s
+            )
+
+
+def _of_rollouts(groups: Groups) -> Iterator[Reason]:
+    for group, record in groups.items():
+        for offset, why in record["rollouts_set_aside"].items():
+            yield Reason("rollouts_set_aside", f"key group {group}: rollout at offset {offset}: {why}")
+
+
+def _number(record: Mapping[str, Any] | None, name: str) -> float:
+    return float(record[name]) if record is not None else 0.0

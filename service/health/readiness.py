@@ -1,0 +1,137 @@
+"""Readiness rules: the sidecar's metrics can be believed, and every key group keeps up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from service.health.groups import Groups, key_groups
+from service.health.lag import Lag
+
+
+@dataclass(frozen=True)
+class Check:
+    """One rule."""
+
+    name: str
+    code: str
+    """In the registry of codes: what it means if the rule is broken."""
+    reasons: tuple[str, ...] = ()
+    """What breaks it, in words."""
+    is_open: bool = False
+    """Whether it could not be looked at, because a rule before it is broken."""
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether it was looked at and holds."""
+        return not self.reasons and not self.is_open
+
+    def to_json(self) -> dict[str, Any]:
+        """For `/readyz?verbose`."""
+        return {
+            "name": self.name,
+            "ok": None if self.is_open else self.is_ok,
+            "code": self.code,
+            "detail": "; ".join(self.reasons) or ("not looked at" if self.is_open else ""),
+        }
+
+
+NAMES = {
+    "broker": "broker_unreachable",
+    "progress": "progress_incomplete",
+    "topics": "topic_missing",
+    "job": "no_progress",
+    "producers": "open_transaction",
+    "groups": "group_missing",
+    "voices": "group_silent",
+    "tables": "loading_tables",
+    "transactions": "group_stalled",
+}
+"""Checks in their order: name -> code."""
+
+
+def checks(
+    *,
+    now_s: float,
+    broker_fault: str | None,
+    waiting_for: str | None,
+    lag: Lag | None,
+    groups: Groups,
+    transactions_topic: str,
+    max_age_s: float,
+    max_silence_s: float,
+) -> tuple[Check, ...]:
+    """Every rule, by NAMES; ready means that all hold.
+
+    The broker answers, progress has been read to its end, every key group has written a progress record
+    lately, none leaves transactions waiting without taking any, and no producer's transaction has kept
+    records of an input from the job for long.
+
+    Args:
+        now_s: seconds since 1970-01-01 UTC.
+        broker_fault: of the last question about offsets; None when it was answered.
+        waiting_for: why the totals are not complete; None when they are.
+        lag: the last answer; None before the first.
+        groups: newest progress record of each group.
+        transactions_topic: name.
+        max_age_s: how long transactions may wait while their group takes none, and records for the end of a
+            producer's transaction.
+        max_silence_s: allowed age of a group's newest record, for it writes one even when it is idle.
+    """
+    broken: dict[str, list[str]] = {name: [] for name in NAMES}
+    broken["broker"] += [broker_fault] if broker_fault else []
+    broken["progress"] += [waiting_for] if waiting_for else []
+    if lag is not None:
+        broken["topics"] += [f"topic {topic} does not exist" for topic in lag.missing]
+    if any(broken.values()) or lag is None:
+        return _checks(broken, looked_at=2 if lag is None else 3)
+    if not groups:
+        broken["job"].append(f"the job has not written progress yet; {lag.records} records wait")
+        return _checks(broken, looked_at=4)
+    broken["producers"] += [
+        f"{p.topic}-{p.partition}: {p.held} records have been waiting for {p.seconds(now_s):.0f} s for a "
+        "producer to end its transaction"
+        for p in lag.partitions
+        if p.held and not p.records and p.seconds(now_s) > max_age_s
+    ]
+    for group in range(key_groups(groups)):
+        record = groups.get(group)
+        if record is None:
+            broken["groups"].append(f"key group {group} has not written progress yet")
+            continue
+        silent_s = now_s - record["written_at"] / 1e3
+        if silent_s > max_silence_s:
+            broken["voices"].append(f"key group {group} has written no progress for {silent_s:.0f} s")
+        if record["table_lag"]:
+            left = ", ".join(f"{number} records of {topic}" for topic, number in record["table_lag"].items())
+            broken["tables"].append(f"key group {group} is loading its tables: {left} are left")
+            continue
+        stalled_s, count = _stalled(record, lag, transactions_topic, now_s)
+        if stalled_s > max_age_s:
+            broken["transactions"].append(
+                f"key group {group} has taken no transactions for {stalled_s:.0f} s and {count} wait"
+            )
+    return _checks(broken, looked_at=len(NAMES))
+
+
+def reasons_of(found: tuple[Check, ...]) -> list[str]:
+    """Why not ready; empty when ready."""
+    return [reason for check in found for reason in check.reasons]
+
+
+def _checks(broken: Mapping[str, list[str]], looked_at: int) -> tuple[Check, ...]:
+    return tuple(
+        Check(name, code, tuple(broken[name]), is_open=number >= looked_at)
+        for number, (name, code) in enumerate(NAMES.items())
+    )
+
+
+def _stalled(record: Mapping[str, Any], lag: Lag, transactions_topic: str, now_s: float) -> tuple[float, int]:
+    """For how long a group has left transactions waiting without taking any, and how many wait."""
+    mine = {part["partition"]: part for part in record["partitions"] if part["topic"] == transactions_topic}
+    waiting = [
+        p for p in lag.partitions if p.topic == transactions_topic and p.partition in mine and p.records
+    ]
+    taken_s = max((part["active_at"] or 0 for part in mine.values()), default=0) / 1e3
+    # after an hour in which nothing came the newest transaction is old, and nobody is late
+    stalled_s = min(now_s - taken_s, max((p.seconds(now_s) for p in waiting), default=0.0))
+    return stalled_s, sum(p.records for p in waiting)

@@ -1,0 +1,80 @@
+"""Routes of health: `/livez`, `/healthz`, `/readyz`, `/metrics`, `/v1/progress`, `/v1/status`."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from service.health.groups import key_groups
+from service.health.job_watch import JobWatch
+from service.health.readiness import reasons_of
+from service.health.shared import Shared
+from service.health.status import status_of
+
+OFF = ("0", "false", "no")
+
+
+def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
+    """The router.
+
+    Args:
+        job: what is known of the job.
+        registry: of the metrics.
+    """
+    router = APIRouter()
+    versions = {"sidecar": sidecar_version(), "python": platform.python_version()}
+    metrics = Shared(lambda: generate_latest(registry))
+    status = Shared(lambda: orjson.dumps(status_of(job.view(), job.settings, versions)))
+
+    @router.get("/livez")
+    async def live() -> dict[str, str]:
+        """This process answers; it asks nobody else."""
+        return {"status": "ok"}
+
+    @router.get("/healthz")
+    async def health() -> dict[str, str]:
+        """As `/livez`."""
+        return {"status": "ok"}
+
+    @router.get("/readyz")
+    def ready(verbose: str | None = None) -> JSONResponse:
+        """The metrics can be believed and every key group keeps up; 503 with the reasons if not."""
+        found = job.checks()
+        reasons = reasons_of(found)
+        body: dict[str, Any] = {"ready": all(check.is_ok for check in found), "reasons": reasons}
+        if verbose is not None and verbose.lower() not in OFF:
+            body["checks"] = [check.to_json() for check in found]
+        return JSONResponse(body, status_code=200 if body["ready"] else 503)
+
+    @router.get("/metrics")
+    async def scrape() -> Response:
+        """For Prometheus."""
+        return Response(await metrics.get(), media_type=CONTENT_TYPE_LATEST)
+
+    @router.get("/v1/status")
+    async def told() -> Response:
+        """What is wrong, since when, and what to do."""
+        return Response(await status.get(), media_type="application/json")
+
+    @router.get("/v1/progress")
+    def newest() -> JSONResponse:
+        """The newest progress record (job-progress.v2) of each key group; 404 before the first."""
+        groups = job.progress.groups
+        if not groups:
+            return JSONResponse({"detail": "the job has not written progress yet"}, status_code=404)
+        by_group = {str(group): groups[group] for group in sorted(groups)}
+        return JSONResponse({"key_groups": key_groups(groups), "groups": by_group})
+
+    return router
+
+
+def sidecar_version() -> str:
+    """Version of the installed package."""
+    try:
+        return version("card-fraud")
+    except PackageNotFoundError:
+        return "0"  # run from a checkout that is not installed

@@ -1,0 +1,138 @@
+"""The JSON of `/v1/status`. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from service.health.codes import link
+from service.health.event_time import event_times, watermark_of
+from service.health.groups import key_groups
+from service.health.job_watch import View
+from service.health.rollout_progress import champions, open_rollout
+from service.settings import ServiceSettings
+
+SIZES = ("cards", "cards_without_profile", "events", "local_bytes")
+
+
+def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]) -> dict[str, Any]:
+    """What is wrong, since when, and what to do; times are seconds, instants seconds since 1970-01-01 UTC.
+
+    Args:
+        view: what is known.
+        settings: of the sidecar.
+        versions: of the sidecar's parts, by name.
+    """
+    rates = view.assessment.rates if view.assessment else None
+    latencies = rates.latency_s if rates else {}
+    return {
+        "job_id": settings.job_id,
+        "now": view.now_s,
+        "verdict": view.diagnosis.verdict.value,
+        "reasons": [
+            {
+                "code": reason.code,
+                "detail": reason.detail,
+                "since": reason.since_s,
+                "runbook": link(reason.code, settings.runbook),
+            }
+            for reason in view.diagnosis.reasons
+        ],
+        "parts": list(_parts(view)),
+        "throughput_per_s": None if rates is None else round(rates.per_s, 3),
+        "latency_ms": {f"p{share}": round(s * 1e3, 3) for share, s in sorted(latencies.items())},
+        "inputs": list(_inputs(view, settings)),
+        "watermark": _watermark(view, settings),
+        "profiles": _feed(view),
+        "dead_letters": dict(sorted(view.totals.dead_letters.items())),
+        "state": _state(view),
+        "epoch": _epoch(view),
+        "rollout": {"champion": champions(view.groups), "open": open_rollout(view.groups)},
+        "limits": _limits(view),
+        "versions": dict(versions),
+        "restarts": view.assessment.restarts if view.assessment else 0,
+    }
+
+
+def _parts(view: View) -> Iterator[dict[str, Any]]:
+    """Each rule of readiness as a part of the system: ok, bad, or unknown."""
+    for check in view.checks:
+        told = check.to_json()
+        state = "unknown" if told["ok"] is None else "ok" if told["ok"] else "bad"
+        yield {"name": check.name, "state": state, "detail": told["detail"]}
+    for name, codes in (("feed", {"feed_silent"}), ("checkpoint", {"checkpoint_old"})):
+        found = [reason.detail for reason in view.diagnosis.reasons if reason.code in codes]
+        state = "bad" if found else "ok" if view.assessment is not None else "unknown"
+        yield {"name": name, "state": state, "detail": "; ".join(found)}
+
+
+def _inputs(view: View, settings: ServiceSettings) -> Iterator[dict[str, Any]]:
+    findings = view.assessment.findings if view.assessment else {}
+    for p in view.lag.partitions if view.lag else ():
+        finding = findings.get((p.topic, p.partition))
+        yield {
+            "topic": p.topic,
+            "partition": p.partition,
+            "lag_records": p.records,
+            "lag_seconds": p.seconds(view.now_s),
+            "held": p.held,
+            "position": p.committed,
+            "stable_end": p.end if p.held_from is None else p.held_from,
+            "end": p.end,
+            "verdict": finding.verdict.value if finding else None,
+            "code": finding.code if finding else None,
+            "detail": finding.detail if finding else "",
+            "since": finding.since_s if finding else None,
+            "runbook": link(finding.code, settings.runbook) if finding else None,
+        }
+
+
+def _watermark(view: View, settings: ServiceSettings) -> dict[str, Any]:
+    times = event_times(view.groups, view.lag, view.now_s, settings.idle_after_s)
+    mark = watermark_of(times)
+    return {
+        "timestamp": mark,
+        "age_s": None if mark is None else max(0.0, view.now_s - mark),
+        "idle": [{"topic": t.topic, "partition": t.partition} for t in times if t.is_idle],
+    }
+
+
+def _feed(view: View) -> dict[str, float | None]:
+    at_ms = view.lag.feed_ms if view.lag else {}
+    ages = {signal: max(0.0, view.now_s - at / 1e3) for signal, at in at_ms.items()}
+    return {f"{signal}_age_s": ages.get(signal) for signal in ("change", "heartbeat")}
+
+
+def _state(view: View) -> dict[str, Any]:
+    sizes = {name: sum(record["state"].get(name, 0) for record in view.groups.values()) for name in SIZES}
+    return {
+        **sizes,
+        "key_groups": key_groups(view.groups),
+        "table_lag": sum(sum(record["table_lag"].values()) for record in view.groups.values()),
+        "progress_age_s": {
+            str(group): max(0.0, view.now_s - record["written_at"] / 1e3)
+            for group, record in sorted(view.groups.items())
+        },
+    }
+
+
+def _epoch(view: View) -> dict[str, Any]:
+    """The running epochs; the newest checkpoint is as old as the oldest of them."""
+    epochs = view.assessment.epochs if view.assessment else {}
+    ages = {group: max(0.0, view.now_s - epoch.since_s) for group, epoch in epochs.items()}
+    return {
+        "number": max((epoch.number for epoch in epochs.values()), default=None),
+        "age_s": {str(group): age for group, age in sorted(ages.items())},
+        "checkpoint_age_s": max(ages.values(), default=None),
+    }
+
+
+def _limits(view: View) -> dict[str, float]:
+    found = view.assessment
+    if found is None:
+        return {}
+    return {
+        "commit_s": found.limits.commit_s,
+        "latency_s": found.limits.latency_s,
+        "held_s": found.limits.held_s,
+        "heartbeat_s": found.heartbeat_s,
+        "epoch_s": found.epoch_s,
+    }

@@ -1,0 +1,77 @@
+"""All metrics of the sidecar, made anew at every scrape: nothing is counted twice, nothing goes stale."""
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from service.health.event_time import event_times
+from service.health.job_watch import JobWatch, View
+from service.metrics.families import counter, gauge
+from service.metrics.of_event_time import of_event_time
+from service.metrics.of_groups import of_groups
+from service.metrics.of_health import of_assessment, of_diagnosis
+from service.metrics.of_lag import of_lag
+from service.metrics.of_rollouts import of_rollouts
+from service.metrics.of_totals import of_totals
+
+More = Callable[[], Iterable[Metric]]
+
+
+class FraudCollector(Collector):
+    """Metrics of the job, by what the sidecar knows at the moment of the scrape."""
+
+    def __init__(self, job: JobWatch, more: Iterable[More] = ()) -> None:
+        """Collect nothing yet.
+
+        Args:
+            job: what is known of it.
+            more: make metrics of other parts (guards, for one).
+        """
+        self._job = job
+        self._more = tuple(more)
+
+    def collect(self) -> Iterable[Metric]:
+        """All metric families."""
+        yield from of_view(self._job.view(), self._job.settings.idle_after_s)
+        for make in self._more:
+            yield from make()
+
+
+def of_view(view: View, idle_after_s: float) -> Iterable[Metric]:
+    """The families of the job and of what the sidecar knows of it."""
+    yield from of_totals(view.totals)
+    if view.groups:
+        yield from of_groups(view.groups, view.now_s)
+        times = event_times(view.groups, view.lag, view.now_s, idle_after_s)
+        yield from of_event_time(times, view.now_s)
+        yield from of_rollouts(view.groups)
+    if view.lag is not None:
+        yield from of_lag(view.lag, view.now_s)
+    if view.assessment is not None:
+        yield from of_assessment(view.assessment)
+    yield from of_diagnosis(view.diagnosis, view.checks)
+    up = float(view.broker_is_up)
+    yield gauge("fraud_sidecar_broker_up", "1 when the broker answered last time", up)
+    complete = float(view.progress_is_complete)
+    yield gauge("fraud_sidecar_progress_complete", "1 when progress has been read to its end", complete)
+    unreadable = "Records of the progress topic that were no progress"
+    yield counter("fraud_sidecar_progress_unreadable", unreadable, view.unreadable)
+
+
+def registry_of(job: JobWatch, more: Iterable[More] = ()) -> CollectorRegistry:
+    """The registry of one sidecar: the job's metrics and those of this process."""
+    disable_created_metrics()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FraudCollector(job, more))
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry

@@ -1,0 +1,67 @@
+"""Requests that the sidecar answers, as Prometheus metrics."""
+
+import time
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+UNKNOWN = "unmatched"
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class HttpMetrics:
+    """ASGI middleware: counts requests and measures them.
+
+    The label of the route is its template, never the path, so that there are as many as routes.
+    """
+
+    def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
+        """Count nothing yet.
+
+        Args:
+            app: what answers.
+            registry: in which the metrics are registered.
+        """
+        self._app = app
+        self._requests = Counter(
+            "fraud_sidecar_http_requests",
+            "Requests answered",
+            ["method", "route", "status"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "fraud_sidecar_http_request_duration_seconds",
+            "From a request to the end of its answer",
+            ["route"],
+            registry=registry,
+            buckets=BOUNDS,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on and measure its answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status, began = 500, time.perf_counter()
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        finally:
+            route, method = route_of(scope), scope["method"]
+            known = method if method in METHODS else "other"
+            self._requests.labels(known, route, str(status)).inc()
+            self._seconds.labels(route).observe(time.perf_counter() - began)
+
+
+def route_of(scope: Scope) -> str:
+    """Template of the route that took a request; UNKNOWN without one."""
+    route: Any = scope.get("route")
+    return str(getattr(route, "path", UNKNOWN))

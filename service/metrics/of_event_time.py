@@ -1,0 +1,54 @@
+"""Event time of the inputs as Prometheus metrics."""
+
+from prometheus_client.core import Metric
+
+from service.health.event_time import PartitionTime, watermark_of
+from service.metrics.families import gauge, gauges
+from service.metrics.of_lag import PLACE
+
+
+def of_event_time(times: tuple[PartitionTime, ...], now_s: float) -> list[Metric]:
+    """Where event time stands; a partition that is idle does not hold back the job's watermark.
+
+    Args:
+        times: of the input partitions.
+        now_s: seconds since 1970-01-01 UTC.
+    """
+    parts = [([t.topic, str(t.partition)], t) for t in times]
+    newest = [(key, t.newest_s) for key, t in parts if t.newest_s is not None]
+    marks = [(key, t.watermark_s) for key, t in parts if t.watermark_s is not None]
+    families = [
+        gauges("fraud_partition_event_time_timestamp_seconds", "Greatest event time seen", PLACE, newest),
+        gauges(
+            "fraud_partition_event_time_age_seconds",
+            "Time since the greatest event time seen",
+            PLACE,
+            ((key, max(0.0, now_s - at)) for key, at in newest),
+        ),
+        gauges(
+            "fraud_partition_watermark_timestamp_seconds",
+            "Estimate: nearly all that happened before has arrived",
+            PLACE,
+            marks,
+        ),
+        gauges(
+            "fraud_partition_watermark_age_seconds",
+            "Time since the watermark",
+            PLACE,
+            ((key, max(0.0, now_s - at)) for key, at in marks),
+        ),
+        gauges(
+            "fraud_partition_idle",
+            "1 when nothing waits and nothing came for a while",
+            PLACE,
+            ((key, float(t.is_idle)) for key, t in parts),
+        ),
+    ]
+    mark = watermark_of(times)
+    if mark is not None:
+        least = "The least of the watermarks of the partitions that are not idle"
+        families.append(gauge("fraud_watermark_timestamp_seconds", least, mark))
+        families.append(
+            gauge("fraud_watermark_age_seconds", f"Time since it: {least}", max(0.0, now_s - mark))
+        )
+    return families

@@ -1,0 +1,98 @@
+"""What the newest progress record of each key group says, as Prometheus metrics."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from prometheus_client.core import InfoMetricFamily, Metric
+
+from service.health.groups import Groups, key_groups
+from service.metrics.families import gauge, gauges
+
+OF_A_GROUP: tuple[tuple[str, str, Callable[[Mapping[str, Any]], float]], ...] = (
+    ("commit_id", "Number of the newest Kafka transaction", lambda record: record["commit_id"]),
+    ("epoch", "Number of the epoch in which it was committed", lambda record: record["epoch"]),
+    ("progress_timestamp_seconds", "When it was committed", lambda record: record["written_at"] / 1e3),
+    (
+        "commit_interval_seconds",
+        "Its commit after the one before",
+        lambda record: (record["written_at"] - record["started_at"]) / 1e3,
+    ),
+    (
+        "table_lag_records",
+        "Records of the tables to be read before the group decides",
+        lambda record: sum(record["table_lag"].values()),
+    ),
+)
+"""Gauges of each key group's newest progress record: name -> meaning, value."""
+
+
+def of_groups(groups: Groups, now_s: float) -> list[Metric]:
+    """The job as it is.
+
+    Args:
+        groups: newest progress record of each key group.
+        now_s: seconds since 1970-01-01 UTC.
+    """
+    families = _sizes(groups)
+    for name, meaning, value in OF_A_GROUP:
+        values = [([str(group)], value(record)) for group, record in groups.items()]
+        families.append(gauges(f"fraud_group_{name}", meaning, ["key_group"], values))
+    ages = [([str(group)], max(0.0, now_s - record["written_at"] / 1e3)) for group, record in groups.items()]
+    phases = [
+        ([str(group), phase], milliseconds / 1e3)
+        for group, record in groups.items()
+        for phase, milliseconds in record["phases_ms"].items()
+    ]
+    aside = [([str(group)], float(len(record["rollouts_set_aside"]))) for group, record in groups.items()]
+    return [
+        *families,
+        gauges(
+            "fraud_group_progress_age_seconds", "Time since the newest Kafka transaction", ["key_group"], ages
+        ),
+        gauges(
+            "fraud_group_phase_seconds",
+            "Time spent in a phase for the newest Kafka transaction",
+            ["key_group", "phase"],
+            phases,
+        ),
+        gauges("fraud_rollouts_set_aside", "Rollouts by which the group cannot decide", ["key_group"], aside),
+        *_infos(groups),
+    ]
+
+
+def _sizes(groups: Groups) -> list[Metric]:
+    state = {
+        name: sum(record["state"].get(name, 0) for record in groups.values())
+        for name in ("cards", "cards_without_profile", "events", "local_bytes")
+    }
+    return [
+        gauge("fraud_key_groups", "Key groups of the job", key_groups(groups)),
+        gauge("fraud_state_cards", "Cards in the state", state["cards"]),
+        gauge(
+            "fraud_state_cards_without_profile",
+            "Cards in the state that no profile is known of",
+            state["cards_without_profile"],
+        ),
+        gauge("fraud_state_events", "Transactions kept in the state", state["events"]),
+        gauge("fraud_state_bytes", "Bytes of the local copies of the state", state["local_bytes"]),
+    ]
+
+
+def _infos(groups: Groups) -> list[Metric]:
+    families: list[Metric] = []
+    job = InfoMetricFamily("fraud_job", "The job and its query", labels=[])
+    for job_id, query_id in sorted({(str(r["job_id"]), str(r["query_id"])) for r in groups.values()}):
+        job.add_metric([], {"job_id": job_id, "query_id": query_id})
+    families.append(job)
+    model = InfoMetricFamily("fraud_model", "The model that scored last", labels=["key_group"])
+    rollout = InfoMetricFamily("fraud_rollout", "The rollout that decided last", labels=["key_group"])
+    for group, record in groups.items():
+        if record["model"]:
+            model.add_metric([str(group)], _words(record["model"]))
+        if record["rollout_id"]:
+            rollout.add_metric([str(group)], {"rollout_id": record["rollout_id"]})
+    return [*families, model, rollout]
+
+
+def _words(model: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(model[name]) for name in ("name", "version", "digest") if name in model}

@@ -1,0 +1,113 @@
+"""Rollouts, their challengers and guards as Prometheus metrics.
+
+Labels are bounded: progress keeps the open rollout and the last two that are over, with four challengers
+each; what is beyond MOST is left out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from prometheus_client.core import Metric
+
+from service.health.groups import Groups
+from service.health.rollout_progress import PHASES, UNITS, phases, trials
+from service.metrics.families import add_histogram, counters, gauges, state_set
+from streaming_job.progress.totals import Histogram
+
+Told = tuple[list[str], Mapping[str, Any]]
+"""Rollout and challenger, and its counts."""
+MOST = 5
+"""Rollouts, and challengers of each, that are told of."""
+LABELS = ["rollout_id", "challenger"]
+GUARD_VERDICTS = ("pass", "breach", "insufficient")
+ALERTED = ("both", "only_champion", "only_challenger")
+COUNTS = {
+    "transactions": "Transactions that the challenger scored",
+    "decided": "Transactions that the challenger decided",
+    "failures": "Transactions that the challenger gave no score",
+    "rows": "Rows that the challenger scored",
+}
+
+
+def of_rollouts(groups: Groups) -> list[Metric]:
+    """Phases and the challengers' counts, by what progress tells; empty families without any."""
+    phase_of = list(phases(groups).items())[-MOST:]
+    applied = {
+        (str(group), event["rollout_id"]): float(event["seq"])
+        for group, record in groups.items()
+        for event in sorted(record.get("applied", []), key=lambda event: event["offset"])
+        if event["rollout_id"] in dict(phase_of)
+    }
+    told = [
+        ([rollout, name], counts)
+        for rollout, challengers in list(trials(groups).items())[-MOST:]
+        for name, counts in list(challengers.items())[:MOST]
+    ]
+    families = [
+        state_set(
+            "fraud_rollout_phase",
+            "Where the rollout stands",
+            ["rollout_id"],
+            PHASES.values(),
+            (([rollout], phase) for rollout, phase in phase_of),
+        ),
+        gauges(
+            "fraud_rollout_applied_seq",
+            "Number of the rollout's last event that the key group has applied",
+            ["key_group", "rollout_id"],
+            ((list(key), seq) for key, seq in applied.items()),
+        ),
+    ]
+    for name, meaning in COUNTS.items():
+        values = ((key, float(counts.get(name, 0))) for key, counts in told)
+        families.append(counters(f"fraud_trial_{name}", meaning, LABELS, values))
+    families.append(
+        counters(
+            "fraud_trial_verdicts",
+            "Transactions in which champion, challenger or both would alert",
+            [*LABELS, "alerted"],
+            (([*key, who], float(counts.get(who, 0))) for key, counts in told for who in ALERTED),
+        )
+    )
+    for unit in UNITS:
+        values = (
+            ([*key, who], float(counts.get(unit, {}).get(who, 0))) for key, counts in told for who in ALERTED
+        )
+        meaning = f"{unit.replace('_', '-').capitalize()} in which champion, challenger or both alerted"
+        families.append(gauges(f"fraud_trial_{unit}", meaning, [*LABELS, "alerted"], values))
+    return [*families, _times(told), _scores(told)]
+
+
+def of_guards(found: Iterable[tuple[str, str, str, str]]) -> list[Metric]:
+    """Verdicts of the guards.
+
+    Args:
+        found: rollout_id, challenger, guard, and one of GUARD_VERDICTS.
+    """
+    values = (([rollout, challenger, guard], verdict) for rollout, challenger, guard, verdict in found)
+    return [
+        state_set(
+            "fraud_guard_verdict",
+            "What the guard makes of the challenger so far",
+            [*LABELS, "guard"],
+            GUARD_VERDICTS,
+            islice(values, MOST * MOST * MOST),
+        )
+    ]
+
+
+def _times(told: Sequence[Told]) -> Metric:
+    by = (("challenger", "time_ms"), ("champion", "champion_time_ms"))
+    values = (([*key, role], counts.get(name, 0) / 1e3) for key, counts in told for role, name in by)
+    return counters("fraud_trial_scoring_seconds", "Time that scoring took", [*LABELS, "role"], values)
+
+
+def _scores(told: Sequence[Told]) -> Metric:
+    family = Metric("fraud_trial_score", "Scores of the same transactions", "histogram")
+    for key, counts in told:
+        for role, name in (("challenger", "scores"), ("champion", "champion_scores")):
+            if counts.get(name):
+                labels = {**dict(zip(LABELS, key, strict=True)), "role": role}
+                add_histogram(family, labels, Histogram.from_json(counts[name]))
+    return family

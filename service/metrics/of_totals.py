@@ -1,0 +1,66 @@
+"""What has added up since the job's first Kafka transaction, as Prometheus metrics."""
+
+from prometheus_client.core import Metric, SummaryMetricFamily
+
+from service.metrics.families import counter, counters_by, histogram
+from streaming_job.progress.totals import Totals
+
+COUNTS = {
+    "records": "Records read from the input topics",
+    "transactions": "Transactions decided",
+    "duplicates": "Transactions left out because they had been decided",
+    "late": "Transactions decided after one with a later event time of the same card",
+    "alerts": "Fraud alerts written",
+    "profile_changes": "Profile versions taken over",
+    "rollouts": "Rollouts taken over",
+    "late_table_changes": "Profile changes that turned up behind a decided transaction",
+    "missing_profile": "Transactions decided without a profile of their card",
+    "scoring_failures": "Transactions that the model gave no score: the other rules decided alone",
+    "shadow_alerts": "Verdicts of challengers that differ from the champion's",
+    "suppressed": "Alerts kept back because the card had one a short while before",
+}
+"""Of the contract's `counts`: name -> meaning; dead letters are told by reason instead."""
+
+
+def of_totals(totals: Totals) -> list[Metric]:
+    """Counters and histograms of the sums over all key groups."""
+    families: list[Metric] = [counter("fraud_commits", "Kafka transactions committed", totals.commits)]
+    for name, meaning in COUNTS.items():
+        families.append(counter(f"fraud_{name}", meaning, totals.counts[name]))
+    return [
+        *families,
+        counters_by("fraud_dead_letters", "Dead letters written", "reason", totals.dead_letters),
+        counters_by("fraud_alert_rules", "Alerts in which the rule fired", "rule", totals.rules),
+        counters_by(
+            "fraud_phase_seconds",
+            "Time spent in a phase of the work",
+            "phase",
+            {phase: ms / 1e3 for phase, ms in totals.phases_ms.items()},
+        ),
+        counter("fraud_state_rebuilds", "Local copies of state rebuilt from the checkpoint", totals.rebuilds),
+        SummaryMetricFamily(
+            "fraud_commit_interval_seconds",
+            "Commit of a key group after the one before",
+            count_value=totals.commits,
+            sum_value=totals.elapsed_ms / 1e3,
+        ),
+        histogram(
+            "fraud_event_to_alert_seconds",
+            "Arrival of transactions to the commit of what they came to, alert or none",
+            totals.histograms["latency_ms"],
+            1e-3,
+        ),
+        histogram(
+            "fraud_event_lateness_seconds",
+            "Arrival of transactions after their event time",
+            totals.histograms["lateness_ms"],
+            1e-3,
+        ),
+        histogram(
+            "fraud_profile_age_seconds",
+            "Age of the profiles that transactions were decided with",
+            totals.histograms["profile_age_ms"],
+            1e-3,
+        ),
+        histogram("fraud_score", "Scores of the model", totals.histograms["scores"]),
+    ]
