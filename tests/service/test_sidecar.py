@@ -54,7 +54,7 @@ class Job:
             self.settings.topics.job_progress, json.dumps(record).encode(), key=record["job_id"]
         )
         if end is not None:
-            mark = Mark("q1", owner, commit_id).to_metadata() if owner else None
+            mark = Mark("q1", owner, commit_id).to_metadata() if owner else ""
             offsets = [TopicPartition(self.settings.topics.transactions, 0, end, mark)]
             self.producer.send_offsets_to_transaction(offsets, self.group.consumer_group_metadata(), 30)
         if commit:
