@@ -1,4 +1,4 @@
-"""The sidecar's HTTP face."""
+"""The sidecar's HTTP face: what it is composed of."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +18,7 @@ from service.security.roles import Anyone, see_all_declared
 from service.settings import ServiceSettings
 
 LINKS = {
+    "live": "/livez",
     "health": "/healthz",
     "ready": "/readyz",
     "metrics": "/metrics",

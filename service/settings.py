@@ -62,7 +62,6 @@ class ServiceSettings(BaseSettings):
     max_body_bytes: Annotated[int, Field(ge=1)] = 64 * 1024
     """Size of a request's body at most."""
 
-
     @property
     def inputs(self) -> tuple[str, ...]:
         """The topics whose lag is watched."""

@@ -24,6 +24,7 @@ from deploy.local.stack import Endpoints
 from service.app import create_app
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
+from streaming_job.transaction.written import Mark
 
 pytestmark = pytest.mark.integration
 
@@ -38,14 +39,23 @@ class Job:
         self.producer = Producer({**servers, "transactional.id": settings.job_id})
         self.producer.init_transactions(30)
 
-    def write(self, commit_id: int, end: int | None = None, *, commit: bool = True, **changes: Any) -> None:
+    def write(
+        self,
+        commit_id: int,
+        end: int | None = None,
+        *,
+        commit: bool = True,
+        owner: str = "",
+        **changes: Any,
+    ) -> None:
         record = progress(commit_id, **{"job_id": self.settings.job_id, **changes})
         self.producer.begin_transaction()
         self.producer.produce(
             self.settings.topics.job_progress, json.dumps(record).encode(), key=record["job_id"]
         )
         if end is not None:
-            offsets = [TopicPartition(self.settings.topics.transactions, 0, end)]
+            mark = Mark("q1", owner, commit_id).to_metadata() if owner else ""
+            offsets = [TopicPartition(self.settings.topics.transactions, 0, end, mark)]
             self.producer.send_offsets_to_transaction(offsets, self.group.consumer_group_metadata(), 30)
         if commit:
             self.producer.commit_transaction(30)
@@ -119,7 +129,7 @@ def test_commits_show_up_once_and_aborted_ones_never(job: Job, sidecar: LocalCli
     seen = samples(sidecar)
     assert seen["fraud_commits_total"] == 3
     assert seen["fraud_transactions_total"] == 300
-    assert seen["fraud_event_to_commit_seconds_count"] == 300
+    assert seen["fraud_event_to_alert_seconds_count"] == 300
     assert seen["fraud_sidecar_progress_unreadable_total"] == 3
     assert 0 <= seen["fraud_group_progress_age_seconds{0}"] < 30
     told = sidecar.get("/v1/progress").json()
@@ -139,7 +149,10 @@ def test_a_restarted_sidecar_tells_the_same_totals_of_all_groups(job: Job, wait_
             told.append(samples(client))
     assert told[0]["fraud_transactions_total"] == 12_400
     assert told[0]["fraud_group_commit_id{1}"] == 4
-    moving = {name for name in told[0] if "progress_age" in name}
+    # of the moment, of what the sidecar has seen since its start, and of its own process
+    own = ("fraud_sidecar_", "process_", "python_", "fraud_limit", "fraud_verdict", "fraud_reason")
+    own += ("fraud_partition_verdict", "fraud_group_epoch_start", "fraud_job_restarts")
+    moving = {name for name in (*told[0], *told[1]) if "_age_seconds" in name or name.startswith(own)}
     assert {n: v for n, v in told[0].items() if n not in moving} == {
         n: v for n, v in told[1].items() if n not in moving
     }
@@ -188,6 +201,83 @@ def test_an_open_transaction_is_told_from_the_jobs_lag(job: Job, sidecar: LocalC
     producer.commit_transaction(30)
     wait_for(lambda: samples(sidecar)["fraud_held_records"] == 0, what="the end of the transaction")
     assert samples(sidecar)["fraud_lag_records"] == 6  # the transaction's mark has an offset, too
+
+
+def hasty(job: Job) -> ServiceSettings:
+    """Settings by which nothing may take longer than a second."""
+    quick = {"limit_floor_s": 0.5, "max_progress_age_s": 1.0, "idle_after_s": 1.0, "verdict_window_s": 20.0}
+    return job.settings.model_copy(update=quick)
+
+
+def test_each_verdict_is_given_when_the_broker_shows_what_it_means(job: Job, wait_for: Any) -> None:
+    """One partition: idle, read, too slow, stalled, stopped, held back, rewound."""
+    topic, commits = job.settings.topics.transactions, iter(range(1, 100_000))
+
+    def commit(end: int) -> None:
+        job.write(next(commits), end=end, written_at=int(time.time() * 1000))
+
+    with LocalClient(create_app(hasty(job))) as client:
+
+        def found() -> dict[str, Any]:
+            inputs = client.get("/v1/status").json()["inputs"]
+            return next((entry for entry in inputs if entry["topic"] == topic), {})
+
+        def until(code: str, doing: Callable[[], object] = lambda: None) -> dict[str, Any]:
+            wait_for(lambda: doing() or found().get("code") == code, what=code)
+            return found()
+
+        job.feed(5)
+        commit(5)
+        assert until("idle")["verdict"] == "IDLE"
+
+        end = position = 5
+
+        def too_slowly() -> None:
+            nonlocal end, position
+            job.feed(3)
+            end, position = end + 3, position + 1
+            commit(position)
+
+        assert until("falling_behind", too_slowly)["verdict"] == "WARN"
+        stalled = until("not_moving", lambda: commit(position))
+        assert (stalled["verdict"], stalled["lag_records"]) == ("STALL", end - position)
+        stopped = until("no_commits")
+        assert stopped["verdict"] == "STOP"
+        assert stopped["since"] <= time.time() - 0.5
+        assert stopped["runbook"] == "docs/runbook.md#no_commits"
+        told = client.get("/v1/status").json()
+        assert told["verdict"] == "STOP"
+        assert "no_commits" in [reason["code"] for reason in told["reasons"]]
+        assert until("idle", lambda: commit(end))["lag_records"] == 0
+
+        servers = {"bootstrap.servers": job.settings.bootstrap_servers}
+        producer = Producer({**servers, "transactional.id": f"hangs-{topic}"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, b"{}", partition=0)
+        assert producer.flush(30) == 0
+        held = until("open_transaction", lambda: commit(end))
+        assert (held["verdict"], held["held"], held["lag_records"]) == ("BLOCKED", 1, 0)
+        producer.abort_transaction(30)
+        until("idle", lambda: commit(end + 2))
+
+        assert until("position_went_back", lambda: commit(3))["verdict"] == "REWIND"
+        states = {name for name, value in samples(client).items() if value == 1 and topic in name}
+        assert any(name.startswith("fraud_partition_verdict{") and "REWIND" in name for name in states)
+
+
+def test_an_instance_that_takes_over_is_counted(job: Job, wait_for: Any) -> None:
+    job.feed(2)
+    position = f"fraud_partition_committed_offset{{0,{job.settings.topics.transactions}}}"
+    with LocalClient(create_app(job.settings)) as client:
+
+        def has_counted(number: int) -> bool:
+            seen = samples(client)
+            return (seen.get(position), seen.get("fraud_job_restarts_total")) == (number, number - 1)
+
+        for number, instance in enumerate(("first", "second"), start=1):
+            job.write(number, end=number, owner=f"{instance}/x", written_at=int(time.time() * 1000))
+            wait_for(lambda number=number: has_counted(number), what=f"the {instance} instance")
 
 
 def test_the_feeds_newest_signs_of_life_are_told(job: Job, sidecar: LocalClient, wait_for: Any) -> None:

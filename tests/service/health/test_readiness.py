@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from service.health.lag import Lag, PartitionLag
-from service.health.readiness import reasons_against
+from service.health.readiness import NAMES, Check, checks, reasons_of
 
 pytestmark = pytest.mark.unit
 
@@ -82,6 +82,10 @@ def group(number: int, *, written_s: float = NOW, taken_s: float = NOW, **change
 
 
 def reasons(**changes: Any) -> list[str]:
+    return reasons_of(looked_at(**changes))
+
+
+def looked_at(**changes: Any) -> tuple[Check, ...]:
     given: dict[str, Any] = {
         "now_s": NOW,
         "broker_fault": None,
@@ -92,7 +96,7 @@ def reasons(**changes: Any) -> list[str]:
         "max_age_s": 60.0,
         "max_silence_s": 30.0,
     }
-    return reasons_against(**{**given, **changes})
+    return checks(**{**given, **changes})
 
 
 def test_a_job_that_commits_is_ready() -> None:
@@ -156,3 +160,25 @@ def test_what_cannot_be_known_is_said() -> None:
     assert reasons(broker_fault="no broker", lag=None) == ["no broker"]
     assert reasons(lag=Lag(0.0, (), missing=("tx",))) == ["topic tx does not exist"]
     assert reasons(groups={}) == ["the job has not written progress yet; 5 records wait"]
+
+
+def test_each_check_is_listed_by_name_with_what_it_found() -> None:
+    def told(**changes: Any) -> dict[str, Any]:
+        return {check.name: check.to_json()["ok"] for check in looked_at(**changes)}
+
+    assert told() == dict.fromkeys(NAMES, True)
+    silent = told(groups={0: group(0), 1: group(1, written_s=960.0)})
+    assert silent == {**dict.fromkeys(NAMES, True), "voices": False}
+    nothing = told(broker_fault="no broker", lag=None)
+    assert nothing == {**dict.fromkeys(NAMES), "broker": False, "progress": True}
+    unread = told(waiting_for="not read to its end")
+    assert (unread["progress"], unread["topics"], unread["job"]) == (False, True, None)
+    none = [check for check in looked_at(groups={}) if check.name == "job"]
+    assert [check.to_json() for check in none] == [
+        {
+            "name": "job",
+            "ok": False,
+            "code": "no_progress",
+            "detail": "the job has not written progress yet; 5 records wait",
+        }
+    ]

@@ -2,17 +2,31 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from harness.progress_records import progress
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
-from service.event_time import of_event_time
 
+from service.app import create_app
+from service.health.codes import Verdict
+from service.health.diagnosis import Diagnosis, Reason
+from service.health.event_time import event_times
+from service.health.job_watch import View
 from service.health.lag import Lag, PartitionLag
-from service.metrics import of_groups, of_lag, of_totals
+from service.health.monitor import Monitor
+from service.health.readiness import NAMES, Check
+from service.metrics.collector import of_view
+from service.metrics.of_event_time import of_event_time
+from service.metrics.of_groups import of_groups
+from service.metrics.of_lag import of_lag
+from service.metrics.of_rollouts import of_guards, of_rollouts
+from service.metrics.of_totals import of_totals
+from service.settings import ServiceSettings
 from streaming_job.progress.totals import Totals
 
 pytestmark = pytest.mark.unit
@@ -65,7 +79,7 @@ def test_counters_tell_what_has_added_up(totals: Totals) -> None:
 
 def test_the_latency_histogram_has_the_jobs_buckets(totals: Totals) -> None:
     seen = Scraped(of_totals(totals))
-    name = "fraud_event_to_commit_seconds"
+    name = "fraud_event_to_alert_seconds"
     assert seen(f"{name}_bucket", le="0.1") == 20
     assert seen(f"{name}_bucket", le="0.2") == 180
     assert seen(f"{name}_bucket", le="+Inf") == seen(f"{name}_count") == 200
@@ -80,7 +94,7 @@ def test_the_totals_of_the_groups_are_added_up() -> None:
     seen = Scraped(of_totals(Totals.of_groups(groups)))
     assert seen("fraud_commits_total") == 5
     assert seen("fraud_transactions_total") == 500
-    assert seen("fraud_event_to_commit_seconds_bucket", le="0.1") == 50
+    assert seen("fraud_event_to_alert_seconds_bucket", le="0.1") == 50
     assert seen("fraud_dead_letters_total", reason="malformed_json") == 5
 
 
@@ -120,20 +134,24 @@ def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
     entries = [{"topic": "t", "partition": n, "end_offset": 0, **part} for n, part in enumerate(parts)]
     groups = {0: {"partitions": entries[::2]}, 1: {"partitions": entries[1::2]}}
     lag = Lag(NOW, tuple(PartitionLag("t", n, 0, 9, 4 if n == 2 else 9) for n in range(4)))
-    seen = Scraped(of_event_time(groups, lag, NOW))
+    seen = Scraped(of_event_time(event_times(groups, lag, NOW), NOW))
     idle = [seen("fraud_partition_idle", topic="t", partition=str(n)) for n in range(4)]
     assert idle == [0, 1, 0, 1]
-    assert seen("fraud_watermark_seconds") == 5.0
-    assert seen("fraud_partition_watermark_seconds", topic="t", partition="1") == 2.0
-    assert seen("fraud_partition_event_time_seconds", topic="t", partition="0") == 9.0
-    assert seen("fraud_partition_event_time_seconds", topic="t", partition="3") is None
-    assert Scraped(of_event_time(groups, None, NOW + 90))("fraud_watermark_seconds") is None
+    assert seen("fraud_watermark_timestamp_seconds") == 5.0
+    assert seen("fraud_watermark_age_seconds") == pytest.approx(NOW - 5.0)
+    assert seen("fraud_partition_watermark_timestamp_seconds", topic="t", partition="1") == 2.0
+    assert seen("fraud_partition_event_time_timestamp_seconds", topic="t", partition="0") == 9.0
+    assert seen("fraud_partition_event_time_timestamp_seconds", topic="t", partition="3") is None
+    assert (
+        Scraped(of_event_time(event_times(groups, None, NOW + 90), NOW))("fraud_watermark_timestamp_seconds")
+        is None
+    )
 
 
 def test_before_the_first_commit_there_is_nothing_to_tell() -> None:
     seen = Scraped(of_totals(Totals()))
     assert seen("fraud_transactions_total") == 0
-    assert seen("fraud_event_to_commit_seconds_bucket", le="+Inf") == 0
+    assert seen("fraud_event_to_alert_seconds_bucket", le="+Inf") == 0
 
 
 def test_a_commit_without_model_and_rollout_is_told() -> None:
@@ -166,12 +184,136 @@ def test_lag_is_told_by_partition_and_in_all() -> None:
     assert seen("fraud_profile_feed_age_seconds", signal="heartbeat") == 0.0  # clocks disagree
 
 
-def test_the_documentation_lists_every_metric_and_no_other(totals: Totals) -> None:
-    lag = Lag(NOW, (PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=0),))
-    groups = {0: progress(2, written_at=int(NOW * 1000))}
-    told = of_totals(totals) + of_groups(groups, NOW) + of_event_time(groups, None, NOW) + of_lag(lag, NOW)
+SETTINGS = ServiceSettings(bootstrap_servers="127.0.0.1:1")
+
+
+def everything() -> View:
+    """A view in which there is something of everything."""
+    place = PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=0)
+    lag = Lag(NOW, (place,), feed_ms={"heartbeat": int(NOW * 1000)})
+    groups = {0: progress(2, written_at=int(NOW * 1000), **trial_of("r1"))}
+    totals = Totals.from_json(groups[0]["totals"])
+    monitor = Monitor(SETTINGS)
+    monitor.see(lag, groups, totals)
+    checks = tuple(Check(name, code) for name, code in NAMES.items())
+    diagnosis = Diagnosis(Verdict.WARN, (Reason("feed_silent", "...", 5.0),))
+    return View(NOW, checks, groups, lag, monitor.assessment, diagnosis, totals, True, True, 0)
+
+
+def test_the_documentation_lists_every_metric_and_no_other() -> None:
+    told = [*of_view(everything(), 60.0), *of_guards([])]
     suffix = {"counter": "_total", "info": "_info"}
     names = {family.name + suffix.get(family.type, "") for family in told}
-    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
-    documented = set(re.findall(r"^\| `(fraud_\w+)`", page, re.MULTILINE))
-    assert {name for name in documented if not name.startswith("fraud_sidecar_")} == names
+    names |= {"fraud_sidecar_http_requests_total", "fraud_sidecar_http_request_duration_seconds"}
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    documented = re.findall(r"^\| `(fraud_\w+)`", page, re.MULTILINE)
+    assert sorted(documented) == sorted(names)
+
+
+def test_what_is_a_point_in_time_has_an_age_beside_it_or_says_since_when() -> None:
+    names = {family.name for family in of_view(everything(), 60.0)}
+    moments = {name for name in names if name.endswith("_timestamp_seconds")}
+    ages = {name.replace("_timestamp_", "_age_").replace("_start_age", "_age") for name in moments}
+    without = {name for name in ages - names if "_since_" not in name}
+    assert not without
+
+
+def test_every_family_is_valid_and_met_once() -> None:
+    names = [family.name for family in of_view(everything(), 60.0)]
+    assert len(names) == len(set(names))
+    assert all(re.fullmatch(r"fraud_[a-z0-9_]+", name) for name in names)
+    seen = Scraped(list(of_view(everything(), 60.0)))
+    verdicts = {
+        dict(labels)["fraud_partition_verdict"]: value
+        for (name, labels), value in seen.samples.items()
+        if name == "fraud_partition_verdict"
+    }
+    assert sum(verdicts.values()) == 1
+    assert set(verdicts) == set(Verdict) - {"UNKNOWN"}
+    assert seen("fraud_reason_since_timestamp_seconds", code="feed_silent") == 5.0
+    assert seen("fraud_ready_check", check="broker") == 1
+    assert seen("fraud_verdict", fraud_verdict="WARN") == 1
+
+
+def trial_of(rollout: str) -> dict[str, Any]:
+    """What progress tells of a rollout in shadow, beside the totals."""
+    event = {"rollout_id": rollout, "seq": 2, "type": "shadow_started", "offset": 7, "held_from": {"0": 55}}
+    return {"applied": [{**event, "seq": 1, "type": "proposed", "offset": 6}, event]}
+
+
+COUNTS = {
+    "transactions": 100, "decided": 0, "failures": 2, "both": 3, "only_champion": 1, "only_challenger": 5,
+    "card_hours": {"both": 2, "only_champion": 1, "only_challenger": 4},
+    "cards": {"both": 2, "only_champion": 0, "only_challenger": 4},
+    "rows": 110, "time_ms": 30.0, "champion_time_ms": 20.0,
+    "scores": {"le": [0.5, 1.0], "counts": [95, 5, 0], "sum": 4.0},
+    "champion_scores": {"le": [0.5, 1.0], "counts": [98, 2, 0], "sum": 3.0},
+}  # fmt: skip
+
+
+def test_rollouts_are_told_by_phase_and_counts_summed_over_the_groups() -> None:
+    applied = trial_of("r1")["applied"]
+    groups = {
+        group: {
+            "applied": applied[: 2 - group],
+            "totals": {"trials": {"r1": {"seq": 2, "challengers": {"b": COUNTS}}}},
+        }
+        for group in (0, 1)
+    }
+    seen = Scraped(of_rollouts(groups))
+    b = {"rollout_id": "r1", "challenger": "b"}
+    assert seen("fraud_rollout_phase", rollout_id="r1", fraud_rollout_phase="shadow") == 1
+    assert seen("fraud_rollout_phase", rollout_id="r1", fraud_rollout_phase="canary") == 0
+    assert [seen("fraud_rollout_applied_seq", key_group=g, rollout_id="r1") for g in "01"] == [2, 1]
+    assert seen("fraud_trial_transactions_total", **b) == 200
+    assert seen("fraud_trial_verdicts_total", **b, alerted="only_challenger") == 10
+    assert seen("fraud_trial_card_hours", **b, alerted="both") == 4
+    assert seen("fraud_trial_scoring_seconds_total", **b, role="challenger") == pytest.approx(0.06)
+    assert seen("fraud_trial_score_bucket", **b, role="champion", le="0.5") == 196
+    assert seen("fraud_trial_score_count", **b, role="challenger") == 200
+
+
+def test_the_labels_of_rollouts_are_bounded() -> None:
+    events = [
+        {"rollout_id": f"r{n}", "seq": 1, "type": "proposed", "offset": n, "held_from": {}} for n in range(30)
+    ]
+    trials = {f"r{n}": {"seq": 1, "challengers": {f"c{m}": COUNTS for m in range(30)}} for n in range(30)}
+    seen = Scraped(of_rollouts({0: {"applied": events, "totals": {"trials": trials}}}))
+    named = {dict(labels).get("rollout_id") for _, labels in seen.samples}
+    assert named == {f"r{n}" for n in range(25, 30)}
+    assert len({dict(labels).get("challenger") for _, labels in seen.samples} - {None}) == 5
+
+
+def test_guards_are_a_state_set() -> None:
+    seen = Scraped(of_guards([("r1", "b", "alert_rate", "breach")]))
+    labels = {"rollout_id": "r1", "challenger": "b", "guard": "alert_rate"}
+    states = [
+        seen("fraud_guard_verdict", **labels, fraud_guard_verdict=state)
+        for state in ("pass", "breach", "insufficient")
+    ]
+    assert states == [0, 1, 0]
+
+
+def test_requests_are_counted_by_the_routes_template() -> None:
+    client = TestClient(create_app(SETTINGS))
+    for path in ("/livez", "/livez?x=1", "/nothing/here", "/nor/here", "/v1/status"):
+        client.get(path)
+    client.request("BREW", "/livez")
+    text = client.get("/metrics").text
+    samples = {
+        (s.name, frozenset(s.labels.items())): s.value
+        for family in text_string_to_metric_families(text)
+        for s in family.samples
+    }
+
+    def count(method: str, route: str, status: str) -> float | None:
+        labels = {"method": method, "route": route, "status": status}
+        return samples.get(("fraud_sidecar_http_requests_total", frozenset(labels.items())))
+
+    assert count("GET", "/livez", "200") == 2
+    assert count("GET", "unmatched", "404") == 2
+    assert count("other", "/livez", "405") == 1
+    assert count("GET", "/v1/status", "200") == 1
+    durations = "fraud_sidecar_http_request_duration_seconds_count"
+    assert samples[durations, frozenset({"route": "/livez"}.items())] == 3
+    assert any(name.startswith("process_") for name, _ in samples)

@@ -1,0 +1,35 @@
+"""docs/runbook.md has one entry for each reason code, and no other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from service.health.codes import REGISTRY, link
+from service.health.readiness import NAMES
+
+pytestmark = pytest.mark.unit
+PAGE = (Path(__file__).parents[3] / "docs" / "runbook.md").read_text()
+ENTRIES = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+PARTS = ("**How it shows.**", "**Why.**", "**What to do.**")
+
+
+def test_each_code_has_its_entry_and_each_entry_its_code() -> None:
+    assert sorted(ENTRIES) == sorted(REGISTRY)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_an_entry_tells_how_it_shows_why_and_what_to_do(name: str) -> None:
+    entry = ENTRIES[name]
+    assert entry.startswith(f"\n`{REGISTRY[name].verdict}`: {REGISTRY[name].meaning}")
+    places = [entry.index(part) for part in PARTS]
+    assert places == sorted(places)
+    for start, end in zip(places, [*places[1:], len(entry)], strict=True):
+        assert len(entry[start:end].split()) > 4
+
+
+def test_a_link_leads_to_the_entry() -> None:
+    assert link("idle", "docs/runbook.md") == "docs/runbook.md#idle"
+    assert set(NAMES.values()) <= REGISTRY.keys()
+    for code in REGISTRY.values():
+        assert re.fullmatch(r"[A-Z][^.]*\.", code.meaning)

@@ -1,0 +1,222 @@
+"""What the sidecar remembers of its looks, and what `/v1/status` makes of it."""
+
+from typing import Any
+
+import pytest
+from harness.progress_records import progress
+
+from service.health.codes import Verdict
+from service.health.diagnosis import diagnose
+from service.health.job_watch import Onsets, View
+from service.health.lag import Lag, PartitionLag
+from service.health.looks import looks_at
+from service.health.monitor import Monitor
+from service.health.readiness import checks
+from service.health.rollout_progress import open_rollout, phases
+from service.health.status import status_of
+from service.settings import ServiceSettings
+from streaming_job.progress.totals import Totals
+
+pytestmark = pytest.mark.unit
+SETTINGS = ServiceSettings(bootstrap_servers="127.0.0.1:1", runbook="https://bank.example/runbook")
+START = 1_700_000_000.0
+
+
+def record(commit_id: int, written_s: float, group: int = 0, **changes: Any) -> dict[str, Any]:
+    written = int(written_s * 1000)
+    made = progress(commit_id, group, **{"written_at": written, "started_at": written - 100, **changes})
+    for entry in made["partitions"]:
+        entry["active_at"] = written
+    return made
+
+
+class Sidecar:
+    """Looks at a job of one key group, two seconds apart."""
+
+    def __init__(self) -> None:
+        self.monitor = Monitor(SETTINGS)
+        self.now = START
+        self.groups: dict[int, dict[str, Any]] = {}
+        self.lag = Lag(START, ())
+
+    def look(self, *, position: int, end: int, stable: int | None = None, **lag: Any) -> None:
+        self.now += 2.0
+        waits = position < end
+        part = PartitionLag(
+            "transactions", 0, 0, end, position, int((self.now - 1) * 1000) if waits else None, stable
+        )
+        self.lag = Lag(self.now, (part,), **lag)
+        totals = Totals.of_groups(Totals.from_json(r["totals"]) for r in self.groups.values())
+        self.monitor.see(self.lag, self.groups, totals)
+
+    def status(self) -> dict[str, Any]:
+        found = checks(
+            now_s=self.now,
+            broker_fault=None,
+            waiting_for=None,
+            lag=self.lag,
+            groups=self.groups,
+            transactions_topic="transactions",
+            max_age_s=60.0,
+            max_silence_s=30.0,
+        )
+        diagnosis = diagnose(self.now, found, self.monitor.assessment, self.lag, self.groups)
+        totals = Totals.of_groups(Totals.from_json(r["totals"]) for r in self.groups.values())
+        view = View(
+            self.now, found, self.groups, self.lag, self.monitor.assessment, diagnosis, totals, True, True, 0
+        )
+        return status_of(view, SETTINGS, {"sidecar": "1"})
+
+
+def test_a_job_that_works_is_ok_and_says_how_fast() -> None:
+    sidecar = Sidecar()
+    for commit in range(1, 11):
+        sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
+        sidecar.look(position=100 * commit, end=100 * commit)
+    told = sidecar.status()
+    assert (told["verdict"], told["reasons"], told["restarts"]) == ("OK", [], 0)
+    assert told["throughput_per_s"] == pytest.approx(50.0)
+    assert 100 < told["latency_ms"]["p50"] < 200
+    assert [(i["verdict"], i["code"], i["lag_records"]) for i in told["inputs"]] == [("OK", "keeping_up", 0)]
+    assert told["dead_letters"] == {"malformed_json": 10, "too_late": 10}
+    assert told["state"]["cards"] == 50
+    assert told["rollout"]["champion"]["rollout_id"] == "card-fraud-1"
+    assert told["rollout"]["open"] is None
+    assert told["limits"]["commit_s"] == SETTINGS.limit_floor_s  # commits take 0.1 s
+    assert {part["state"] for part in told["parts"]} == {"ok"}
+
+
+def test_a_job_that_dies_is_stopped_since_its_last_commit() -> None:
+    sidecar = Sidecar()
+    for commit in range(1, 5):
+        sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
+        sidecar.look(position=100 * commit, end=100 * commit)
+    died = sidecar.groups[0]["written_at"] / 1e3
+    verdicts = []
+    for _ in range(12):
+        sidecar.now += 2.0
+        part = PartitionLag("transactions", 0, 0, 450, 400, int(died * 1000) + 500)
+        sidecar.lag = Lag(sidecar.now, (part,))
+        sidecar.monitor.see(sidecar.lag, sidecar.groups, Totals())
+        assert sidecar.monitor.assessment is not None
+        verdicts.append(sidecar.monitor.assessment.verdict)
+    assert verdicts[0] is Verdict.OK
+    assert verdicts[-1] is Verdict.STOP
+    told = sidecar.status()
+    assert told["verdict"] == "STOP"
+    reason = told["reasons"][0]
+    assert (reason["code"], reason["runbook"]) == ("no_commits", "https://bank.example/runbook#no_commits")
+    assert reason["since"] == pytest.approx(died + 0.5)
+    assert told["inputs"][0]["lag_seconds"] == pytest.approx(sidecar.now - died - 0.5)
+
+
+def test_held_records_are_blocked_and_the_limit_is_learned_from_earlier_ones() -> None:
+    sidecar = Sidecar()
+    for commit in range(1, 4):  # transactions of the producer that took a second
+        sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
+        sidecar.look(position=100 + commit, end=101 + commit, stable=100 + commit)
+        sidecar.look(position=101 + commit, end=101 + commit)
+    assert sidecar.monitor.assessment is not None
+    assert sidecar.monitor.assessment.limits.held_s == 10.0  # ten times the second; and the floor
+    since = sidecar.now
+    for _ in range(7):
+        sidecar.now += 2.0
+        sidecar.groups = {0: record(9, sidecar.now)}
+        held = PartitionLag("transactions", 0, 0, 108, 105, int(since * 1000), held_from=105)
+        sidecar.lag = Lag(sidecar.now, (held,))
+        sidecar.monitor.see(sidecar.lag, sidecar.groups, Totals())
+    told = sidecar.status()
+    assert told["verdict"] == "BLOCKED"
+    assert told["inputs"][0]["held"] == 3
+
+
+def test_restarts_are_instances_that_took_over() -> None:
+    sidecar = Sidecar()
+    for names in (["a"], ["a"], [], ["a", "b"], ["b"], ["c"]):
+        sidecar.groups = {0: record(1, sidecar.now)}
+        sidecar.look(position=100, end=100, instances=frozenset(names))
+    assert sidecar.status()["restarts"] == 2
+
+
+def test_a_feed_whose_heartbeat_stays_out_is_told_by_how_often_it_beat() -> None:
+    sidecar = Sidecar()
+    for beat in range(1, 30):
+        sidecar.groups = {0: record(beat, sidecar.now + 1)}
+        sidecar.look(position=5, end=5, feed_ms={"heartbeat": int(sidecar.now * 1000)})
+    assert sidecar.status()["reasons"] == []
+    last = sidecar.lag.feed_ms
+    for beat in range(30, 42):
+        sidecar.groups = {0: record(beat, sidecar.now + 1)}
+        sidecar.look(position=5, end=5, feed_ms=last)
+    told = sidecar.status()
+    assert [reason["code"] for reason in told["reasons"]] == ["feed_silent"]  # every 2 s: 20 s are too long
+    assert told["reasons"][0]["since"] == last["heartbeat"] / 1e3
+
+
+def test_epochs_that_do_not_end_are_told() -> None:
+    sidecar = Sidecar()
+    codes: list[list[str]] = []
+    for commit in range(1, 60):
+        epoch = min(commit // 2, 15)  # of four seconds; then one that never ends
+        sidecar.groups = {0: record(commit, sidecar.now + 1.9, epoch=epoch)}
+        sidecar.look(position=100 * commit, end=100 * commit)
+        codes.append([reason["code"] for reason in sidecar.status()["reasons"]])
+    assert codes[34] == []
+    assert codes[-1] == ["checkpoint_old"]
+    epoch = sidecar.status()["epoch"]
+    assert epoch["number"] == 15
+    assert epoch["checkpoint_age_s"] == pytest.approx(58.1)
+
+
+def test_a_table_is_read_by_all_groups_and_transactions_by_one() -> None:
+    groups = {g: record(5, START + g, group=g, key_groups=2) for g in (0, 1)}
+    parts = (PartitionLag("profiles", 0, 0, 500, 500), PartitionLag("transactions", 1, 0, 9, 9))
+    lag = Lag(START + 2, parts)
+    looks = looks_at(lag, groups, "transactions")
+    assert looks["profiles", 0].committed_at_s == START  # the one that has been silent for longest
+    assert looks["transactions", 1].committed_at_s == START + 1
+    alone = looks_at(lag, {1: groups[1]}, "transactions")
+    assert (alone["profiles", 0].position, alone["profiles", 0].committed_at_s) == (None, None)
+    assert alone["transactions", 1].position == 9
+
+
+def event(rollout: str, seq: int, kind: str) -> dict[str, Any]:
+    held = {"0": 40 + seq}
+    return {"rollout_id": rollout, "seq": seq, "type": kind, "offset": 10 + seq, "held_from": held}
+
+
+def test_phases_follow_the_applied_events() -> None:
+    kinds = ["proposed", "shadow_started", "canary_set", "paused", "resumed", "paused", "rolled_back"]
+    after = []
+    for number in range(1, len(kinds) + 1):
+        applied = [event("r", seq, kind) for seq, kind in enumerate(kinds[:number], start=1)]
+        after.append(phases({0: {"applied": applied}})["r"])
+    assert after == ["proposed", "shadow", "canary", "paused", "canary", "paused", "rolled_back"]
+
+
+def test_the_open_rollout_says_by_whom_it_was_applied() -> None:
+    events = [event("r", seq, kind) for seq, kind in ((1, "proposed"), (2, "shadow_started"))]
+    groups = {
+        0: {"applied": events, "totals": {}},
+        1: {"applied": events[:1], "totals": {}},
+        2: {"totals": {}},
+    }
+    told = open_rollout(groups)
+    assert told is not None
+    assert (told["phase"], told["seq"], told["applied_by"], told["held_from"]) == (
+        "shadow",
+        2,
+        [0],
+        {"0": 42},
+    )
+    over = {0: {"applied": [*events, event("r", 3, "promoted")], "totals": {}}}
+    assert open_rollout(over) is None
+    assert open_rollout({0: {"totals": {}}}) is None
+
+
+def test_an_onset_is_remembered_as_long_as_it_is_met() -> None:
+    onsets = Onsets()
+    assert onsets.of({"a"}, 1.0) == {"a": 1.0}
+    assert onsets.of({"a", "b"}, 2.0) == {"a": 1.0, "b": 2.0}
+    assert onsets.of({"b"}, 3.0) == {"b": 2.0}
+    assert onsets.of({"a"}, 4.0) == {"a": 4.0}
