@@ -4,27 +4,38 @@ This is the definition, one transaction at a time, that documentation and the or
 vectorised form of it that is tested against this one.
 """
 
+import hashlib
+import json
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from models.errors import ModelError
 
 ALERT_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "card-fraud/alert")
 
 SCORE = "score"
+VELOCITY_1M = "velocity_1m"
 VELOCITY_5M = "velocity_5m"
+VELOCITY_1H = "velocity_1h"
 BLOCKED_CARD = "blocked_card"
 CLOSED_CARD = "closed_card"
 MISSING_PROFILE = "missing_profile"
-RULES = (SCORE, VELOCITY_5M, BLOCKED_CARD, CLOSED_CARD, MISSING_PROFILE)
+ESCALATED = "escalated"
+RULES = (
+    SCORE, VELOCITY_1M, VELOCITY_5M, VELOCITY_1H, BLOCKED_CARD, CLOSED_CARD, MISSING_PROFILE, ESCALATED
+)  # fmt: skip
 """Names of the rules, in the order in which an alert lists them."""
-DECLINING = {BLOCKED_CARD, CLOSED_CARD}
-"""The rules that decline whatever the score says."""
 
 REVIEW = "review"
 DECLINE = "decline"
+IGNORE = "ignore"
 BLOCKED, CLOSED = "blocked", "closed"
 """Statuses of a profile for which there is a rule."""
+MODES = (DECLINE, REVIEW, IGNORE)
+"""What may become of such cards."""
+MOST_COOLDOWN_S = 31 * 86_400
 
 
 @dataclass(frozen=True)
@@ -38,14 +49,55 @@ class Policy:
     by arrival, whichever are more."""
     missing_profile: str = SCORE
     """What becomes of a card without profile: `score`, decided as any other; `review`, an alert."""
+    max_count_1m: int | None = None
+    """As `max_count_5m`, for the minute up to a transaction; None: no such rule."""
+    max_count_1h: int | None = None
+    """As `max_count_5m`, for the hour up to a transaction; None: no such rule."""
+    blocked: str = DECLINE
+    """What becomes of a blocked card: `decline`; `review`, an alert as any other; `ignore`, no rule."""
+    closed: str = DECLINE
+    """What becomes of a closed card, as `blocked`."""
+    escalate_after: int | None = None
+    """An alert with which the card has so many or more in 24 clock hours is a decline; None: none is."""
+    cooldown_s: int = 0
+    """A review so many seconds or less after the card's last written alert, by arrival, is suppressed."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.threshold <= 1.0:
             raise ModelError(f"threshold {self.threshold} is no probability; give a number from 0 to 1")
-        if self.max_count_5m < 1:
-            raise ModelError(f"max_count_5m {self.max_count_5m} would alert on everything; give 1 or more")
+        for name in ("max_count_1m", "max_count_5m", "max_count_1h"):
+            most = getattr(self, name)
+            if most is not None and most < 1:
+                raise ModelError(f"{name} {most} would alert on everything; give 1 or more")
         if self.missing_profile not in (SCORE, REVIEW):
             raise ModelError(f"missing_profile {self.missing_profile!r} is unknown; give {SCORE} or {REVIEW}")
+        for name in (BLOCKED, CLOSED):
+            if getattr(self, name) not in MODES:
+                raise ModelError(
+                    f"{name} {getattr(self, name)!r} is unknown; give {', '.join(MODES[:-1])} or {MODES[-1]}"
+                )
+        if self.escalate_after is not None and self.escalate_after < 1:
+            raise ModelError(f"escalate_after {self.escalate_after} is no count; give 1 or more")
+        if not 0 <= self.cooldown_s <= MOST_COOLDOWN_S:
+            raise ModelError(
+                f"cooldown_s {self.cooldown_s} is out of range; give 0 to {MOST_COOLDOWN_S} seconds (a month)"
+            )
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> "Policy":
+        """From an object of a rollout's contract; absent fields have their defaults."""
+        known = {name: fields[name] for name in Policy.__dataclass_fields__ if name in fields}
+        numbers = {name: int(known[name]) for name in COUNTS if known.get(name) is not None}
+        return Policy(**{**known, **numbers, "threshold": float(known["threshold"])})
+
+    def digest(self) -> str:
+        """SHA-256 of the policy as canonical JSON (sorted names, no blanks), 64 hex digits: its version."""
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+COUNTS = ("max_count_1m", "max_count_5m", "max_count_1h", "escalate_after", "cooldown_s")
+"""Fields of a policy that are whole numbers; JSON also writes those as 6.0."""
 
 
 @dataclass(frozen=True)
@@ -53,43 +105,68 @@ class Decision:
     """What an alert says about one transaction."""
 
     decision: str
-    """`decline` for a blocked or closed card, else `review`."""
+    """`decline` for a blocked or closed card (unless the policy says review) and by `escalated`; else
+    `review`."""
     rules: tuple[str, ...]
     """The rules that fired, never empty, in the order of `RULES`."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """A card's transactions in the time up to one, itself included."""
+
+    count_1m: int
+    """By event time, as the next two."""
+    count_5m: int
+    count_1h: int
+    arrivals_1m: int
+    """By arrival, which nobody but Kafka can date; as the next two."""
+    arrivals_5m: int
+    arrivals_1h: int
 
 
 def decide(
     policy: Policy,
     score: float | None,
-    count_5m: int,
-    arrivals_5m: int,
+    counts: Counts,
     status: str | None,
     has_profile: bool,
+    suspicious_day: int,
 ) -> Decision | None:
     """Decide one transaction.
 
     Args:
-        policy: the policy of the rollout in force.
+        policy: the policy of who decides.
         score: probability of fraud; None or NaN when the model failed, then the other rules decide alone.
-        count_5m: transactions of the card in the 5 minutes up to this one by event time, itself included.
-        arrivals_5m: the same by arrival, which nobody but Kafka can date.
+        counts: the card's recent activity.
         status: of the card by its profile, which a deleted row leaves as it was; None without any.
         has_profile: whether the row exists.
+        suspicious_day: alerts of the card in the last 24 clock hours before this transaction; this one, if it
+            becomes an alert, is one more.
 
     Returns:
         None when no rule fires: no alert.
     """
+    modes = {BLOCKED_CARD: policy.blocked, CLOSED_CARD: policy.closed}
     fired = {
         SCORE: score is not None and score >= policy.threshold,
-        VELOCITY_5M: max(count_5m, arrivals_5m) > policy.max_count_5m,
-        BLOCKED_CARD: status == BLOCKED,
-        CLOSED_CARD: status == CLOSED,
+        VELOCITY_1M: _exceeds(counts.count_1m, counts.arrivals_1m, policy.max_count_1m),
+        VELOCITY_5M: _exceeds(counts.count_5m, counts.arrivals_5m, policy.max_count_5m),
+        VELOCITY_1H: _exceeds(counts.count_1h, counts.arrivals_1h, policy.max_count_1h),
+        BLOCKED_CARD: status == BLOCKED and policy.blocked != IGNORE,
+        CLOSED_CARD: status == CLOSED and policy.closed != IGNORE,
         MISSING_PROFILE: not has_profile and policy.missing_profile == REVIEW,
     }
-    rules = tuple(rule for rule in RULES if fired[rule])
-    if not rules:
+    if not any(fired.values()):
         return None
-    return Decision(DECLINE if DECLINING & set(rules) else REVIEW, rules)
+    fired[ESCALATED] = policy.escalate_after is not None and suspicious_day + 1 >= policy.escalate_after
+    rules = tuple(rule for rule in RULES if fired[rule])
+    declines = any(rule == ESCALATED or modes.get(rule) == DECLINE for rule in rules)
+    return Decision(DECLINE if declines else REVIEW, rules)
+
+
+def _exceeds(count: int, arrivals: int, most: int | None) -> bool:
+    return most is not None and max(count, arrivals) > most
 
 
 def alert_id(

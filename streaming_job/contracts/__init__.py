@@ -20,7 +20,7 @@ class ContractError(FraudError):
 
 
 class Contract(StrEnum):
-    """The record types, by the name of their newest schema."""
+    """The record types, by the name of their schema; those with a version in their name are read, not written."""
 
     TRANSACTION = "transaction.v1"
     PROFILE = "profile.v1"
@@ -28,8 +28,9 @@ class Contract(StrEnum):
     ALERT = "alert.v1"
     DEAD_LETTER = "dead-letter.v1"
     JOB_PROGRESS = "job-progress.v2"
-    MODEL_ROLLOUT = "model-rollout.v1"
-    MODEL_WITHDRAWAL = "model-withdrawal.v1"
+    MODEL_ROLLOUT = "model-rollout.v2"
+    MODEL_ROLLOUT_V1 = "model-rollout.v1"
+    MODEL_WITHDRAWAL_V1 = "model-withdrawal.v1"
 
 
 class Reason(StrEnum):
@@ -55,6 +56,7 @@ class Reason(StrEnum):
     MODEL_REFUSED = "model_refused"
     UNKNOWN_ROLLOUT = "unknown_rollout"
     LAST_ROLLOUT = "last_rollout"
+    ROLLOUT_CONFLICT = "rollout_conflict"
 
 
 @cache

@@ -1,0 +1,46 @@
+"""Which cards a canary decides for: sticky, monotone in the share, and the same in every replay.
+
+A card's bucket is a hash of the card and of the model line's salt, so a card keeps its side when a rollout is
+restarted, and a larger share only adds cards.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.hashing import hash_string
+
+BUCKETS = 10_000
+"""Basis points: a share of 100 is one card in a hundred."""
+
+
+def salt_of(line: str) -> str:
+    """The salt of a line of models, which all its rollouts share."""
+    return f"card-fraud/{line}"
+
+
+def bucket(card_hash: NDArray[np.uint64], salt: str) -> NDArray[np.int64]:
+    """The bucket of each card, 0 to 9,999, shape (n,).
+
+    The low half of the card's murmur3 hash, mixed with that of the salt by murmur3's 64-bit finaliser: cards
+    and lines are independent, and nothing but a multiplication or two is spent on each row.
+
+    Args:
+        card_hash: low 64 bits of `feature_store.hashing` of the card ids, shape (n,).
+        salt: of the model line.
+    """
+    x = card_hash.astype(np.uint64) ^ np.uint64(hash_string(salt)[0])
+    x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    x ^= x >> np.uint64(33)
+    return (x % np.uint64(BUCKETS)).astype(np.int64)
+
+
+def is_member(card_hash: NDArray[np.uint64], salt: str, share_bp: int) -> NDArray[np.bool_]:
+    """Whether each card belongs to the canary, shape (n,).
+
+    Args:
+        card_hash: low 64 bits of `feature_store.hashing` of the card ids, shape (n,).
+        salt: of the model line.
+        share_bp: the canary's share of all cards, 0 to 10,000 basis points.
+    """
+    return bucket(card_hash, salt) < share_bp

@@ -1,0 +1,68 @@
+"""Writes events to the model-rollouts topic."""
+
+from collections.abc import Sequence
+
+from models.errors import ModelError
+from models.rollouts.events import Event
+
+DELIVERY_TIMEOUT_S = 30.0
+
+
+def publish(
+    events: Sequence[Event],
+    bootstrap_servers: str,
+    topic: str,
+    kafka: dict[str, str] | None = None,
+    *,
+    timestamp_ms: int | None = None,
+) -> None:
+    """Write events in their order and wait until every in-sync replica has them.
+
+    Args:
+        events: of one rollout.
+        bootstrap_servers: Kafka brokers.
+        topic: the model-rollouts topic.
+        kafka: more client settings (librdkafka names).
+        timestamp_ms: the records' timestamp, for replays into a CreateTime topic; default: now.
+
+    Raises:
+        ModelError: no acknowledgement in time.
+        ContractError: a field breaks the contract.
+    """
+    from confluent_kafka import KafkaException, Producer
+
+    failures: list[str] = []
+
+    def delivered(error: object, _record: object) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    place = f"topic {topic} at {bootstrap_servers}"
+    values = [event.to_json() for event in events]
+    try:
+        producer = Producer(
+            {
+                "acks": "all",
+                "enable.idempotence": True,
+                "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
+                "log_level": 2,  # what fails is raised below
+                **(kafka or {}),
+                "bootstrap.servers": bootstrap_servers,
+            }
+        )
+        for event, value in zip(events, values, strict=True):
+            producer.produce(
+                topic,
+                key=event.rollout_id,
+                value=value,
+                on_delivery=delivered,
+                timestamp=timestamp_ms or 0,  # 0: librdkafka's word for now
+            )
+        waiting = producer.flush(DELIVERY_TIMEOUT_S + 5.0)
+    except KafkaException as error:
+        raise ModelError(f"the event cannot be written to {place}: {error}; check the settings") from error
+    if waiting or failures:
+        why = failures[0] if failures else "no answer"
+        raise ModelError(
+            f"the event was not written to {place}: {why}; check the brokers, then repeat the command"
+        )
