@@ -1,20 +1,16 @@
-"""What the bank knew and when: profile versions per card, and rollouts, by their arrival on the log."""
+"""What the bank knew and when: profile versions per card, by their arrival on the log."""
 
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from feature_store.catalogue import IDENTITIES
 from loadtests.oracle import decode
 from loadtests.oracle.card import Profile
 from loadtests.oracle.decode import RefusedError
 from loadtests.oracle.records import Kind, Outcome, Record, digest, part
-from models import rollouts
-from models.errors import ModelError, ModelMissingError, ModelUnavailableError
-from models.rollouts import Rollout
-from streaming_job.contracts import ContractError, Reason
+from streaming_job.contracts import Reason
 
 BEGINNING = 0
 """Not later than any arrival."""
@@ -167,94 +163,3 @@ def _lsn(envelope: Any) -> int:
     """Place in Postgres's log; 0 if it is not told."""
     lsn = _source(envelope).get("lsn")
     return lsn if type(lsn) is int and 0 < lsn < 2**56 else 0
-
-
-class RolloutLog:
-    """Every rollout and withdrawal in the order of the log.
-
-    Args:
-        load: gives the model of a rollout, or raises; default: every model can decide.
-        unavailable: offsets of the rollouts whose models the job said it could not have: nobody can find that
-            out afterwards.
-    """
-
-    def __init__(
-        self, load: Callable[[Rollout], object] = lambda _: None, unavailable: Collection[int] = ()
-    ) -> None:
-        self._load, self._unavailable = load, unavailable
-        self._names: set[str] = set()
-        self._usable: list[tuple[int, int, Rollout]] = []
-        """(known from, offset, rollout)."""
-        self._withdrawn: list[tuple[int, int, str, bool]] = []
-        """(known from, offset, rollout_id, from the beginning)."""
-        self._latest = 0
-
-    def __len__(self) -> int:
-        return len(self._usable)
-
-    def read(self, records: Iterable[Record]) -> list[Outcome]:
-        """Fold the rollout topic in the order of offsets; returns the dead letters."""
-        refused = []
-        for record in records:
-            reason = self._fold(record)
-            if reason is not None:
-                refused.append(dead_letter(record, reason))
-        return refused
-
-    def _fold(self, record: Record) -> Reason | None:
-        if not record.value:
-            return Reason.EMPTY_VALUE
-        if len(record.value) > decode.MAX_RECORD_BYTES:
-            return Reason.RECORD_TOO_LARGE
-        try:
-            event = rollouts.read(record.value)
-        except ContractError:
-            return Reason.INVALID_VALUE
-        if isinstance(event, Rollout):
-            self._names.add(event.rollout_id)
-            reason = self._fault(record.offset, event)
-            if reason is None:
-                self._latest = max(self._latest, record.timestamp)
-                self._usable.append((self._latest, record.offset, event))
-            return reason
-        if event.withdraws not in self._names:
-            return Reason.UNKNOWN_ROLLOUT
-        alive = self._alive(math.inf)
-        if alive and {rollout.rollout_id for rollout in alive} == {event.withdraws}:
-            return Reason.LAST_ROLLOUT
-        self._latest = max(self._latest, record.timestamp)
-        self._withdrawn.append((self._latest, record.offset, event.withdraws, event.from_the_beginning))
-        return None
-
-    def _fault(self, offset: int, rollout: Rollout) -> Reason | None:
-        if not set(rollout.model.features) <= set(IDENTITIES):
-            return Reason.INCOMPATIBLE_FEATURES
-        if offset in self._unavailable:
-            return Reason.MODEL_UNAVAILABLE
-        try:
-            self._load(rollout)
-        except (ModelMissingError, ModelUnavailableError):
-            return Reason.MODEL_UNAVAILABLE
-        except ModelError:
-            return Reason.MODEL_REFUSED
-        return None
-
-    def _alive(self, until: float) -> list[Rollout]:
-        """Usable rollouts known by `until`, less those withdrawn by then."""
-        return [
-            rollout
-            for known_from, offset, rollout in self._usable
-            if known_from <= until and not self._is_void(offset, rollout, until)
-        ]
-
-    def _is_void(self, offset: int, rollout: Rollout, until: float = -math.inf) -> bool:
-        """Whether a rollout is withdrawn by `until`, or from the beginning."""
-        return any(
-            name == rollout.rollout_id and offset < at and (since <= until or from_the_beginning)
-            for since, at, name, from_the_beginning in self._withdrawn
-        )
-
-    def in_force(self, arrival: int) -> Rollout:
-        """The newest rollout that the log held at `arrival`; the first of all for what arrived before it."""
-        alive = self._alive(arrival)
-        return alive[-1] if alive else next(r for _, at, r in self._usable if not self._is_void(at, r))

@@ -19,6 +19,8 @@ class Topics(BaseModel):
     chargebacks: str = "chargebacks"
     model_rollouts: str = "model-rollouts"
     fraud_alerts: str = "fraud-alerts"
+    shadow_alerts: str = "shadow-alerts"
+    suppressed_alerts: str = "suppressed-alerts"
     dead_letters: str = "dead-letters"
     dead_letter_replays: str = "dead-letter-replays"
     job_progress: str = "job-progress"

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 from oracle_world import START, AmountModel, World
 
-from loadtests.comparison import Findings, Found
+from loadtests.comparison import Found
+from loadtests.findings import Findings
 from loadtests.oracle import Kind, Outcome, ProfileLog, Record
 from loadtests.progress_audit import ProgressAudit
 from loadtests.verify import Verdict, VerifyError, verify
+from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
 pytestmark = pytest.mark.unit
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.unit
 SETTINGS = JobSettings(
     bootstrap_servers="none", mlflow_tracking_uri="none", checkpoint="none", work_dir="none", job_id="job"
 )
+T = Topics(transactions="t")
 HEADERS = (("query_id", b"q"), ("key_group", b"0"), ("commit_id", b"1"))
 
 
@@ -73,6 +76,8 @@ def job_output(world: World) -> MemoryLog:
         "bank.public.card_profiles": world.profiles,
         "model-rollouts": world.rollouts,
         "fraud-alerts": alerts,
+        "shadow-alerts": [],
+        "suppressed-alerts": [],
         "dead-letters": letters,
         "job-progress": [progress(world, alerts, letters)],
     }
@@ -111,7 +116,7 @@ def told(
 
 
 def problems(*records: Record, ends: Mapping[tuple[str, int], int] | None = None) -> list[str]:
-    audit = ProgressAudit("t", ends or {})
+    audit = ProgressAudit(T, ends or {})
     for record in records:
         audit.add_progress(record)
     audit.check()
@@ -141,14 +146,14 @@ def test_groups_number_their_commits_apart_and_heartbeats_move_nothing() -> None
     ]
     ends = {("t", 0): 9, ("t", 1): 4}
     assert problems(*records, ends=ends) == []
-    audit = ProgressAudit("t", ends)
+    audit = ProgressAudit(T, ends)
     for record in records:
         audit.add_progress(record)
     assert audit.table_ends() == ({("p", 0): 4}, {("p", 0): 2})
 
 
 def test_group_that_has_not_told_anything_has_read_no_table() -> None:
-    audit = ProgressAudit("t", {})
+    audit = ProgressAudit(T, {})
     audit.add_progress(told(1, spans=[("p", 0, 0, 2)]))
     assert audit.table_ends() == ({("p", 0): 2}, {("p", 0): 0})
 

@@ -8,8 +8,7 @@ import pytest
 from harness.job_world import START, TOPICS, model_ref, newer_ref, subset_ref
 
 from feature_store.catalogue import IDENTITIES
-from loadtests.oracle import Record
-from loadtests.oracle.tables import RolloutLog
+from loadtests.oracle import Record, RolloutLog
 from models.errors import ModelUnavailableError
 from models.policy import Policy
 from models.registry import ModelRef
