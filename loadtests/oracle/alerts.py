@@ -88,7 +88,7 @@ def membership(card_id: str, plan: Plan) -> dict[str, Any] | None:
         return None
     place = bucket(card_id, plan.salt)
     return {
-        "rollout_id": plan.challengers[0].rollout_id,
+        "rollout_id": plan.trial,
         "challenger": plan.canary,
         "bucket": place,
         "share_bp": plan.share_bp,

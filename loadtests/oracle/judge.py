@@ -77,9 +77,7 @@ class Oracle:
             card = self._cards[tx.card_id] = Card()
         plan = self._rollouts.plan(tx.arrival)
         assert plan is not None
-        run = self.trials.follow(
-            record.partition, plan.challengers[0].rollout_id if plan.challengers else None
-        )
+        run = self.trials.follow(record.partition, plan.trial)
         if card.has(tx):
             return Outcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)
         # of a card that has been ahead, nothing is looked up behind that
@@ -118,8 +116,7 @@ class Oracle:
     def _decision(self, item: Pending, answers: dict[ModelRef, Score]) -> Outcome:
         tx, card, plan = item.tx, item.card, item.plan
         champion, *challengers = (
-            alerts.verdict(item, scorer, answers[scorer.model])
-            for scorer in (plan.champion, *plan.challengers)
+            alerts.verdict(item, one, answers[one.model]) for one in (plan.champion, *plan.challengers)
         )
         decider, challenger_failure = champion, None
         side = alerts.membership(tx.card_id, plan)
@@ -127,10 +124,9 @@ class Oracle:
             canary = next(one for one in challengers if one.scorer.challenger == plan.canary)
             challenger_failure = canary.score.failure
             decider = champion if challenger_failure else canary
-        if challengers:
+        if plan.trial is not None:
             said = {one.scorer.challenger: one.said(one is decider) for one in challengers}
-            trial = plan.challengers[0].rollout_id
-            self.trials.add(item.run, trial, tx.card_id, tx.arrival, champion.said(), said)
+            self.trials.add(item.run, plan.trial, tx.card_id, tx.arrival, champion.said(), said)
         shadows = tuple(
             alerts.shadow_alert(item, one, champion)
             for one in challengers

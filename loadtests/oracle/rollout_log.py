@@ -35,7 +35,7 @@ class RolloutLog:
         """From when on each is known; never before the one before it."""
         self._names: set[str] = set()
         """Of all that was proposed, if only to be refused."""
-        self._plans: list[Plan | None] = []
+        self._plans: list[Plan | None] = [None]
         """After so many events."""
 
     def __len__(self) -> int:
@@ -50,7 +50,10 @@ class RolloutLog:
             if reason is not None:
                 refused.append(dead_letter(record, reason))
         void = self._void()
-        self._plans = [State(self._events[:n], void).plan() for n in range(len(self._events) + 1)]
+        plans = [State(self._events[:n], void).plan() for n in range(len(self._events) + 1)]
+        # where later withdrawals from the beginning leave nobody, the plan before goes on
+        newest_first = (filter(None, (*reversed(plans[: n + 1]), *plans[n + 1 :])) for n in range(len(plans)))
+        self._plans = [next(found, None) for found in newest_first]
         return refused
 
     def _take(self, record: Record) -> Reason | None:
@@ -104,10 +107,5 @@ class RolloutLog:
         }
 
     def plan(self, arrival: float = math.inf) -> Plan | None:
-        """Who scores and who decides what arrives then (ms): the first plan of all before any; None: none.
-
-        Where nobody is left, because later withdrawals from the beginning took the others away, the plan
-        before that goes on.
-        """
-        known = bisect_right(self._times, arrival)
-        return next(filter(None, (*reversed(self._plans[: known + 1]), *self._plans[known + 1 :])), None)
+        """Who scores and who decides what arrives then (ms): the first plan of all before any; None: none."""
+        return self._plans[bisect_right(self._times, arrival)]

@@ -54,6 +54,11 @@ class Plan(NamedTuple):
     share_bp: int = 0
     salt: str = ""
 
+    @property
+    def trial(self) -> str | None:
+        """Rollout of the challengers; None without any."""
+        return self.challengers[0].rollout_id if self.challengers else None
+
 
 @dataclass
 class _Rollout:

@@ -15,7 +15,7 @@ BOUNDS = tuple(step / 20 for step in range(1, 21))
 """Upper bounds of the histograms of scores."""
 
 HOURS_OPEN = 2
-"""Clock hours of a partition that still count alerts: what arrives further behind counts for its card only."""
+"""Clock hours of a partition that still count alerts; what arrives further behind counts for its card."""
 
 Pair = tuple[str, str]
 """(rollout_id, name of a challenger)."""
@@ -58,7 +58,8 @@ class Trials:
         """
         number, before = self._runs.get(partition, (0, None))
         if before != rollout_id:
-            self._runs[partition] = number, _ = number + 1, rollout_id
+            number += 1
+            self._runs[partition] = number, rollout_id
         return partition, number
 
     def add(
@@ -78,9 +79,7 @@ class Trials:
         for name, one in challengers.items():
             pair = rollout_id, name
             counts = self._counts[pair]
-            counts.update(
-                {"transactions": 1, "rows": 1, "decided": one.decides, "failures": one.score is None}
-            )
+            counts.update(transactions=1, rows=1, decided=one.decides, failures=one.score is None)
             for histogram, score in (("scores", one.score), ("champion_scores", champion.score)):
                 if score is not None:
                     counts[f"{histogram}.{bisect_left(BOUNDS, score)}"] += 1

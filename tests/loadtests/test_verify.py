@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
-from oracle_world import START, AmountModel, World
+from oracle_world import START, World, load
 
 from loadtests.comparison import Found
 from loadtests.findings import Findings
@@ -223,7 +223,7 @@ def log() -> MemoryLog:
 
 
 def audit(log: MemoryLog) -> Verdict:
-    return verify(log, SETTINGS, lambda _: AmountModel())
+    return verify(log, SETTINGS, load)
 
 
 def changed(record: Record, **fields: object) -> Record:
