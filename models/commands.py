@@ -109,7 +109,8 @@ def promote_command(
     """
     from models.policy import Policy
     from models.registry import find, verify
-    from models.rollouts import Rollout, publish
+    from models.rollouts.events import installation
+    from models.rollouts.publishing import publish
     from streaming_job.environment import client_settings
 
     client = client_settings(kafka)
@@ -128,11 +129,9 @@ def promote_command(
     with tempfile.TemporaryDirectory() as scratch:
         verify(ref, tracking_uri, Path(scratch))
     now = time.time_ns() // 1_000_000
-    rollout = Rollout(rollout_id or f"{name}-{version}-{now}", ref, policy, getpass.getuser(), now)
-    publish(rollout, bootstrap_servers, topic, client)
-    typer.echo(
-        f"rolled out {model} as {rollout.rollout_id}: threshold {threshold:g}, max_count_5m {max_count_5m}"
-    )
+    called = rollout_id or f"{name}-{version}-{now}"
+    publish(installation(ref, policy, called, getpass.getuser(), now), bootstrap_servers, topic, client)
+    typer.echo(f"rolled out {model} as {called}: threshold {threshold:g}, max_count_5m {max_count_5m}")
 
 
 @app.command("withdraw")
@@ -151,12 +150,13 @@ def withdraw_command(
     kafka: KafkaOption = "{}",
 ) -> None:
     """Take a rollout back: from now on the last good one before it decides again."""
-    from models.rollouts import Withdrawal, publish
+    from models.rollouts.events import withdrawal
+    from models.rollouts.publishing import publish
     from streaming_job.environment import client_settings
 
     now = time.time_ns() // 1_000_000
-    withdrawal = Withdrawal(rollout_id, from_the_beginning, reason, getpass.getuser(), now)
-    publish(withdrawal, bootstrap_servers, topic, client_settings(kafka))
+    event = withdrawal(rollout_id, 3, getpass.getuser(), reason, now, from_the_beginning=from_the_beginning)
+    publish([event], bootstrap_servers, topic, client_settings(kafka))
     typer.echo(f"withdrew {rollout_id}; if the job cannot do without it, a dead letter last_rollout says so")
 
 

@@ -10,7 +10,8 @@ from deploy.local import processes
 from deploy.local.console import Progress
 from loadtests.simulator.replay import Replay
 from models.policy import Policy
-from models.rollouts import Rollout, publish
+from models.rollouts.events import installation
+from models.rollouts.publishing import publish
 from streaming_job.settings import JobSettings
 
 POLL_S = 0.05
@@ -53,13 +54,9 @@ def wait_for_champion(options: Options, run: Run, doing: Progress) -> Champion:
 
 def roll_out(champion: Champion, settings: JobSettings, replay: Replay | None) -> None:
     """Put the champion in charge."""
-    rollout = Rollout(
-        rollout_id=f"demo-{champion.ref.version}",
-        model=champion.ref,
-        policy=Policy(champion.threshold, champion.max_count_5m),
-        created_by="fraud demo",
-        created_at=int(time.time() * 1_000),
-    )
+    policy = Policy(champion.threshold, champion.max_count_5m)
+    name, now_ms = f"demo-{champion.ref.version}", int(time.time() * 1_000)
+    events = installation(champion.ref, policy, name, "fraud demo", now_ms)
     # a replay lives in the file's time: there the model is in charge from the beginning
     stamp = max(replay.first_ms - 1, 0) if replay else None
-    publish(rollout, settings.bootstrap_servers, settings.topics.model_rollouts, timestamp_ms=stamp)
+    publish(events, settings.bootstrap_servers, settings.topics.model_rollouts, timestamp_ms=stamp)

@@ -21,7 +21,8 @@ from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.world import World
 from models.policy import Policy
-from models.rollouts import Rollout, publish
+from models.rollouts.events import installation
+from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
 
 Say = Callable[[str], None]
@@ -217,8 +218,8 @@ def _roll_out(plan: Plan, installed: Installation) -> None:
     cards = max(FEWEST_CARDS, round(plan.cards / share))
     champion = training.train(None, plan.seed, cards, plan.rate * cards / plan.cards, tracking_uri, now_ms)
     policy = Policy(champion.threshold, champion.max_count_5m)
-    rollout = Rollout("bench", champion.ref, policy, "fraud bench", now_ms)
-    publish(rollout, installed.stack.bootstrap_servers, installed.topics.model_rollouts)
+    events = installation(champion.ref, policy, "bench", "fraud bench", now_ms)
+    publish(events, installed.stack.bootstrap_servers, installed.topics.model_rollouts)
 
 
 def _wait_for_profiles(made: Rig, say: Say) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import Producer
@@ -28,7 +28,8 @@ from models import registry
 from models.pipeline import Trained, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts import Rollout, publish
+from models.rollouts.events import installation
+from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Partitioner
 from streaming_job.settings import JobSettings
@@ -56,6 +57,13 @@ def trained(tracking_uri: str) -> Trained:
     stream = Stream(world(), rate=0.05, start_ms=start, disturbances=Disturbances.none())
     history = pa.concat_tables(batch.table for batch in stream.blocks(events=20_000))
     return fit_and_register(history, tracking_uri, iterations=20, leaves=8, alert_budget=0.02)
+
+
+class RolledOut(NamedTuple):
+    """What decides since."""
+
+    rollout_id: str
+    model: ModelRef
 
 
 class Installation:
@@ -123,14 +131,15 @@ class Installation:
         """
         return JobProcess(self.environment(**changes), self.directory, release=release)
 
-    def roll_out(self, *, model: ModelRef | None = None, max_count_5m: int = 15) -> Rollout:
+    def roll_out(self, *, model: ModelRef | None = None, max_count_5m: int = 15) -> RolledOut:
         """Put a model in charge; default the session's."""
         known = trained(self.stack.mlflow_tracking_uri)
         policy = Policy(known.quality.threshold, max_count_5m)
         now = int(time.time() * 1000)
-        rollout = Rollout(f"r{next(_numbers)}", model or known.ref, policy, "test", now)
-        publish(rollout, self.stack.bootstrap_servers, self.topics.model_rollouts)
-        return rollout
+        rolled_out = RolledOut(f"r{next(_numbers)}", model or known.ref)
+        events = installation(rolled_out.model, policy, rolled_out.rollout_id, "test", now)
+        publish(events, self.stack.bootstrap_servers, self.topics.model_rollouts)
+        return rolled_out
 
     def send(self, events: int, **disturbances: float) -> None:
         """Send simulated transactions that happen now, as fast as they go."""

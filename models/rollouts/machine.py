@@ -168,9 +168,8 @@ def require_allowed(line: Line, event: Event) -> None:
         )
     if event.schema_version > 1:
         _require_next(known, event)
-    if event.type is Type.WITHDRAWN and all(
-        champion.rollout_id == event.rollout_id for champion in line.champions
-    ):
+    others = [one for one in line.champions if one.rollout_id != event.rollout_id]
+    if event.type is Type.WITHDRAWN and line.champions and not others:
         raise ConflictError(
             f"nothing could decide without {event.rollout_id}; promote another model first",
             Reason.LAST_ROLLOUT,

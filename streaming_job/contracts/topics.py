@@ -19,11 +19,12 @@ class Topics(BaseModel):
     chargebacks: str = "chargebacks"
     model_rollouts: str = "model-rollouts"
     fraud_alerts: str = "fraud-alerts"
-    shadow_alerts: str = "shadow-alerts"
     suppressed_alerts: str = "suppressed-alerts"
+    shadow_alerts: str = "shadow-alerts"
     dead_letters: str = "dead-letters"
     dead_letter_replays: str = "dead-letter-replays"
     job_progress: str = "job-progress"
+    audit_log: str = "audit-log"
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -38,7 +39,8 @@ class Topics(BaseModel):
     @property
     def of_the_job(self) -> tuple[str, ...]:
         """What the job reads and writes; the others are of tools."""
-        return (self.transactions, *self.tables, self.fraud_alerts, self.dead_letters, self.job_progress)
+        said = (self.fraud_alerts, self.suppressed_alerts, self.shadow_alerts, self.dead_letters)
+        return (self.transactions, *self.tables, *said, self.job_progress)
 
     def configs(self, *, replay: bool = False, replicas: int = 1) -> dict[str, dict[str, str]]:
         """Topic-level configuration by topic name.
@@ -64,6 +66,8 @@ class Topics(BaseModel):
             self.chargebacks: arrival,
             self.model_rollouts: {**arrival, "retention.ms": "-1"},
             self.fraud_alerts: {},
+            self.suppressed_alerts: {},
+            self.shadow_alerts: {},
             # whatever brokers take by default: a dead letter has half a MiB at most, however large its record
             # (dead_letters/record.py); clients put several into a batch of 1,000,000 bytes. They hold whole
             # records, so they are kept no longer than those
@@ -72,12 +76,14 @@ class Topics(BaseModel):
             self.dead_letter_replays: COMPACT,
             # never compacted: every record is needed to audit the alerts of its transaction
             self.job_progress: {"retention.ms": str(30 * DAY_MS)},
+            # who changed what: never forgotten, each record names the digest of the one before
+            self.audit_log: {"retention.ms": "-1"},
         }
         return {name: {**common, **config} for name, config in own.items()}
 
     def partitions(self, partitions: int) -> dict[str, int]:
         """Partition count by topic name, given the count of the topics keyed by card."""
         counts = dict.fromkeys(self.configs(), partitions)
-        for topic in (self.model_rollouts, self.job_progress, self.dead_letter_replays):
+        for topic in (self.model_rollouts, self.job_progress, self.dead_letter_replays, self.audit_log):
             counts[topic] = 1
         return counts

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from feature_store.catalogue import NAMES
 from feature_store.layout import BEGINNING, STATUSES, UNITS_PER_CURRENCY, country_name
 from models.policy import alert_id
-from models.rollouts import Rollout
+from models.rollouts.machine import Decides
 from streaming_job.decode.transactions import unquote
 from streaming_job.progress.outcome import Alert
 
@@ -36,7 +36,7 @@ def build(
     rules: tuple[str, ...],
     score: float | None,
     model_failure: str | None,
-    rollout: Rollout,
+    rollout: Decides,
     features: NDArray[np.float64],
     contributions: NDArray[np.float64],
     profile: np.void | None,

@@ -20,14 +20,13 @@ from models.policy import (
     BLOCKED_CARD,
     CLOSED_CARD,
     DECLINE,
-    DECLINING,
     MISSING_PROFILE,
     REVIEW,
     SCORE,
     VELOCITY_5M,
 )
 from models.registry import ModelRef
-from models.rollouts import Rollout
+from models.rollouts.machine import Decides
 from models.scoring import Scorer
 from streaming_job.decide import alerts
 from streaming_job.decide.rollout_history import RolloutHistory
@@ -140,7 +139,8 @@ class Decider:
     def _decide(
         self, block: NDArray[np.void], quotes: pa.BinaryArray, cards: NDArray[np.int32], applied: Applied
     ) -> NDArray[np.bool_]:
-        known, deciding = self._rollouts.in_force(block["arrival"])
+        plans, deciding = self._rollouts.in_force(block["arrival"])
+        known = [plan.champion for plan in plans]
         said = self._score(known, deciding, applied)
         self._outcome.counts["scoring_failures"] += len(said.failures)
         self._watch.lap("score")
@@ -170,7 +170,7 @@ class Decider:
                     quotes[row].as_py(),
                     block[row],
                     self._topic,
-                    decision=DECLINE if DECLINING & set(rules) else REVIEW,
+                    decision=DECLINE if {BLOCKED_CARD, CLOSED_CARD} & set(rules) else REVIEW,
                     rules=rules,
                     score=None if np.isnan(said.scores[row]) else float(said.scores[row]),
                     model_failure=said.failures.get(row),
@@ -192,7 +192,7 @@ class Decider:
             self._outcome.rollout = {"number": number, "rollout_id": newest.rollout_id, "model": newest.model}
         return alerted
 
-    def _score(self, known: list[Rollout], deciding: NDArray[np.int64], applied: Applied) -> Scored:
+    def _score(self, known: list[Decides], deciding: NDArray[np.int64], applied: Applied) -> Scored:
         scores = np.full(deciding.size, np.nan)
         failures: dict[int, str] = {}
         scorers: dict[int, Scorer] = {}

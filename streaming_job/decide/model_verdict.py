@@ -1,11 +1,12 @@
-"""Whether the model of a rollout can decide: asked once, when the rollout is folded."""
+"""Whether the models of a proposal can decide: asked once, when the event is folded."""
 
 import logging
 from collections.abc import Callable, Mapping
 
 from models.errors import ModelError, ModelMissingError, ModelUnavailableError
 from models.registry import ModelRef
-from models.rollouts import Rollout
+from models.rollouts.events import Event
+from models.rollouts.machine import Plan
 from models.scoring import Scorer
 from streaming_job.contracts import Reason
 from streaming_job.decide.rollout_history import Verdict
@@ -14,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class ModelJudge:
-    """Loads models of rollouts; what an earlier run has said of one stays said."""
+    """Loads the models of proposals; what an earlier run has said of one stays said."""
 
     def __init__(self, load: Callable[[ModelRef], Scorer], said_up_to: int, told: Mapping[int, str]) -> None:
         """Judge for a key group.
@@ -22,42 +23,50 @@ class ModelJudge:
         Args:
             load: gives a model's scorer; has waited before it says that the model is unavailable.
             said_up_to: Q of the rollouts: an earlier run has told of those before.
-            told: by offset of the rollouts before Q that it has set aside: the reason.
+            told: by offset of the proposals before Q that it has set aside: the reason.
         """
         self._load, self._said_up_to, self._told = load, said_up_to, told
 
-    def __call__(self, rollout: Rollout, offset: int, is_replaceable: bool) -> Verdict:
-        """See `rollout_history.Judge`.
+    def __call__(self, proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
+        """See `rollout_history.Judge`; the first challenger that cannot decide gives the reason.
 
         Raises:
             ModelUnavailableError: the files cannot be had, and nothing else could decide.
         """
         told = self._told.get(offset)
-        # features that were lacking then may be there now: of the model nothing has been said yet
-        if offset < self._said_up_to and told != Reason.INCOMPATIBLE_FEATURES:
+        # features that a record of version 1 lacked may be there now: of its model nothing has been said yet
+        is_open = told == Reason.INCOMPATIBLE_FEATURES and proposal.schema_version == 1
+        if offset < self._said_up_to and not is_open:
             return Verdict() if told is None else Verdict(told)
+        for challenger in proposal.challengers:
+            found = self._judge(challenger.model, is_replaceable)
+            if found != Verdict():
+                log.error("rollout %s is set aside: %s", proposal.rollout_id, found.detail)
+                return found
+        return Verdict()
+
+    def _judge(self, model: ModelRef, is_replaceable: bool) -> Verdict:
         try:
-            self._load(rollout.model)
+            self._load(model)
         except ModelMissingError as fault:
-            found = Verdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
+            return Verdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
         except ModelUnavailableError as fault:
             if not is_replaceable:
                 raise
-            found = Verdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
+            return Verdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
         except ModelError as fault:
-            found = Verdict(Reason.MODEL_REFUSED.value, str(fault))
-        else:
-            return Verdict()
-        log.error("rollout %s is set aside: %s", rollout.rollout_id, found.detail)
-        return found
+            return Verdict(Reason.MODEL_REFUSED.value, str(fault))
+        return Verdict()
 
-    def warm_up(self, newest: Rollout | None) -> None:
-        """Load the model in force, so that no transaction waits for it.
+    def warm_up(self, newest: Plan | None) -> None:
+        """Load the models of the plan in force, so that no transaction waits for them.
 
-        If it cannot be had, the transaction that needs it says so: the log may hold a withdrawal before that.
+        If one cannot be had, the transaction that needs it says so: the log may hold a withdrawal before it.
         """
-        if newest is not None:
+        if newest is None:
+            return
+        for one in (newest.champion, *newest.challengers):
             try:
-                self._load(newest.model)
+                self._load(one.model)
             except ModelError as fault:
-                log.error("the model of rollout %s, in force, cannot be loaded: %s", newest.rollout_id, fault)
+                log.error("the model of rollout %s, in force, cannot be loaded: %s", one.rollout_id, fault)

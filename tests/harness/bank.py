@@ -15,7 +15,8 @@ from harness.records import transaction
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
 from models.policy import Policy
-from models.rollouts import Rollout, publish
+from models.rollouts.events import installation
+from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
 
 NAME = "cdc"
@@ -44,7 +45,8 @@ class Bank:
         topics = topics.model_copy(update={"profiles": f"{NAME}.public.{TABLE}"})
         self.installed = Installation(stack, topics, directory, wait_for_snapshot_s=int(PATIENCE_S))
         model = self.installed.roll_out().model
-        everything = Rollout("everything", model, Policy(0.0, 10_000), "test", int(time.time() * 1000))
+        policy, now = Policy(0.0, 10_000), int(time.time() * 1000)
+        everything = installation(model, policy, "everything", "test", now)
         publish(everything, stack.bootstrap_servers, topics.model_rollouts)
         self.sql(f"CREATE TABLE {TABLE} (LIKE card_profiles INCLUDING ALL)")
 

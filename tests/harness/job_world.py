@@ -15,13 +15,14 @@ from threadpoolctl import threadpool_limits
 from feature_store import training_set
 from feature_store.catalogue import IDENTITIES, NAMES, names_of
 from harness.group_batches import Group, merged
+from harness.rollout_records import rollout_v1, withdrawal_v1
 from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
 from loadtests.oracle import Outcome as Expected
 from loadtests.oracle import Rules as OracleRules
 from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts import Rollout, Withdrawal
+from models.rollouts.events import Event
 from models.scoring import Scorer
 from models.train import train
 from models.trees import compile_trees
@@ -131,15 +132,17 @@ class World:
         model: ModelRef | None = None,
         missing_profile: str = "score",
     ) -> None:
-        """Append a rollout; `arrival` in ms from START."""
-        value = Rollout(
-            name, model or model_ref(version), Policy(threshold, max_count_5m, missing_profile), "test", START
-        ).to_json()
-        self.raw_rollout(value, arrival)
+        """Append a rollout of the first version; `arrival` in ms from START."""
+        policy = Policy(threshold, max_count_5m, missing_profile)
+        self.raw_rollout(rollout_v1(name, model or model_ref(version), policy), arrival)
 
     def withdraw(self, name: str, arrival: int, *, from_the_beginning: bool = False) -> None:
-        """Append the withdrawal of a rollout."""
-        self.raw_rollout(Withdrawal(name, from_the_beginning, "because", "test", START).to_json(), arrival)
+        """Append the withdrawal of a rollout of the first version."""
+        self.raw_rollout(withdrawal_v1(name, from_the_beginning=from_the_beginning), arrival)
+
+    def event(self, event: Event, arrival: int) -> None:
+        """Append a rollout event; `arrival` in ms from START."""
+        self.raw_rollout(event.to_json(), arrival)
 
     def raw_rollout(self, value: bytes | None, arrival: int = 0) -> None:
         """Append any record to the rollouts."""

@@ -1,14 +1,33 @@
 """The policy's rules, their order and the alert's identity."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from models.errors import ModelError
-from models.policy import RULES, Policy, alert_id, decide
+from models.policy import Counts, Decision, Policy, alert_id, decide
 
 pytestmark = pytest.mark.unit
 POLICY = Policy(threshold=0.8, max_count_5m=5)
+
+
+def decided(
+    policy: Policy,
+    score: float | None,
+    count_5m: int = 1,
+    arrivals_5m: int = 1,
+    status: str | None = "active",
+    *,
+    has_profile: bool | None = None,
+    day: int = 0,
+    **counts: int,
+) -> Decision | None:
+    """A decision on a card that has done little else."""
+    quiet = dict.fromkeys(Counts.__dataclass_fields__, 1)
+    known = Counts(**{**quiet, "count_5m": count_5m, "arrivals_5m": arrivals_5m, **counts})
+    there = status is not None if has_profile is None else has_profile
+    return decide(policy, score, known, status, there, day)
 
 
 @pytest.mark.parametrize(
@@ -17,7 +36,7 @@ POLICY = Policy(threshold=0.8, max_count_5m=5)
         (0.8, 1, "active", "review", ("score",)),
         (0.1, 6, "active", "review", ("velocity_5m",)),
         (0.1, 1, "blocked", "decline", ("blocked_card",)),
-        (0.9, 6, "blocked", "decline", RULES[:3]),
+        (0.9, 6, "blocked", "decline", ("score", "velocity_5m", "blocked_card")),
         (0.1, 1, "closed", "decline", ("closed_card",)),
         (0.9, 6, None, "review", ("score", "velocity_5m")),
         (None, 6, "active", "review", ("velocity_5m",)),
@@ -27,7 +46,7 @@ POLICY = Policy(threshold=0.8, max_count_5m=5)
 def test_rules_fire_in_their_order(
     score: float | None, count_5m: int, status: str | None, decision: str, rules: tuple[str, ...]
 ) -> None:
-    made = decide(POLICY, score, count_5m, 1, status, status is not None)
+    made = decided(POLICY, score, count_5m, 1, status)
     assert made is not None
     assert (made.decision, made.rules) == (decision, rules)
 
@@ -37,12 +56,12 @@ def test_rules_fire_in_their_order(
     [(math.nextafter(0.8, 0), 5, "active"), (None, 5, None), (math.nan, 1, "active"), (0.0, 1, "active")],
 )
 def test_nothing_fires_below_every_limit(score: float | None, count_5m: int, status: str | None) -> None:
-    assert decide(POLICY, score, count_5m, 1, status, status is not None) is None
+    assert decided(POLICY, score, count_5m, 1, status) is None
 
 
 @pytest.mark.parametrize(("by_event_time", "by_arrival"), [(6, 1), (1, 6), (6, 6)])
 def test_velocity_fires_by_either_clock(by_event_time: int, by_arrival: int) -> None:
-    made = decide(POLICY, 0.1, by_event_time, by_arrival, "active", True)
+    made = decided(POLICY, 0.1, by_event_time, by_arrival)
     assert made is not None
     assert made.rules == ("velocity_5m",)
 
@@ -50,7 +69,7 @@ def test_velocity_fires_by_either_clock(by_event_time: int, by_arrival: int) -> 
 @pytest.mark.parametrize(("status", "rule"), [("blocked", "blocked_card"), ("closed", "closed_card")])
 def test_deleted_row_leaves_the_card_as_it_was(status: str, rule: str) -> None:
     careful = Policy(threshold=0.8, max_count_5m=5, missing_profile="review")
-    made = decide(careful, 0.1, 1, 1, status, False)
+    made = decided(careful, 0.1, status=status, has_profile=False)
     assert made is not None
     assert (made.decision, made.rules) == ("decline", (rule, "missing_profile"))
 
@@ -63,11 +82,63 @@ def test_cards_without_profile_are_reviewed_where_the_policy_says_so() -> None:
         (careful, 0.1, "active", None),
         (POLICY, 0.1, None, None),
     ):
-        made = decide(policy, score, 1, 1, status, status is not None)
+        made = decided(policy, score, status=status)
         assert (made and made.rules) == rules
         assert made is None or made.decision == "review"
     with pytest.raises(ModelError, match="score or review"):
         Policy(0.5, 5, "decline")
+
+
+@pytest.mark.parametrize("window", ["1m", "1h"])
+def test_velocity_of_other_windows_is_a_rule_where_the_policy_has_it(window: str) -> None:
+    strict = Policy(0.8, 5, **{f"max_count_{window}": 3})  # type: ignore[arg-type]
+    for clock in ("count", "arrivals"):
+        many = {f"{clock}_{window}": 4}
+        assert decided(strict, 0.1, **many) == Decision("review", (f"velocity_{window}",))  # type: ignore[arg-type]
+        assert decided(POLICY, 0.1, **many) is None  # type: ignore[arg-type]
+        assert decided(strict, 0.1, **{f"{clock}_{window}": 3}) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("status", ["blocked", "closed"])
+def test_policy_says_what_becomes_of_blocked_and_closed_cards(status: str) -> None:
+    rule = f"{status}_card"
+    for mode, made in (("decline", Decision("decline", (rule,))), ("review", Decision("review", (rule,)))):
+        assert decided(replace(POLICY, **{status: mode}), 0.1, status=status) == made  # type: ignore[arg-type]
+    ignoring = replace(POLICY, **{status: "ignore"})  # type: ignore[arg-type]
+    assert decided(ignoring, 0.1, status=status) is None
+    assert decided(ignoring, 0.9, status=status) == Decision("review", ("score",))
+
+
+def test_alert_that_is_one_too_many_in_a_day_is_a_decline() -> None:
+    strict = replace(POLICY, escalate_after=3)
+    assert decided(strict, 0.9, day=1) == Decision("review", ("score",))
+    assert decided(strict, 0.9, day=2) == Decision("decline", ("score", "escalated"))
+    assert decided(strict, 0.1, day=9) is None
+    assert decided(POLICY, 0.9, day=9) == Decision("review", ("score",))
+
+
+def test_digest_is_that_of_what_the_policy_says() -> None:
+    assert POLICY.digest() == Policy.from_json({"threshold": 0.8, "max_count_5m": 5.0, "more": 1}).digest()
+    changes = (
+        {"threshold": 0.7}, {"max_count_5m": 6}, {"missing_profile": "review"}, {"max_count_1m": 2},
+        {"max_count_1h": 2}, {"blocked": "review"}, {"closed": "ignore"},
+        {"escalate_after": 2}, {"cooldown_s": 1},
+    )  # fmt: skip
+    digests = {replace(POLICY, **change).digest() for change in changes}  # type: ignore[arg-type]
+    assert len(digests | {POLICY.digest()}) == len(changes) + 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_count_1m": 0}, {"max_count_1h": 0}, {"blocked": "Review"}, {"closed": "score"},
+        {"escalate_after": 0}, {"cooldown_s": -1}, {"cooldown_s": 31 * 86_400 + 1},
+    ],
+)  # fmt: skip
+def test_rules_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    (name,) = wrong
+    with pytest.raises(ModelError, match=name):
+        replace(POLICY, **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("threshold", "limit"), [(1.1, 5), (-0.1, 5), (math.nan, 5), (0.5, 0)])

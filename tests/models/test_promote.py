@@ -16,7 +16,8 @@ from models.commands import app
 from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts import Rollout, Withdrawal, publish, read
+from models.rollouts.events import Type, installation, read
+from models.rollouts.publishing import publish
 from models.train import train
 from streaming_job.contracts.topics import Topics
 
@@ -66,14 +67,14 @@ def test_promoting_a_model_writes_the_event_that_the_job_reads(
     arguments = ["promote", f"{ref.name}/{ref.version}", *where, "--threshold", "0.25", "--max-count-5m", "9"]
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.output.startswith(f"rolled out card-fraud/{ref.version} as card-fraud-{ref.version}-")
-    (record,) = records(stack.bootstrap_servers, topic, 1)
-    value = record.value()
-    assert value is not None
-    rollout = read(value)
-    assert isinstance(rollout, Rollout)
-    assert (rollout.model, rollout.policy) == (ref, Policy(0.25, 9))
-    assert record.key() == rollout.rollout_id.encode()
-    assert before <= rollout.created_at <= record.timestamp()[1] <= time.time_ns() // 1_000_000
+    found = records(stack.bootstrap_servers, topic, 2)
+    proposed, promoted = (event for record in found for event in read(record.value() or b""))
+    (challenger,) = proposed.challengers
+    assert (challenger.model, challenger.policy) == (ref, Policy(0.25, 9))
+    assert (proposed.type, promoted.type) == (Type.PROPOSED, Type.PROMOTED)
+    assert {record.key() for record in found} == {proposed.rollout_id.encode()}
+    for record in found:
+        assert before <= proposed.created_at <= record.timestamp()[1] <= time.time_ns() // 1_000_000
 
 
 def test_withdrawing_a_rollout_writes_the_event_that_the_job_reads(stack: Endpoints, topic: str) -> None:
@@ -83,19 +84,23 @@ def test_withdrawing_a_rollout_writes_the_event_that_the_job_reads(stack: Endpoi
     assert done.output.startswith("withdrew card-fraud-1-17")
     CliRunner().invoke(app, [*arguments, "--from-the-beginning"], catch_exceptions=False)
     found = records(stack.bootstrap_servers, topic, 2)
-    events = [read(record.value() or b"") for record in found]
-    assert all(isinstance(event, Withdrawal) for event in events)
+    events = [event for record in found for event in read(record.value() or b"")]
+    assert all(event.type is Type.WITHDRAWN for event in events)
     assert [event.rollout_id for event in events] == ["card-fraud-1-17"] * 2
-    assert [event.from_the_beginning for event in events if isinstance(event, Withdrawal)] == [False, True]
+    assert [event.from_the_beginning for event in events] == [False, True]
     assert {record.key() for record in found} == {b"card-fraud-1-17"}
 
 
 def test_a_replay_sets_the_time_from_which_the_rollout_holds(stack: Endpoints, topic: str) -> None:
     ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
-    rollout = Rollout("r1", ref, Policy(0.5, 6), "test", 1_000)
-    publish(rollout, stack.bootstrap_servers, topic, timestamp_ms=1_500_000_000_000)
-    (record,) = records(stack.bootstrap_servers, topic, 1)
-    assert record.timestamp()[1] == 1_500_000_000_000
+    publish(
+        installation(ref, Policy(0.5, 6), "r1", "test", 1_000),
+        stack.bootstrap_servers,
+        topic,
+        timestamp_ms=1_500_000_000_000,
+    )
+    for record in records(stack.bootstrap_servers, topic, 2):
+        assert record.timestamp()[1] == 1_500_000_000_000
 
 
 @pytest.mark.parametrize(
@@ -120,7 +125,7 @@ def test_what_must_not_be_rolled_out_is_refused(
 
 
 def test_a_broker_that_is_not_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.rollouts.DELIVERY_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("models.rollouts.publishing.DELIVERY_TIMEOUT_S", 1.0)
     ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
     with pytest.raises(ModelError, match="was not written"):
-        publish(Rollout("r1", ref, Policy(0.5, 6), "test", 1_000), "127.0.0.1:1", "model-rollouts")
+        publish(installation(ref, Policy(0.5, 6), "r1", "test", 1_000), "127.0.0.1:1", "model-rollouts")

@@ -24,7 +24,7 @@ from feature_store.journal import MemoryPieces, Meta, rebuild
 from models import tracking
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts import Rollout
+from models.rollouts.events import installation
 from models.scoring import Scorer
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
@@ -80,12 +80,12 @@ def load_kernels() -> None:
         KeyGroups(partitioner, 1, 1).partitions_of(pa.array([b"c", b"d"]))
     state, store, meta = GroupState(MemoryArena()), MemoryPieces(), Meta()
     ref = ModelRef("preload", "1", "models:/preload/1", "0" * 64, IDENTITIES)
-    rollout = Rollout("preload", ref, Policy(0.5, 1), "preload", now).to_json()
+    rollout = [event.to_json() for event in installation(ref, Policy(0.5, 1), "preload", "preload", now)]
     scorer = Scorer(ref.name, ref.version, ref.digest, NAMES, _Silence())
     rules = Rules(topics, key_groups, TimeLimits(1, 1), lambda _: scorer)
     core = GroupCore(0, rules, state, meta, store, {})
     core.fold(records(topics.profiles, [b'{"card_id":"c"}'] * 2, [b"{}"] * 2))
-    core.fold(records(topics.model_rollouts, [b"r"] * 2, [rollout] * 2))
+    core.fold(records(topics.model_rollouts, [b"r"] * 2, rollout))
     core.decide(
         records(
             topics.transactions,

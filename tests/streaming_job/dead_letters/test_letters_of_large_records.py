@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+from harness.rollout_records import rollout_v1
 from typer.testing import CliRunner
 
 from deploy.local import topics as broker
@@ -15,7 +16,6 @@ from deploy.local.stack import Endpoints
 from loadtests.topic_log import Record, TopicLog
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts import Rollout
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.commands import app
@@ -39,7 +39,7 @@ LARGE_KEY = b"k" * 300_000
 def rollout(size: int, name: str) -> bytes:
     """A good rollout with a note of so many bytes, which nobody reads."""
     model = ModelRef("fraud", "1", "models:/fraud/1", "0" * 64, ("amount:1",))
-    fields = json.loads(Rollout(name, model, Policy(0.5, 10), "somebody", 1).to_json())
+    fields = json.loads(rollout_v1(name, model, Policy(0.5, 10)))
     return json.dumps({**fields, "note": "x" * size}).encode()
 
 

@@ -179,6 +179,7 @@ def test_every_reason_stands_in_the_table():
         Reason.MODEL_REFUSED,
         Reason.UNKNOWN_ROLLOUT,
         Reason.LAST_ROLLOUT,
+        Reason.ROLLOUT_CONFLICT,
     }
     assert {reason for _, _, reason in BAD} == set(Reason) - of_rollouts
 

@@ -1,0 +1,148 @@
+"""A policy as a file: YAML that people review, named by the digest of what it says.
+
+    policy:
+      threshold: 0.87
+      max_count_5m: 6
+      escalate_after: 3
+    guards:
+      alpha: 0.01
+
+Anything that could be misread is refused with its line: names that do not exist or come twice, text where a
+number belongs, a bare word that YAML takes for a truth value.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from models.errors import ModelError
+from models.policy import COUNTS, Policy
+
+POLICY, GUARDS = "policy", "guards"
+REQUIRED = ("threshold", "max_count_5m")
+NAMES = tuple(one.name for one in fields(Policy))
+LARGEST = 64 * 1024
+"""Bytes of a file; nobody reviews more."""
+
+
+class PolicyFileError(ModelError):
+    """A policy file that cannot be taken."""
+
+    def __init__(self, path: Path, line: int, why: str) -> None:
+        super().__init__(f"{path}:{line}: {why}")
+        self.line = line
+
+
+def load(path: Path) -> tuple[Policy, Mapping[str, Any] | None, str]:
+    """Read a policy file.
+
+    Args:
+        path: of YAML with `policy` and, if there are any, `guards`.
+
+    Returns:
+        The policy; the guards as they stand there, None without any; the policy's digest (`Policy.digest`).
+
+    Raises:
+        PolicyFileError: it cannot be read, is no YAML, or says something that no policy says; with the line.
+    """
+    import yaml
+
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise PolicyFileError(path, 1, f"more than {LARGEST} bytes; keep to the policy")
+        root = yaml.compose(content.decode(), Loader=yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyFileError(path, 1, f"cannot be read: {error}; give a UTF-8 text file") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise PolicyFileError(path, line, f"no YAML: {error.problem}; correct the line") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise PolicyFileError(path, 1, f"no YAML: {error}; correct it") from error
+    parts = _mapping(path, root, (POLICY, GUARDS))
+    if POLICY not in parts:
+        raise PolicyFileError(path, 1, f"there is no `{POLICY}:`; begin with it")
+    policy = _policy(path, parts[POLICY])
+    guards = _plain(path, parts[GUARDS]) if GUARDS in parts else None
+    if guards is not None and not isinstance(guards, dict):
+        raise PolicyFileError(path, _line(parts[GUARDS]), f"`{GUARDS}` has no names; give name: value")
+    return policy, guards, policy.digest()
+
+
+def _policy(path: Path, node: Any) -> Policy:
+    given = _mapping(path, node, NAMES)
+    for name in REQUIRED:
+        if name not in given:
+            raise PolicyFileError(path, _line(node), f"`{name}` is missing; every policy has it")
+    values: dict[str, Any] = {name: _value(path, name, value) for name, value in given.items()}
+    try:
+        return Policy(**values)
+    except ModelError as error:
+        named = next((name for name in sorted(given, key=len, reverse=True) if name in str(error)), POLICY)
+        raise PolicyFileError(path, _line(given.get(named, node)), str(error)) from error
+
+
+def _value(path: Path, name: str, node: Any) -> object:
+    value = _plain(path, node)
+    if name == "threshold":
+        if type(value) not in (int, float):
+            raise PolicyFileError(
+                path, _line(node), f"threshold {value!r} is no number; give one from 0 to 1"
+            )
+        return float(value)
+    if name in COUNTS:
+        may_be_null = name not in ("max_count_5m", "cooldown_s")
+        if type(value) is not int and not (value is None and may_be_null):
+            raise PolicyFileError(path, _line(node), f"{name} {value!r} is no whole number; give one")
+        return value
+    if type(value) is not str:
+        raise PolicyFileError(
+            path, _line(node), f"{name} {value!r} is no word; give one, in quotes if need be"
+        )
+    return value
+
+
+def _mapping(path: Path, node: Any, known: Sequence[str]) -> dict[str, Any]:
+    """Nodes by name."""
+    import yaml
+
+    if not isinstance(node, yaml.MappingNode):
+        raise PolicyFileError(path, _line(node), f"names are expected here: {', '.join(known)}")
+    found: dict[str, Any] = {}
+    for key, value in node.value:
+        name = str(key.value)
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.0)[0]
+            raise PolicyFileError(path, _line(key), f"`{name}` is unknown; did you mean `{near}`?")
+        if name in found:
+            raise PolicyFileError(path, _line(key), f"`{name}` is there twice; remove one")
+        found[name] = value
+    return found
+
+
+def _plain(path: Path, node: Any) -> Any:
+    """What a node says, in Python's types; aliases and tags are refused, and names that come twice."""
+    import yaml
+
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(path, one) for one in node.value]
+    if isinstance(node, yaml.MappingNode):
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            if str(key.value) in found:
+                raise PolicyFileError(path, _line(key), f"`{key.value}` is there twice; remove one")
+            found[str(key.value)] = _plain(path, value)
+        return found
+    try:
+        return yaml.SafeLoader("").construct_object(node)
+    except (yaml.YAMLError, ValueError) as error:
+        why = f"{node.value!r} is no plain value; correct the line"
+        raise PolicyFileError(path, _line(node), why) from error
+
+
+def _line(node: Any) -> int:
+    return int(node.start_mark.line) + 1 if node is not None else 1
