@@ -79,8 +79,8 @@ class Found:
     def compare_shadows(self, outcome: Outcome) -> None:
         """Take out the shadow alerts that an outcome asks for."""
         for expected in outcome.shadows:
-            place = outcome.topic, outcome.partition, outcome.offset
-            place = *place, expected["rollout_id"], expected["challenger"]
+            source = outcome.topic, outcome.partition, outcome.offset
+            place = *source, expected["rollout_id"], expected["challenger"]
             self._compare(self._topics.shadow_alerts, place, expected, outcome)
 
     def _compare(self, topic: str, place: Place, expected: dict[str, Any], outcome: Outcome) -> None:

@@ -193,13 +193,14 @@ def _candidate(row: Any) -> Candidate:
 
 def _model(row: Any) -> ModelRef:
     _require(isinstance(row, dict))
-    texts = [row[name] for name in ("name", "version", "uri", "digest")]
+    texts = {name: row[name] for name in ("name", "version", "uri", "digest")}
     features = row["features"]
-    _require(all(isinstance(one, str) for one in texts) and _DIGEST.fullmatch(texts[3]) is not None)
+    _require(all(isinstance(one, str) for one in texts.values()))
+    _require(_DIGEST.fullmatch(texts["digest"]) is not None)
     _require(isinstance(features, list) and len(features) > 0)
     _require(all(isinstance(one, str) and _FEATURE.fullmatch(one) for one in features))
     _require(len(set(features)) == len(features))
-    return ModelRef(*texts, tuple(features))
+    return ModelRef(**texts, features=tuple(features))
 
 
 def _policy(row: Any, most: int = MOST_WHOLE) -> Policy:
