@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
-from audited_log import MemoryLog, audit, changed, counts, job_output, letter_of, refused
+from audited_log import MemoryLog, audit, changed, counts, digest, job_output, letter_of, refused
 from oracle_world import START, World
 
 from loadtests.comparison import Found
