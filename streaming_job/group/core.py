@@ -36,7 +36,7 @@ from streaming_job.runtime.failpoints import Step, reach
 ROLLOUTS = "rollouts"
 """Name of the piece that holds the rollout history."""
 UNITS, APPLIED = "units", "applied"
-"""Names of the pieces that hold the trial's units, while there are any, and from where rollout events held."""
+"""Names of the pieces: the trial's units, while there are any; from where on rollout events held."""
 POSITIONS, SNAPSHOT_END = "positions", "snapshot_end"
 """Names in `Meta.extra`."""
 
