@@ -20,7 +20,7 @@ class ContractError(FraudError):
 
 
 class Contract(StrEnum):
-    """The record types, by the name of their schema; those with a version in their name are read, not written."""
+    """The record types, by the name of their schema; those with a version in their own name are only read."""
 
     TRANSACTION = "transaction.v1"
     PROFILE = "profile.v1"

@@ -5,17 +5,19 @@ from dataclasses import replace
 import numpy as np
 import orjson
 import pytest
-from harness.job_world import TOPICS, model_ref, newer_ref, subset_ref
-from harness.rollout_records import rollout_v1, withdrawal_v1
+from harness.job_world import TOPICS, model_ref, newer_ref, scorer, subset_ref
+from harness.rollout_records import challenger, event, proposed, rollout_v1, withdrawal_v1
 
 from feature_store.catalogue import IDENTITIES
 from loadtests.oracle import Record
 from loadtests.oracle.tables import RolloutLog
-from models.errors import ModelUnavailableError
+from models.errors import ModelMissingError, ModelUnavailableError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import Event
+from models.rollouts.events import Event, Type, installation
+from models.scoring import Scorer
 from streaming_job.contracts import Reason
+from streaming_job.decide.model_verdict import ModelJudge
 from streaming_job.decide.rollout_history import NoRolloutError, RolloutHistory, RolloutRecord, Verdict
 
 pytestmark = pytest.mark.unit
@@ -229,3 +231,150 @@ def test_without_any_nothing_can_be_decided() -> None:
     for history in (RolloutHistory(), RolloutHistory.restore([], never)):
         with pytest.raises(NoRolloutError, match="fraud models promote"):
             deciding(history, 0)
+
+
+def events(*told: tuple[int, Event], first: int = 0) -> list[RolloutRecord]:
+    """Records of events, each with its arrival."""
+    return [
+        RolloutRecord(arrival, offset, event.to_json(), b"r")
+        for offset, (arrival, event) in enumerate(told, first)
+    ]
+
+
+def trial(name: str = "r", start: int = 20) -> list[tuple[int, Event]]:
+    """Proposed, in shadow 10 ms later, a canary after 20, paused after 30, resumed after 40."""
+    kinds = (Type.SHADOW_STARTED, Type.CANARY_SET, Type.PAUSED, Type.RESUMED)
+    made = [proposed(name, challenger(model_ref("2")), challenger(model_ref("3"), "s", "shadow"))]
+    made += [event(kind, name, seq) for seq, kind in enumerate(kinds, 2)]
+    return [(start + 10 * number, one) for number, one in enumerate(made)]
+
+
+def installed(
+    name: str = "first", arrival: int = 10, model: ModelRef | None = None
+) -> list[tuple[int, Event]]:
+    both = installation(model or model_ref(), Policy(0.5, 10), name, "test", 0)
+    return [(arrival, one) for one in both]
+
+
+def plans(history: RolloutHistory, *arrivals: int) -> list[tuple[str, int, str, int]]:
+    """(champion, challengers scored, canary, its share) at each arrival."""
+    known, numbers = history.in_force(np.array(arrivals))
+    told = (known[number] for number in numbers)
+    return [(one.champion.rollout_id, len(one.challengers), one.canary, one.share_bp) for one in told]
+
+
+def test_each_event_holds_for_what_arrives_from_its_timestamp_on() -> None:
+    """first at 10; r proposed at 20, in shadow at 30, canary at 40, paused 50, resumed 60, promoted 70."""
+    ended = (70, event(Type.PROMOTED, "r", 6))
+    history, refused = folded(*events(*installed(), *trial(), ended))
+    assert refused == []
+    assert plans(history, 5, 29, 30, 39, 40, 49, 50, 60, 69, 70) == [
+        ("first", 0, "", 0), ("first", 0, "", 0), ("first", 2, "", 0), ("first", 2, "", 0),
+        ("first", 2, "b", 1_000), ("first", 2, "b", 1_000), ("first", 2, "", 0),
+        ("first", 2, "b", 1_000), ("first", 2, "b", 1_000), ("r", 0, "", 0),
+    ]  # fmt: skip
+    assert [(step.offset, step.since) for step in history.steps][-2:] == [(6, 60), (7, 70)]
+
+
+@pytest.mark.parametrize("cut", range(10))
+def test_events_are_folded_alike_however_they_are_cut_and_restored(cut: int) -> None:
+    late = (25, event(Type.ROLLED_BACK, "r", 6))
+    records = events(*installed(), *trial(), late, *installed("second", 90))
+    whole, refused = folded(*records)
+    assert refused == []
+    history, _ = folded(*records[:cut])
+    restored = RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never)
+    assert restored == history
+    restored.fold(records[cut:], TOPICS, good)
+    assert restored == whole
+    assert plans(whole, 59, 60, 90) == [("first", 2, "", 0), ("first", 0, "", 0), ("second", 0, "", 0)]
+
+
+def test_refused_events_change_nothing_and_stay_refused() -> None:
+    records = events(
+        *installed(), *trial()[:2],
+        (50, event(Type.RESUMED, "r", 3)), (51, event(Type.PAUSED, "r", 9)), (52, event(Type.PAUSED, "q", 1)),
+        (53, proposed("q", challenger(model_ref("2")))), (54, event(Type.WITHDRAWN, "first", 3)),
+        (55, event(Type.CANARY_SET, "r", 3)),
+    )  # fmt: skip
+    history, refused = folded(*records)
+    conflict = Reason.ROLLOUT_CONFLICT
+    assert refused == [
+        (4, conflict), (5, conflict), (6, Reason.UNKNOWN_ROLLOUT), (7, conflict), (8, Reason.LAST_ROLLOUT),
+    ]  # fmt: skip
+    assert history.set_aside == {}
+    assert plans(history, 54, 55) == [("first", 2, "", 0), ("first", 2, "b", 1_000)]
+    assert RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never) == history
+
+
+def test_repetition_is_no_dead_letter_and_no_step() -> None:
+    again = replace(trial()[1][1], created_at=9)
+    history, refused = folded(*events(*installed(), *trial()[:3], (50, again)))
+    assert refused == []
+    assert [step.offset for step in history.steps] == [0, 1, 2, 3, 4]
+    assert plans(history, 50) == [("first", 2, "b", 1_000)]
+
+
+def test_proposal_with_one_model_that_cannot_decide_is_refused_whole() -> None:
+    lacking = proposed("r", challenger(model_ref("2")), challenger(newer_ref(), "s", "shadow"))
+    history, refused = folded(*events(*installed(), (20, lacking), (30, event(Type.SHADOW_STARTED, "r", 2))))
+    assert refused == [(2, Reason.INCOMPATIBLE_FEATURES), (3, Reason.UNKNOWN_ROLLOUT)]
+    assert history.set_aside == {2: "incompatible_features"}
+    assert history.line.open is None
+    # a release that has the features does not open it behind the back of those that came after it
+    able = RolloutHistory.restore(history.records, never, (*IDENTITIES, "count_1h:2"))
+    assert (able.line, able.set_aside) == (history.line, history.set_aside)
+
+
+def test_every_challenger_is_judged() -> None:
+    asked = []
+
+    def load(ref: ModelRef) -> Scorer:
+        asked.append(ref.version)
+        if ref.version == "3":
+            raise ModelMissingError("no such version")
+        return scorer()
+
+    history = RolloutHistory()
+    letters = history.fold(events(*installed(), *trial()), TOPICS, ModelJudge(load, 0, {}))
+    assert asked == ["1", "2", "3"]
+    assert letters[0].reason is Reason.MODEL_UNAVAILABLE
+    assert {letter.reason for letter in letters[1:]} == {Reason.UNKNOWN_ROLLOUT}
+    assert plans(history, 99) == [("first", 0, "", 0)]
+
+
+def test_what_was_said_of_a_proposal_stays_said() -> None:
+    judge = ModelJudge(lambda _: scorer(), 3, {2: Reason.INCOMPATIBLE_FEATURES})
+    history = RolloutHistory()
+    (letter,) = history.fold(events(*installed(), trial()[0]), TOPICS, judge)
+    assert (letter.offset, letter.reason) == (2, Reason.INCOMPATIBLE_FEATURES)
+
+
+def test_release_that_lost_features_passes_over_the_champions_that_need_them() -> None:
+    records = events(*installed(model=subset_ref()), *installed("second", 20), *trial(start=30))
+    history, _ = folded(*records)
+    poor = RolloutHistory.restore(history.records, never, subset_ref().features)
+    assert poor.line == history.line
+    assert plans(poor, 15, 25, 50) == [("first", 0, "", 0), ("first", 0, "", 0), ("first", 0, "b", 1_000)]
+    assert plans(history, 50) == [("second", 2, "b", 1_000)]
+
+
+def test_withdrawal_from_the_beginning_concerns_what_is_still_to_be_decided_by_events_too() -> None:
+    withdrawn = event(Type.WITHDRAWN, "second", 3, from_the_beginning=True)
+    history, refused = folded(*events(*installed(), *installed("second", 20), *trial(), (70, withdrawn)))
+    assert refused == []
+    assert plans(history, 15, 25, 45, 75) == [
+        ("first", 0, "", 0), ("first", 0, "", 0), ("first", 2, "b", 1_000), ("first", 2, "b", 1_000),
+    ]  # fmt: skip
+
+
+def test_lines_of_both_versions_follow_each_other() -> None:
+    """A record of version 1 rolls back what is open; a proposal may name it as the champion."""
+    old = [record(0, 10), *events(*trial(), first=1)]
+    history, refused = folded(*old, record(6, 70, "r6", model_ref("4")))
+    assert (refused, history.line.open) == ([], None)
+    next_one = proposed("next", challenger(model_ref("5")), champion=model_ref("4"))
+    history.fold(events((80, next_one), (90, event(Type.PROMOTED, "next", 2)), first=7), TOPICS, good)
+    assert plans(history, 69, 70, 89, 90) == [
+        ("r0", 2, "b", 1_000), ("r6", 0, "", 0), ("r6", 0, "", 0), ("next", 0, "", 0),
+    ]  # fmt: skip

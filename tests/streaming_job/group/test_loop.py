@@ -9,6 +9,7 @@ from harness.group_batches import Group, as_records
 from harness.job_world import SECOND, TOPICS, World
 from harness.memory_job import MemoryJob, Output, mortal
 from harness.memory_log import Fate, KilledError, as_written
+from harness.random_trials import load_any
 from harness.random_world import random_world
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,8 +40,8 @@ COUNTS = (
 @cache
 def case(seed: int, partitions: int, groups: int) -> tuple[Rules, list[Record]]:
     """A job, and its log."""
-    world = random_world(seed, TRANSACTIONS, partitions)
-    return world.rules(groups), as_written(world)
+    world = random_world(seed, TRANSACTIONS, partitions, trials=seed % 3 > 0)
+    return world.rules(groups, load_any), as_written(world)
 
 
 @cache
@@ -112,6 +113,10 @@ def test_output_and_state_are_those_of_an_uncut_pass(seed, shape, epochs, chance
         found = knowledge(rebuilt(job.pieces))
     expected, known = uncut(seed, *shape)
     assert dict(job.output.alerts) == dict(expected.alerts)
+    assert dict(job.output.suppressed) == dict(expected.suppressed)
+    assert dict(job.output.shadow_alerts) == dict(expected.shadow_alerts)
+    assert job.output.counted() == expected.counted()
+    assert job.output.applied == expected.applied
     assert dict(job.output.dead_letters) == dict(expected.dead_letters)
     assert {name: job.output.counts[name] for name in COUNTS} == {
         name: expected.counts[name] for name in COUNTS

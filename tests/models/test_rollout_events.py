@@ -1,0 +1,142 @@
+"""Rollout events keep their contract both ways; those of the first version are still read."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from harness.rollout_records import challenger, event, proposed, rollout_v1, withdrawal_v1
+
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts.events import FIELDS, Event, Type, installation, read, withdrawal
+from streaming_job.contracts import ContractError
+
+pytestmark = pytest.mark.unit
+
+MODEL = ModelRef("card-fraud", "3", "models:/card-fraud/3", "ab" * 32, ("amount:1", "count_1m:2"))
+POLICY = Policy(0.75, 6, "review", 3, None, "review", "ignore", 4, 600)
+PROPOSED = proposed("r", challenger(MODEL, policy=POLICY), champion=MODEL, guards={"alpha": 0.01})
+EVENTS = [PROPOSED, *(event(kind, "r", 2) for kind in Type if kind is not Type.PROPOSED)]
+V1 = rollout_v1("card-fraud-3", MODEL, Policy(0.75, 6))
+
+
+@pytest.mark.parametrize("made", EVENTS, ids=lambda made: made.type)
+def test_an_event_comes_back_as_it_was_written(made: Event) -> None:
+    assert read(made.to_json()) == (made,)
+
+
+def test_installation_and_withdrawal_come_back_as_they_were_written() -> None:
+    proposal, promotion = installation(MODEL, POLICY, "r" * 64, "me", 5)
+    for made in (proposal, promotion, withdrawal("r", 3, "me", "bad", 9, from_the_beginning=True)):
+        assert read(made.to_json()) == (made,)
+    assert (proposal.seq, proposal.any_champion, promotion.seq, promotion.expected_seq) == (1, True, 2, 1)
+    assert promotion.challenger == proposal.challengers[0].name
+
+
+def test_rollout_of_the_first_version_is_a_proposal_and_its_promotion() -> None:
+    proposal, promotion = read(V1)
+    (only,) = proposal.challengers
+    assert (proposal.type, promotion.type) == (Type.PROPOSED, Type.PROMOTED)
+    assert (only.model, only.policy, only.name) == (MODEL, Policy(0.75, 6), promotion.challenger)
+    assert {made.schema_version for made in (proposal, promotion)} == {1}
+    (withdrawn,) = read(withdrawal_v1("card-fraud-3", from_the_beginning=True))
+    assert (withdrawn.type, withdrawn.rollout_id) == (Type.WITHDRAWN, "card-fraud-3")
+    assert withdrawn.from_the_beginning
+
+
+@pytest.mark.parametrize("value", [V1, PROPOSED.to_json()])
+def test_unknown_fields_are_tolerated(value: bytes) -> None:
+    record = json.loads(value)
+    record["more"] = 1
+    for part in (record, *record.get("challengers", ())):
+        if "model" in part:
+            part["model"]["more"] = part["policy"]["more"] = 2
+    assert read(json.dumps(record).encode()) == read(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"{", b"\xff", b"[]", b"1", b"{}", b"[" * 100_000, V1.replace(b'"champion"', b'"emperor"')],
+)
+def test_what_breaks_the_contract_is_refused(value: bytes) -> None:
+    with pytest.raises(ContractError):
+        read(value)
+
+
+def changed(made: Event, path: str, to: Any) -> bytes:
+    """The record with one field changed, or left out (`...`)."""
+    record = part = json.loads(made.to_json())
+    *way, last = path.split(".")
+    for name in way:
+        part = part[int(name)] if name.isdigit() else part[name]
+    if to is ...:
+        del part[last]
+    else:
+        part[last] = to
+    return json.dumps(record).encode()
+
+
+@pytest.mark.parametrize("made", EVENTS, ids=lambda made: made.type)
+def test_every_field_of_its_type_is_required(made: Event) -> None:
+    optional = {"any_champion"}
+    for name in json.loads(made.to_json()):
+        if name not in optional:
+            with pytest.raises(ContractError):
+                read(changed(made, name, ...))
+    assert set(FIELDS[made.type]) <= set(json.loads(made.to_json()))
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        ("type", "demoted"), ("seq", 0), ("seq", True), ("expected_seq", 1), ("idempotency_key", ""),
+        ("idempotency_key", "k" * 65), ("rollout_id", ""), ("rollout_id", "x\ud800"), ("actor", ""),
+        ("created_at", -1), ("challengers", []), ("challengers.0.role", "king"), ("challengers.0.name", ""),
+        ("challengers.0.share_bp", 10_001), ("challengers.0.model.digest", "short"),
+        ("challengers.0.model.features", ["amount:1"] * 2), ("challengers.0.model.features", [":1"]),
+        ("challengers.0.policy.threshold", 1.5), ("challengers.0.policy.max_count_1m", 0),
+        ("challengers.0.policy.max_count_5m", None), ("challengers.0.policy.max_count_1h", 10**30),
+        ("challengers.0.policy.blocked", "score"), ("challengers.0.policy.escalate_after", 0),
+        ("challengers.0.policy.cooldown_s", -1), ("challengers.0.policy.cooldown_s", 10**9),
+        ("guards", []), ("line", ""), ("champion", {}),
+    ],
+)  # fmt: skip
+def test_impossible_fields_are_refused(path: str, to: object) -> None:
+    with pytest.raises(ContractError):
+        read(changed(PROPOSED, path, to))
+
+
+@pytest.mark.parametrize("share", [0, 10_001, 0.5])
+def test_share_of_a_canary_is_in_basis_points(share: float) -> None:
+    with pytest.raises(ContractError):
+        read(changed(event(Type.CANARY_SET, "r", 3), "share_bp", share))
+
+
+def test_challengers_have_names_of_their_own_and_one_canary_at_most() -> None:
+    for names, roles in ((("a", "a"), ("shadow", "shadow")), (("a", "b"), ("canary", "canary"))):
+        both = [challenger(MODEL, name, role) for name, role in zip(names, roles, strict=True)]
+        with pytest.raises(ContractError):
+            read(proposed("r", *both).to_json())
+    five = [challenger(MODEL, str(number), "shadow") for number in range(5)]
+    assert read(proposed("r", *five[:4]).to_json())[0].challengers == tuple(five[:4])
+    with pytest.raises(ContractError):
+        proposed("r", *five).to_json()
+
+
+def test_what_would_break_the_contract_is_not_written() -> None:
+    for wrong in ({"rollout_id": ""}, {"actor": "x\ud800"}, {"seq": 0}, {"seq": 2**70}):
+        with pytest.raises(ContractError):
+            replace(PROPOSED, **wrong).to_json()  # type: ignore[arg-type]
+
+
+def test_content_is_all_that_a_repetition_repeats() -> None:
+    assert replace(PROPOSED, created_at=7).content == PROPOSED.content
+    for change in (
+        {"reason": "other"},
+        {"actor": "other"},
+        {"guards": {}},
+        {"approved_by": "boss"},
+        {"seq": 2},
+    ):
+        assert replace(PROPOSED, **change).content != PROPOSED.content  # type: ignore[arg-type]
