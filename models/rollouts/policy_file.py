@@ -78,11 +78,7 @@ def _policy(path: Path, node: Any) -> Policy:
     for name in REQUIRED:
         if name not in given:
             raise PolicyFileError(path, _line(node), f"`{name}` is missing; every policy has it")
-<<<<<<< HEAD
-    values = {name: _value(path, name, value) for name, value in given.items()}
-=======
     values: dict[str, Any] = {name: _value(path, name, value) for name, value in given.items()}
->>>>>>> 73c8a819db6976f6c24f8508eef9296650bc7b6d
     try:
         return Policy(**values)
     except ModelError as error:
@@ -142,11 +138,7 @@ def _plain(path: Path, node: Any) -> Any:
             found[str(key.value)] = _plain(path, value)
         return found
     try:
-<<<<<<< HEAD
-        return yaml.SafeLoader("").construct_object(node)  # type: ignore[no-untyped-call]
-=======
         return yaml.SafeLoader("").construct_object(node)
->>>>>>> 73c8a819db6976f6c24f8508eef9296650bc7b6d
     except (yaml.YAMLError, ValueError) as error:
         why = f"{node.value!r} is no plain value; correct the line"
         raise PolicyFileError(path, _line(node), why) from error

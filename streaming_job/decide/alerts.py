@@ -9,14 +9,9 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import NAMES
 from feature_store.layout import BEGINNING, STATUSES, UNITS_PER_CURRENCY, country_name
-<<<<<<< HEAD
 from models.policy import DECLINE, REVIEW, alert_id
 from models.rollouts.machine import Decides
 from streaming_job.decide.ruling import Ruling, digest_of
-=======
-from models.policy import alert_id
-from models.rollouts.machine import Decides
->>>>>>> 73c8a819db6976f6c24f8508eef9296650bc7b6d
 from streaming_job.decode.transactions import unquote
 from streaming_job.progress.outcome import Alert
 
@@ -57,22 +52,9 @@ class Told:
 
 
 def build(
-<<<<<<< HEAD
     told: Told,
     ruling: Ruling,
     row: int,
-=======
-    quote: bytes,
-    record: np.void,
-    topic: str,
-    *,
-    decision: str,
-    rules: tuple[str, ...],
-    score: float | None,
-    model_failure: str | None,
-    rollout: Decides,
-    features: NDArray[np.float64],
->>>>>>> 73c8a819db6976f6c24f8508eef9296650bc7b6d
     contributions: NDArray[np.float64],
     failure: str | None,
     held_since: int = 0,

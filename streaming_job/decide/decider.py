@@ -12,26 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from feature_store.group_state import Applied, GroupState
-<<<<<<< HEAD
 from streaming_job.decide.alerting import alert
 from streaming_job.decide.comparison import compare, enter_units
-=======
-from feature_store.layout import BLOCKED, CLOSED
-from models import guarded
-from models.policy import (
-    BLOCKED_CARD,
-    CLOSED_CARD,
-    DECLINE,
-    MISSING_PROFILE,
-    REVIEW,
-    SCORE,
-    VELOCITY_5M,
-)
-from models.registry import ModelRef
-from models.rollouts.machine import Decides
-from models.scoring import Scorer
-from streaming_job.decide import alerts
->>>>>>> 73c8a819db6976f6c24f8508eef9296650bc7b6d
 from streaming_job.decide.rollout_history import RolloutHistory
 from streaming_job.decide.ruling import Ruling, rule
 from streaming_job.decide.scoring import Challengers, LoadModel
@@ -142,7 +124,6 @@ class Decider:
             self._watch.lap("decide")
         return decided
 
-<<<<<<< HEAD
     def _rule(self, block: NDArray[np.void], applied: Applied) -> list[Ruling]:
         """Score a block's accepted transactions and count what the models said, plan by plan."""
         deciders, outcome = self._deciders, self._outcome
@@ -173,84 +154,3 @@ class Decider:
         enter_units(deciders.units, outcome.trials, block, plans, numbers, rulings)
         self._watch.lap("score")
         return rulings
-=======
-    def _decide(
-        self, block: NDArray[np.void], quotes: pa.BinaryArray, cards: NDArray[np.int32], applied: Applied
-    ) -> NDArray[np.bool_]:
-        plans, deciding = self._rollouts.in_force(block["arrival"])
-        known = [plan.champion for plan in plans]
-        said = self._score(known, deciding, applied)
-        self._outcome.counts["scoring_failures"] += len(said.failures)
-        self._watch.lap("score")
-        policies = [rollout.policy for rollout in known]
-        fired = {
-            SCORE: said.scores >= np.array([policy.threshold for policy in policies])[deciding],
-            VELOCITY_5M: np.maximum(
-                applied.features[:, COLUMN["count_5m"]], applied.features[:, COLUMN["arrivals_5m"]]
-            )
-            > np.array([float(policy.max_count_5m) for policy in policies])[deciding],
-            BLOCKED_CARD: applied.standing == BLOCKED,
-            CLOSED_CARD: applied.standing == CLOSED,
-            MISSING_PROFILE: (applied.version < 0)
-            & np.array([policy.missing_profile == REVIEW for policy in policies])[deciding],
-        }
-        alerted: NDArray[np.bool_] = np.logical_or.reduce(list(fired.values())) & ~applied.duplicate
-        rows = np.flatnonzero(alerted)
-        if rows.size or applied.restarted.any():
-            day, total = self._state.count_alerts(cards, block["arrival"], alerted, applied.restarted)
-        contributions = self._explain(rows, deciding, applied, said)
-        for at, row in enumerate(rows.tolist()):
-            rules = tuple(rule for rule, rows_fired in fired.items() if rows_fired[row])
-            version = int(applied.version[row])
-            self._outcome.rules.update(rules)
-            self._outcome.alerts.append(
-                alerts.build(
-                    quotes[row].as_py(),
-                    block[row],
-                    self._topic,
-                    decision=DECLINE if {BLOCKED_CARD, CLOSED_CARD} & set(rules) else REVIEW,
-                    rules=rules,
-                    score=None if np.isnan(said.scores[row]) else float(said.scores[row]),
-                    model_failure=said.failures.get(row),
-                    rollout=known[int(deciding[row])],
-                    features=applied.features[row],
-                    contributions=contributions[at],
-                    profile=self._state.profiles[version] if version >= 0 else None,
-                    suspicious_day=int(day[at]),
-                    suspicious_total=int(total[at]),
-                    late=bool(applied.late[row]),
-                    conflicting=bool(applied.conflicting[row]),
-                )
-            )
-        self._outcome.scores = self._outcome.scores + histogram(said.scores, SCORES)
-        self._outcome.sums["scores"] += float(np.nansum(said.scores))  # type: ignore[assignment]
-        number = int(deciding.max())
-        if self._outcome.rollout is None or number >= self._outcome.rollout["number"]:
-            newest = known[number]
-            self._outcome.rollout = {"number": number, "rollout_id": newest.rollout_id, "model": newest.model}
-        return alerted
-
-    def _score(self, known: list[Decides], deciding: NDArray[np.int64], applied: Applied) -> Scored:
-        scores = np.full(deciding.size, np.nan)
-        failures: dict[int, str] = {}
-        scorers: dict[int, Scorer] = {}
-        for number in np.unique(deciding).tolist():
-            scorer = scorers[number] = self._load_model(known[number].model)
-            rows = np.flatnonzero((deciding == number) & ~applied.duplicate)
-            features = applied.features if rows.size == deciding.size else applied.features[rows]
-            scores[rows], failed = guarded.score(scorer, features)
-            failures.update((int(rows[at]), why) for at, why in failed.items())
-        return Scored(scores, failures, scorers)
-
-    def _explain(
-        self, rows: NDArray[np.int64], deciding: NDArray[np.int64], applied: Applied, said: Scored
-    ) -> NDArray[np.float64]:
-        """What each feature added to the score of some rows, shape (rows, features); failures are noted."""
-        contributions = np.zeros((rows.size, applied.features.shape[1]))
-        if rows.size:
-            for number, scorer in said.scorers.items():
-                mine = np.flatnonzero((deciding[rows] == number) & ~np.isnan(said.scores[rows]))
-                contributions[mine], unexplained = guarded.explain(scorer, applied.features[rows[mine]])
-                said.failures.update((int(rows[mine[at]]), guarded.UNEXPLAINED) for at in unexplained)
-        return contributions
->>>>>>> 73c8a819db6976f6c24f8508eef9296650bc7b6d
