@@ -88,6 +88,8 @@ class GroupCore:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
         self._trial = TrialPieces(store, self._rollouts.steps)
+        if self._rollouts.steps:  # the last record may be of a run from an older checkpoint, cut short
+            self.outcome.applied = self._trial.applied.to_json()
         challengers = Challengers(rules.load_challenger or rules.load_model)
         self._deciders = Deciders(self._rollouts, rules.load_model, challengers, self._trial.units)
         self._warm_up()

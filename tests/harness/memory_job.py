@@ -45,8 +45,6 @@ class Output:
     """Of all progress records together."""
     trials: Trials = field(default_factory=Trials)
     """Of all progress records together."""
-    applied: list[dict[str, Any]] = field(default_factory=list)
-    """Of the last progress record."""
     said: Offsets = field(default_factory=dict)
     """Committed offsets of transactions."""
     reported: Offsets = field(default_factory=dict)
@@ -62,8 +60,6 @@ class Output:
             for alert in told:
                 topic[alert.partition].append(alert.value)
         self.trials.add(outcome.trials, most=10**6)
-        if outcome.applied is not None:
-            self.applied = orjson.loads(orjson.dumps(outcome.applied))
         for letter in outcome.dead_letters:
             self.dead_letters[letter.topic, letter.partition].append(letter.encode())
         self.counts.update(outcome.counts)
