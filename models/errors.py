@@ -13,3 +13,16 @@ class ModelUnavailableError(ModelError):
 
 class ModelMissingError(ModelError):
     """The registry answers that there is no such model."""
+
+
+class GuardError(ModelError):
+    """Guards of a rollout, or the counts that they judge, are not what they should be.
+
+    Args:
+        text: what is wrong and what to do.
+        path: of the value in the guards' object, as `("rules", 0, "max_ratio")`; empty for counts.
+    """
+
+    def __init__(self, text: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(text)
+        self.path = path

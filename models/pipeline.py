@@ -85,6 +85,7 @@ def fit_and_register(
         _medians(x[split.train]),
         tracking_uri,
         metrics=quality.metrics(),
+        scores=scores,  # of rows that it was not fitted to, as those that will come
         params={"iterations": str(iterations), "leaves": str(leaves), "seed": str(seed)},
         name=name,
     )

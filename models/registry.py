@@ -4,6 +4,7 @@ A rollout pins a model by the digest of its files. A loader copies them once int
 the digest, verifies the digest at every load, and needs MLflow only for the copy.
 """
 
+import json
 import os
 import re
 import shutil
@@ -19,11 +20,14 @@ import numpy as np
 from feature_store import catalogue
 from models import archives, artifact, estimator_file, tracking
 from models.errors import ModelError, ModelUnavailableError
+from models.score_histogram import ScoreHistogram
 from models.scoring import Scorer
 
 NAME = "card-fraud"
 """Of the registered model."""
 DIGEST = re.compile("[0-9a-f]{64}")
+SCORES_TAG = "training_scores"
+"""Of a model version: JSON of a score histogram."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ def register(
     *,
     metrics: dict[str, float] | None = None,
     params: dict[str, str] | None = None,
+    scores: np.ndarray | None = None,
     name: str = NAME,
 ) -> ModelRef:
     """Log a fitted classifier with MLflow and register it as the next version of `name`.
@@ -69,6 +74,8 @@ def register(
         tracking_uri: of MLflow; `sqlite:////directory/mlflow.db` needs no server.
         metrics: of its evaluation, logged to the run.
         params: how it was trained, logged to the run.
+        scores: float64[n] of rows that the model was judged by; their histogram stays with the version
+            (`training_scores`), for guards that look for drift.
         name: of the registered model.
 
     Raises:
@@ -104,7 +111,7 @@ def register(
             name,
             logged.model_uri,
             logged.run_id,
-            tags={"features": ",".join(features)},
+            tags={"features": ",".join(features), **_score_tag(scores)},
             model_id=logged.model_id,
         ).version
         with tempfile.TemporaryDirectory() as back:
@@ -137,6 +144,29 @@ def versions(tracking_uri: str, name: str = NAME) -> list[tuple[ModelRef, dict[s
             (_ref(found), dict(client.get_run(found.run_id).data.metrics) if found.run_id else {})
             for found in found
         ]
+
+
+def training_scores(ref: ModelRef, tracking_uri: str) -> dict[str, Any] | None:
+    """Histogram `{le, counts, sum}` of the scores that `register` was given; None if it was given none.
+
+    A tag, which the digest does not cover: whoever opens a rollout copies it into the rollout's event.
+
+    Raises:
+        ModelMissingError: there is no such version.
+        ModelUnavailableError: the registry cannot be asked now.
+        ModelError: the tag is damaged.
+    """
+    with tracking.registry(tracking_uri) as client:
+        tag = client.get_model_version(ref.name, ref.version).tags.get(SCORES_TAG)
+    if tag is None:
+        return None
+    try:
+        return ScoreHistogram.from_json(json.loads(tag)).to_json()
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise ModelError(
+            f"the tag {SCORES_TAG} of model {ref.name} {ref.version} is no histogram: {error}; delete "
+            "the tag, or register the model again"
+        ) from error
 
 
 def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
@@ -181,6 +211,12 @@ def _loaded(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> tuple[Scorer, 
     scorer = Scorer(ref.name, ref.version, ref.digest, names, content.classifier)
     content.check_golden(scorer.score, label)
     return scorer, content
+
+
+def _score_tag(scores: np.ndarray | None) -> dict[str, str]:
+    if scores is None:
+        return {}
+    return {SCORES_TAG: json.dumps(ScoreHistogram.of(scores).to_json())}
 
 
 def _ref(found: Any) -> ModelRef:

@@ -8,7 +8,6 @@ from typing import Any
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
     TopicPartition,
@@ -79,14 +78,13 @@ class LagWatch(Background):
     def _watch(self) -> None:
         """Ask until told to stop, or until an answer stays out.
 
-        Then with new clients: after a restart of the broker an AdminClient may never again find the group's
-        coordinator (seen with librdkafka 2.16).
+        Then with new clients, which know nothing of the brokers as they were.
         """
         admin = AdminClient(self._settings.client())
         consumer = Consumer(
             self._settings.client(
                 **{
-                    "group.id": f"{self._settings.job_id}-sidecar",  # never joined
+                    "group.id": self._settings.job_id,  # asked for its offsets, never joined
                     "enable.auto.commit": False,
                     "allow.auto.create.topics": False,
                     "auto.offset.reset": "earliest",
@@ -99,14 +97,14 @@ class LagWatch(Background):
         )
         try:
             while not self._stop.is_set():
-                found = self._offsets(admin)
+                found = self._offsets(admin, consumer)
                 self._lag = replace(found, partitions=self._with_ages(consumer, found.partitions))
                 self._fault = None
                 self._stop.wait(self._settings.offsets_interval_s)
         finally:
             consumer.close()
 
-    def _offsets(self, admin: AdminClient) -> Lag:
+    def _offsets(self, admin: AdminClient, group: Consumer) -> Lag:
         topics = admin.list_topics(timeout=METADATA_S).topics
         places = {
             topic: [TopicPartition(topic, partition) for partition in sorted(topics[topic].partitions)]
@@ -117,17 +115,13 @@ class LagWatch(Background):
         missing = tuple(topic for topic in self._settings.inputs if topic not in topics)
         if not inputs:
             return Lag(self._clock(), (), missing)
-        group = ConsumerGroupTopicPartitions(self._settings.job_id)
-        asked = admin.list_consumer_group_offsets([group], request_timeout=TIMEOUT_S)[self._settings.job_id]
+        # an admin client that asks for them crashes while the group's coordinator starts (librdkafka #5040)
+        asked = group.committed(inputs, TIMEOUT_S)
         starts = _ask(admin, inputs, EARLIEST)
         ends = _ask(admin, inputs, LATEST)
         # asked last: what has come meanwhile is not taken for held back
         stable = _ask(admin, inputs, LATEST, isolation_level=IsolationLevel.READ_COMMITTED)
-        committed = {
-            (p.topic, p.partition): p.offset
-            for p in asked.result(2 * TIMEOUT_S).topic_partitions
-            if p.offset >= 0
-        }
+        committed = {(p.topic, p.partition): p.offset for p in asked if p.offset >= 0}
         # the group's offsets may have expired; and those of tables tell of key group 0 alone
         for place, end in self._read_by_job().items():
             is_table = place[0] != self._settings.topics.transactions

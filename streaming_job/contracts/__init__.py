@@ -32,6 +32,7 @@ class Contract(StrEnum):
     MODEL_ROLLOUT = "model-rollout.v2"
     MODEL_ROLLOUT_V1 = "model-rollout.v1"
     MODEL_WITHDRAWAL_V1 = "model-withdrawal.v1"
+    AUDIT_RECORD = "audit-record.v1"
 
 
 class Reason(StrEnum):

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from harness.backup import back_up
 from thoroughness import THOROUGH, only_thorough
@@ -22,6 +22,7 @@ from loadtests.faults import kills
 from loadtests.faults.installation import Installation
 from loadtests.faults.kills import IN_WORKER, Scene
 from loadtests.faults.relay import Relay
+from loadtests.topic_log import TopicLog
 from streaming_job.runtime.failpoints import Step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
@@ -62,16 +63,12 @@ def test_job_killed_at_a_step_goes_on_without_loss_or_repetition(scene: Scene, s
     assert of_process.name.startswith(f"{scene.relay.job.process.pid}-")
 
 
-def lag_by_admin(installed: Installation) -> int:
+def lag_by_offsets(installed: Installation) -> int:
     """Transactions behind, as any tool sees it."""
-    admin = AdminClient({"bootstrap.servers": installed.stack.bootstrap_servers})
-    group = installed.settings.job_id
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
-    committed = {
-        TopicPartition(part.topic, part.partition): part.offset
-        for part in found.topic_partitions
-        if part.topic == installed.topics.transactions
-    }
+    servers = installed.stack.bootstrap_servers
+    found = TopicLog(servers).committed(installed.settings.job_id, (installed.topics.transactions,))
+    committed = {TopicPartition(*place): offset for place, offset in found.items()}
+    admin = AdminClient({"bootstrap.servers": servers})
     ends = admin.list_offsets({place: OffsetSpec.latest() for place in committed})
     return sum(ends[place].result(30).offset - offset for place, offset in committed.items())
 
@@ -91,11 +88,11 @@ def test_lag_is_true_while_a_group_stands(scene: Scene) -> None:
     scene.caught_up()  # a group without any offsets has no lag
     worker = scene.relay.stand_still(Step.DECIDED)
     # the other group goes on
-    scene.relay.until(lambda: lag_by_admin(installed) == installed.sent - told(installed), "a true lag")
-    assert lag_by_admin(installed) > 0
+    scene.relay.until(lambda: lag_by_offsets(installed) == installed.sent - told(installed), "a true lag")
+    assert lag_by_offsets(installed) > 0
     worker.kill()
     scene.relay.audit()
-    assert lag_by_admin(installed) == 0
+    assert lag_by_offsets(installed) == 0
 
 
 def test_driver_killed_alone_takes_the_rest_along(scene: Scene) -> None:

@@ -13,7 +13,7 @@ from feature_store.labels import LabelError
 from models.commands import app
 from models.errors import ModelError
 from models.pipeline import fit_and_register, outcomes
-from models.registry import load
+from models.registry import load, training_scores
 
 DAY_MS = 24 * 3_600_000
 
@@ -65,6 +65,9 @@ def test_a_model_is_trained_judged_registered_and_loads(tmp_path: Path) -> None:
     trained = fit_and_register(twice, uri, iterations=30)
     assert trained.quality.auc_roc > 0.95
     assert trained.quality.alert_share <= 0.005
+    histogram = training_scores(trained.ref, uri)
+    assert histogram is not None
+    assert sum(histogram["counts"]) > 1_000
     scorer = load(trained.ref, uri, tmp_path / "cache")
     assert scorer.feature_names == catalogue.feature_names()
     x = training_set.build(table)

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from models import registry
+from models import registry, tracking
 from models.errors import ModelError
 from models.registry import ModelRef, load, register
 from models.trees import Trees
@@ -77,6 +77,27 @@ def test_a_version_is_found_and_listed_with_its_metrics(ref: ModelRef, uri: str)
     assert registry.versions(uri, "boosted") == [(ref, {"average_precision": 0.5})]
     with pytest.raises(ModelError, match="registry failed"):
         registry.find("boosted", "99", uri)
+
+
+def test_the_histogram_of_training_scores_stays_with_the_version(ref: ModelRef, uri: str) -> None:
+    assert registry.training_scores(ref, uri) is None  # `registered` gives none
+    x, y = rows()
+    estimator = HistGradientBoostingClassifier(max_iter=3, random_state=0).fit(x, y)
+    scores = np.append(np.arange(100) / 100, 1.0)
+    scored = register(estimator, FEATURES, x[:80], np.zeros(6), uri, name="scored", scores=scores)
+    histogram = registry.training_scores(scored, uri)
+    # a bucket ends with its bound: 0, 0.01 .. 0.05 are six, then five each
+    assert histogram == {
+        "le": [step / 20 for step in range(1, 21)],
+        "counts": [6, *[5] * 19, 0],
+        "sum": pytest.approx(scores.sum()),
+    }
+    with tracking.registry(uri) as client:
+        client.set_model_version_tag(
+            "scored", scored.version, registry.SCORES_TAG, '{"le": [], "counts": [1]}'
+        )
+    with pytest.raises(ModelError, match="training_scores"):
+        registry.training_scores(scored, uri)
 
 
 def test_a_cached_model_loads_without_mlflow_and_scikit_learn(

@@ -1,0 +1,145 @@
+"""Paired counts of one challenger and the champion: COUNTS of a progress record's `trials`. Pure."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from models.errors import GuardError
+from models.score_histogram import EMPTY, ScoreHistogram
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Units (transactions, card-hours or cards) by which of the two models alerted; not those of neither."""
+
+    both: int = 0
+    only_champion: int = 0
+    only_challenger: int = 0
+
+    @property
+    def total(self) -> int:
+        """Units in which either alerted."""
+        return self.both + self.only_champion + self.only_challenger
+
+    @property
+    def one_sided(self) -> int:
+        """Units in which exactly one alerted."""
+        return self.only_champion + self.only_challenger
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What champion and challenger made of the same transactions.
+
+    A card-hour is a card and a clock hour of arrival; a flag says for each model whether it alerted in it.
+    """
+
+    transactions: int = 0
+    """Accepted transactions that both were asked about."""
+    decided: int = 0
+    """Those among them that the challenger decided, as a canary."""
+    failures: int = 0
+    """Those among them that the challenger gave no score."""
+    verdicts: Pairs = Pairs()
+    """Of transactions."""
+    card_hours: Pairs = Pairs()
+    cards: Pairs = Pairs()
+    rows: int = 0
+    """Rows that both scored while the time was taken."""
+    time_ms: float = 0.0
+    """That the challenger took for them."""
+    champion_time_ms: float = 0.0
+    """That the champion took for them."""
+    scores: ScoreHistogram = EMPTY
+    """The challenger's."""
+    champion_scores: ScoreHistogram = EMPTY
+    """The champion's."""
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> "Counts":
+        """From one COUNTS object; unknown fields are ignored.
+
+        Raises:
+            GuardError: a field is missing, or holds something else.
+        """
+        try:
+            return Counts(
+                transactions=_count(record, "transactions"),
+                decided=_count(record, "decided"),
+                failures=_count(record, "failures"),
+                verdicts=_pairs(record),
+                card_hours=_pairs(record["card_hours"]),
+                cards=_pairs(record["cards"]),
+                rows=_count(record, "rows"),
+                time_ms=_time(record, "time_ms"),
+                champion_time_ms=_time(record, "champion_time_ms"),
+                scores=ScoreHistogram.from_json(record["scores"]),
+                champion_scores=ScoreHistogram.from_json(record["champion_scores"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise GuardError(
+                f"these are no counts of a trial: {why}; read them from job-progress of this release"
+            ) from error
+
+    @staticmethod
+    def of_groups(groups: Iterable["Counts"]) -> "Counts":
+        """The sum over key groups, the same in any order, to the last bit."""
+        parts = list(groups)
+        return Counts(
+            transactions=sum(part.transactions for part in parts),
+            decided=sum(part.decided for part in parts),
+            failures=sum(part.failures for part in parts),
+            verdicts=_sum(part.verdicts for part in parts),
+            card_hours=_sum(part.card_hours for part in parts),
+            cards=_sum(part.cards for part in parts),
+            rows=sum(part.rows for part in parts),
+            time_ms=math.fsum(part.time_ms for part in parts),
+            champion_time_ms=math.fsum(part.champion_time_ms for part in parts),
+            scores=ScoreHistogram.summed(part.scores for part in parts),
+            champion_scores=ScoreHistogram.summed(part.champion_scores for part in parts),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The COUNTS object, of Python's own types."""
+        return {
+            "transactions": self.transactions,
+            "decided": self.decided,
+            "failures": self.failures,
+            **asdict(self.verdicts),
+            "card_hours": asdict(self.card_hours),
+            "cards": asdict(self.cards),
+            "rows": self.rows,
+            "time_ms": self.time_ms,
+            "champion_time_ms": self.champion_time_ms,
+            "scores": self.scores.to_json(),
+            "champion_scores": self.champion_scores.to_json(),
+        }
+
+
+def _pairs(record: Mapping[str, Any]) -> Pairs:
+    return Pairs(*(_count(record, name) for name in ("both", "only_champion", "only_challenger")))
+
+
+def _sum(pairs: Iterable[Pairs]) -> Pairs:
+    parts = list(pairs)
+    return Pairs(
+        sum(part.both for part in parts),
+        sum(part.only_champion for part in parts),
+        sum(part.only_challenger for part in parts),
+    )
+
+
+def _count(record: Mapping[str, Any], name: str) -> int:
+    number = record[name]
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise ValueError(f"{name} is {number!r}, no count")
+    return number
+
+
+def _time(record: Mapping[str, Any], name: str) -> float:
+    number = float(record[name])
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(f"{name} is {number!r}, no time")
+    return number

@@ -1,0 +1,43 @@
+"""Population stability index of two score histograms."""
+
+import math
+
+from models.score_histogram import ScoreHistogram
+
+FEWEST_BINS = 5
+"""Common bins below which an index says nothing."""
+PRIOR = 0.5
+"""Added to each bin, so that an empty one does not make the index infinite."""
+_SAME = 9
+"""Decimals to which bounds are compared: 0.15 and 3 * 0.05 are the same bound."""
+
+
+def index(new: ScoreHistogram, old: ScoreHistogram) -> float | None:
+    """The population stability index, sum of (p - q) ln(p / q) over the bins: 0 for equal shares.
+
+    Bins end at the bounds that both histograms have; bins that are empty in both are left out. A common
+    reading: below 0.1 stable, above 0.25 another population. Symmetric in its arguments. With n and m scores
+    of one law in b bins it is about (b - 1) (1/n + 1/m).
+
+    Returns:
+        At least 0, finite; None without scores in one of them, or with fewer than FEWEST_BINS common bins.
+    """
+    common = {round(bound, _SAME) for bound in new.le} & {round(bound, _SAME) for bound in old.le}
+    if not (new.total and old.total) or len(common) + 1 < FEWEST_BINS:
+        return None
+    pairs = [(p, q) for p, q in zip(_merged(new, common), _merged(old, common), strict=True) if p or q]
+    all_p = sum(p for p, _ in pairs) + PRIOR * len(pairs)
+    all_q = sum(q for _, q in pairs) + PRIOR * len(pairs)
+    shares = [((p + PRIOR) / all_p, (q + PRIOR) / all_q) for p, q in pairs]
+    return math.fsum((p - q) * math.log(p / q) for p, q in shares)
+
+
+def _merged(histogram: ScoreHistogram, bounds: set[float]) -> list[int]:
+    """Counts of the bins that end at `bounds`, which the histogram has; the last bin is open."""
+    merged, running = [], 0
+    for bound, count in zip(histogram.le, histogram.counts, strict=False):
+        running += count
+        if round(bound, _SAME) in bounds:
+            merged.append(running)
+            running = 0
+    return [*merged, running + histogram.counts[-1]]

@@ -1,0 +1,222 @@
+"""The guards: what each one asks of the counts, with its parameters.
+
+Each has `judge(counts, limits) -> Finding`. `alert_rate`, `disagreement` and `failures` are bets that may be
+looked at any time; `scoring_time` and `score_drift` compare a number with a limit once there are enough rows.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from models.guards import psi
+from models.guards.betting import log_target, log_wealth
+from models.guards.counts import Counts
+from models.guards.findings import Finding, Outcome
+from models.guards.parameters import HISTOGRAM, number
+from models.score_histogram import ScoreHistogram
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What all guards of a rollout share."""
+
+    alpha: float
+    """Chance of a false breach, of each bet."""
+    min_card_hours: int
+    """Card-hours with an alert below which nothing about alerts passes."""
+
+
+@dataclass(frozen=True)
+class AlertRate:
+    """Whether the challenger alerts in too many, or too few, card-hours for each of the champion's."""
+
+    NAME: ClassVar[str] = "alert_rate"
+    max_ratio: float = number(0, 100)
+    """Challenger's card-hours with an alert for each of the champion's, at most."""
+    min_ratio: float | None = number(0, 100, default=None)
+    """... at least; None: any."""
+
+    def judge(self, counts: Counts, limits: Limits) -> Finding:
+        """Breach when a bet refutes the ratio, pass when the mirrored bets prove it."""
+        pairs, target = counts.card_hours, log_target(limits.alpha)
+        challenger, champion, both = pairs.only_challenger, pairs.only_champion, pairs.both
+        high, low = self.max_ratio, self.min_ratio
+        against = {"above_max": log_wealth(challenger, champion, both, high)}
+        proofs = {"within_max": log_wealth(champion, challenger, both, 1 / high)}
+        if low is not None:
+            against["below_min"] = log_wealth(champion, challenger, both, 1 / low)
+            proofs["within_min"] = log_wealth(challenger, champion, both, low)
+        ratio = _ratio(both + challenger, both + champion)
+        evidence = {
+            "card_hours": {"both": both, "only_champion": champion, "only_challenger": challenger},
+            "ratio": ratio,
+            **_wealth(against | proofs, target),
+        }
+        wanted = f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
+        detail = (
+            f"alerts in {both + challenger} card-hours, the champion in {both + champion}: ratio "
+            f"{_text(ratio)}, wanted {wanted}"
+        )
+        if max(against.values()) >= target:
+            return Finding(self.NAME, Outcome.BREACH, True, detail, evidence)
+        if pairs.total < limits.min_card_hours:
+            detail += f"; {pairs.total} card-hours of {limits.min_card_hours}"
+        elif min(proofs.values()) >= target:
+            return Finding(self.NAME, Outcome.PASS, True, detail, evidence)
+        return Finding(self.NAME, Outcome.INSUFFICIENT, pairs.total > 0, detail, evidence)
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Whether the challenger gives no score to too large a share of transactions."""
+
+    NAME: ClassVar[str] = "failures"
+    max_share: float = number(0, 0.5)
+    """Of transactions."""
+
+    def judge(self, counts: Counts, limits: Limits) -> Finding:
+        """Breach when a bet refutes the share, pass when the mirrored one proves it."""
+        what = f"no score for {counts.failures} of {counts.transactions} transactions"
+        return _judge_share(self.NAME, counts.failures, counts.transactions, self.max_share, limits, what)
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Whether too many card-hours have an alert of only one of the two, whichever it is."""
+
+    NAME: ClassVar[str] = "disagreement"
+    max_share: float = number(0, 0.5)
+    """One-sided card-hours for each transaction: a burst of one card counts once."""
+
+    def judge(self, counts: Counts, limits: Limits) -> Finding:
+        """Breach when a bet refutes the share, pass when the mirrored one proves it."""
+        hours, transactions = counts.card_hours, counts.transactions
+        what = f"{hours.one_sided} one-sided card-hours in {transactions} transactions"
+        made = _judge_share(self.NAME, hours.one_sided, transactions, self.max_share, limits, what)
+        if made.outcome is Outcome.PASS and hours.total < limits.min_card_hours:
+            detail = f"{made.detail}; {hours.total} card-hours of {limits.min_card_hours}"
+            return Finding(self.NAME, Outcome.INSUFFICIENT, True, detail, made.evidence)
+        return made
+
+
+@dataclass(frozen=True)
+class ScoringTime:
+    """Whether the challenger takes too long for a row; measured, so it guards and never decides."""
+
+    NAME: ClassVar[str] = "scoring_time"
+    max_ratio: float = number(0, 1000)
+    """Of the champion's time for the same rows."""
+    min_rows: int = number(0, 1e9, default=10_000, whole=True)
+    """Below it there is no verdict: the first calls of a model are slow."""
+
+    def judge(self, counts: Counts, limits: Limits) -> Finding:
+        """Compare the times for the same rows."""
+        ratio = _ratio(counts.time_ms, counts.champion_time_ms)
+        evidence = {
+            "rows": counts.rows,
+            "us_per_row": _ratio(1000 * counts.time_ms, counts.rows),
+            "champion_us_per_row": _ratio(1000 * counts.champion_time_ms, counts.rows),
+            "ratio": ratio,
+        }
+        detail = f"{_text(ratio)} times the champion's time, wanted at most {self.max_ratio:g}"
+        has_data = counts.rows > 0 and ratio is not None
+        return _compare(
+            self.NAME, ratio, self.max_ratio, has_data, (counts.rows, self.min_rows), detail, evidence
+        )
+
+
+@dataclass(frozen=True)
+class ScoreDrift:
+    """Whether the challenger's scores come from another population: in training, or the champion's now."""
+
+    NAME: ClassVar[str] = "score_drift"
+    max_psi: float = number(0, 100)
+    """Population stability index."""
+    against: ScoreHistogram | None = field(default=None, metadata=HISTOGRAM)
+    """The model version's training_scores; None: the champion's scores in the same trial."""
+    min_scores: int = number(0, 1e9, default=1_000, whole=True)
+    """Below it, of either histogram, there is no verdict."""
+
+    def judge(self, counts: Counts, limits: Limits) -> Finding:
+        """Compare the histograms."""
+        old = counts.champion_scores if self.against is None else self.against
+        versus = "champion" if self.against is None else "training"
+        value = psi.index(counts.scores, old)
+        drift = None if value is None else round(value, 6)
+        scores = (counts.scores.total, old.total)
+        evidence = {"against": versus, "scores": scores[0], "scores_against": scores[1], "psi": drift}
+        detail = f"index {_text(drift)} against {versus} scores, wanted at most {self.max_psi:g}"
+        if drift is None and all(scores):
+            detail += f"; the histograms share fewer than {psi.FEWEST_BINS} bins"
+        return _compare(
+            self.NAME,
+            drift,
+            self.max_psi,
+            drift is not None,
+            (min(scores), self.min_scores),
+            detail,
+            evidence,
+        )
+
+
+Rule = AlertRate | Failures | Disagreement | ScoringTime | ScoreDrift
+RULES: dict[str, type[Rule]] = {
+    rule.NAME: rule for rule in (AlertRate, Failures, Disagreement, ScoringTime, ScoreDrift)
+}
+"""By the name that a rollout gives them."""
+
+
+def _judge_share(name: str, hits: int, trials: int, max_share: float, limits: Limits, what: str) -> Finding:
+    """A share is a ratio to a model that always alerts: each trial is a unit in which y is 1."""
+    target, misses = log_target(limits.alpha), max(trials - hits, 0)
+    above = log_wealth(0, misses, hits, max_share)
+    within = log_wealth(misses, 0, hits, 1 / max_share)
+    share = _ratio(hits, trials)
+    evidence = {
+        "hits": hits,
+        "trials": trials,
+        "share": share,
+        **_wealth({"above_max": above, "within_max": within}, target),
+    }
+    outcome = Outcome.INSUFFICIENT
+    if above >= target:
+        outcome = Outcome.BREACH
+    elif within >= target:
+        outcome = Outcome.PASS
+    return Finding(name, outcome, trials > 0, f"{what}, wanted at most {max_share:g}", evidence)
+
+
+def _compare(
+    name: str,
+    value: float | None,
+    most: float,
+    has_data: bool,
+    size: tuple[int, int],
+    detail: str,
+    evidence: dict[str, Any],
+) -> Finding:
+    """A number against its limit, once `size` (rows there are, rows it takes) allows it."""
+    if value is None or size[0] < size[1]:
+        return Finding(
+            name, Outcome.INSUFFICIENT, has_data, f"{detail}; {size[0]} rows of {size[1]}", evidence
+        )
+    outcome = Outcome.BREACH if value > most else Outcome.PASS
+    return Finding(name, outcome, has_data, detail, evidence)
+
+
+def _wealth(logs: dict[str, Any], target: float) -> dict[str, Any]:
+    """Evidence of bets: a wealth itself may be beyond a float64, its logarithm is not."""
+    tens = {name: round(float(log) / math.log(10), 6) for name, log in logs.items()}
+    return {"log10_wealth": tens, "log10_target": round(target / math.log(10), 6)}
+
+
+def _ratio(above: float, below: float) -> float | None:
+    """The quotient, finite; None where there is none."""
+    if not below:
+        return None
+    quotient = above / below
+    return round(quotient, 6) if math.isfinite(quotient) else None
+
+
+def _text(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"

@@ -1,0 +1,89 @@
+"""Histogram of a model's scores, of which progress records, registered versions and drift guards speak."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+BOUNDS = tuple(step / 20 for step in range(1, 21))
+"""Upper bounds of the 20 buckets: 0.05, 0.1 .. 1."""
+
+
+@dataclass(frozen=True)
+class ScoreHistogram:
+    """Counts of scores by upper bound.
+
+    Raises:
+        ValueError: bounds do not ascend, counts are negative or not one more than bounds, or the sum is no
+            finite number.
+    """
+
+    le: tuple[float, ...] = BOUNDS
+    """Ascending upper bounds, b of them; a score lies in the first bucket whose bound it does not exceed."""
+    counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
+    """Scores in each bucket alone (not cumulative), b + 1 of them; the last bucket is open."""
+    sum: float = 0.0
+    """Of the scores."""
+
+    def __post_init__(self) -> None:
+        if not self.le or not all(math.isfinite(bound) for bound in self.le):
+            raise ValueError("le has no bounds, or one that is not finite")
+        if any(upper <= lower for lower, upper in zip(self.le, self.le[1:], strict=False)):
+            raise ValueError("le does not ascend")
+        if len(self.counts) != len(self.le) + 1:
+            raise ValueError(f"{len(self.counts)} counts for {len(self.le)} bounds; it takes one more")
+        if any(count < 0 for count in self.counts):
+            raise ValueError("counts has a negative number")
+        if not math.isfinite(self.sum):
+            raise ValueError("sum is not finite")
+
+    @property
+    def total(self) -> int:
+        """Number of scores."""
+        return sum(self.counts)
+
+    @staticmethod
+    def of(scores: ArrayLike) -> "ScoreHistogram":
+        """The histogram of scores, float64[n]; those that are not finite are left out."""
+        values = np.asarray(scores, dtype=np.float64)
+        values = values[np.isfinite(values)]
+        counts = np.bincount(np.searchsorted(BOUNDS, values), minlength=len(BOUNDS) + 1)
+        return ScoreHistogram(BOUNDS, tuple(counts.tolist()), float(values.sum()))
+
+    @staticmethod
+    def summed(histograms: Iterable["ScoreHistogram"]) -> "ScoreHistogram":
+        """The sum of histograms, in any order the same; over the union of their bounds where these differ."""
+        parts = list(histograms) or [EMPTY]
+        union = tuple(sorted({bound for part in parts for bound in part.le}))
+        counts = [0] * (len(union) + 1)
+        for part in parts:
+            places = {bound: place for place, bound in enumerate(union)}
+            for bound, count in zip(part.le, part.counts, strict=False):
+                counts[places[bound]] += count
+            counts[-1] += part.counts[-1]
+        return ScoreHistogram(union, tuple(counts), math.fsum(part.sum for part in parts))
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> "ScoreHistogram":
+        """From `{le, counts, sum}`; `sum` may be left out.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError, OverflowError: this is none.
+        """
+        counts = tuple(int(count) for count in record["counts"])
+        if any(count != told for count, told in zip(counts, record["counts"], strict=True)):
+            raise ValueError("counts has a number that is no integer")
+        return ScoreHistogram(
+            tuple(float(bound) for bound in record["le"]), counts, float(record.get("sum", 0.0))
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """`{le, counts, sum}`, of Python's own types."""
+        return {"le": list(self.le), "counts": list(self.counts), "sum": self.sum}
+
+
+EMPTY = ScoreHistogram()
+"""Without scores."""

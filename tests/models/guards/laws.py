@@ -1,0 +1,27 @@
+"""Pairs of models as laws of (both, only champion, only challenger), and their card-hours."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Path = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+def law(overlap: float, ratio: float) -> tuple[float, float, float]:
+    """Shares of card-hours: the challenger alerts in `ratio` times the champion's.
+
+    Args:
+        overlap: share of the alerts that can be in common which is in common.
+        ratio: above 0.
+    """
+    both = overlap * min(1.0, 1.0 / ratio)
+    # both + c = ratio (both + a) and both + a + c = 1
+    champion = (1 - ratio * both) / (1 + ratio)
+    return both, champion, 1 - both - champion
+
+
+def paths(shares: tuple[float, float, float], pairs: int, units: int, seed: int) -> Path:
+    """Cumulative counts (both, only champion, only challenger) after each card-hour, int64[pairs, units]."""
+    drawn = np.random.default_rng(seed).random((pairs, units))
+    both = (drawn < shares[0]).cumsum(axis=1)
+    champion = ((drawn >= shares[0]) & (drawn < shares[0] + shares[1])).cumsum(axis=1)
+    return both, champion, np.arange(1, units + 1) - both - champion
