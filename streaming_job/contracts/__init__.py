@@ -26,6 +26,7 @@ class Contract(StrEnum):
     PROFILE = "profile.v1"
     CHARGEBACK = "chargeback.v1"
     ALERT = "alert.v1"
+    SHADOW_ALERT = "shadow-alert.v1"
     DEAD_LETTER = "dead-letter.v1"
     JOB_PROGRESS = "job-progress.v2"
     MODEL_ROLLOUT = "model-rollout.v2"

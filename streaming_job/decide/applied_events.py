@@ -2,30 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from streaming_job.decide.rollout_history import Step
+
 KEPT = 32
 """The newest events that are told of."""
-
-
-class Step(Protocol):
-    """An accepted event; see `rollout_history.Step`."""
-
-    @property
-    def since(self) -> int:
-        """Arrival from which it holds, ms."""
-
-    @property
-    def offset(self) -> int:
-        """Of its record."""
-
-    @property
-    def event(self) -> Any:
-        """`models.rollouts.events.Event`."""
 
 
 @dataclass

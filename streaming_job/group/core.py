@@ -19,14 +19,13 @@ from feature_store.journal import Meta, PieceStore, append, seal
 from feature_store.layout import PROFILE, TRANSACTION
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
-from streaming_job.decide.applied_events import AppliedEvents
 from streaming_job.decide.decider import Decider, Deciders, Stopwatch
 from streaming_job.decide.model_verdict import ModelJudge
 from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
 from streaming_job.decide.scoring import Challengers, LoadModel
-from streaming_job.decide.trial_units import TrialUnits
 from streaming_job.decode import profiles, snapshots, transactions
 from streaming_job.decode.transactions import TimeLimits
+from streaming_job.group.trial_pieces import TrialPieces
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.measures import measure
@@ -35,8 +34,6 @@ from streaming_job.runtime.failpoints import Step, reach
 
 ROLLOUTS = "rollouts"
 """Name of the piece that holds the rollout history."""
-UNITS, APPLIED = "units", "applied"
-"""Names of the pieces that hold the trial's units, while there are any, and from where rollout events held."""
 POSITIONS, SNAPSHOT_END = "positions", "snapshot_end"
 """Names in `Meta.extra`."""
 
@@ -90,15 +87,11 @@ class GroupCore:
         if blob:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
-        blob = store.get(UNITS)
-        units = TrialUnits.decode(blob) if blob else TrialUnits()
+        self._trial = TrialPieces(store, self._rollouts.steps)
+        if self._rollouts.steps:  # the last record may be of a run from an older checkpoint, cut short
+            self.outcome.applied = self._trial.applied.to_json()
         challengers = Challengers(rules.load_challenger or rules.load_model)
-        self._deciders = Deciders(self._rollouts, rules.load_model, challengers, units)
-        self._units_kept = blob is not None
-        blob = store.get(APPLIED)
-        self._applied = AppliedEvents.decode(blob) if blob else AppliedEvents()
-        self._applied.follow(self._rollouts.steps)
-        self._newly_applied = False
+        self._deciders = Deciders(self._rollouts, rules.load_model, challengers, self._trial.units)
         self._warm_up()
         self.watch = Stopwatch(self.outcome)
         self._changes: list[tuple[NDArray[np.void], NDArray[np.int32]]] = []
@@ -166,10 +159,10 @@ class GroupCore:
         )
         new = [RolloutRecord(*row) for row in rows]
         refused = self._rollouts.fold(new, self._rules.topics, self._judge)
-        self._new_rollouts = self._newly_applied = True
+        self._new_rollouts = True
         self.outcome.set_aside = self._rollouts.set_aside
-        self._applied.follow(self._rollouts.steps)
-        self.outcome.applied = self._applied.to_json()
+        self._trial.folded()
+        self.outcome.applied = self._trial.applied.to_json()
         self._warm_up()
         if self._group == 0:  # every group gets every rollout; this one speaks of them
             quiet = self.quiet.get((records.topic, 0), 0)
@@ -230,9 +223,9 @@ class GroupCore:
         if not batch.size:
             return
         cards = self._state.card_numbers(batch)
-        if self._applied.see(batch):
-            self._newly_applied = True
-            self.outcome.applied = self._applied.to_json()
+        if self._trial.applied.see(batch):
+            self._trial.moved()
+            self.outcome.applied = self._trial.applied.to_json()
         decider = Decider(self._state, self._deciders, records.topic, self.outcome, self.watch)
         decided = decider.decide(batch, decoded.quotes, cards)
         reach(Step.DECIDED)
@@ -277,20 +270,9 @@ class GroupCore:
         if self._new_rollouts:
             store.put(ROLLOUTS, orjson.dumps(self._rollouts.records))
             self._new_rollouts = False
-        self._seal_trial(store)
+        self._trial.seal(store)
         save_positions(self._meta, positions)
         seal(store, self._meta)
-
-    def _seal_trial(self, store: PieceStore) -> None:
-        units = self._deciders.units
-        if units:
-            store.put(UNITS, units.encode())
-        elif self._units_kept:
-            store.remove(UNITS)
-        self._units_kept = bool(units)
-        if self._newly_applied:
-            store.put(APPLIED, self._applied.encode())
-            self._newly_applied = False
 
 
 def _joined(parts: list[Any], dtypes: tuple[Any, ...]) -> list[NDArray[Any]]:

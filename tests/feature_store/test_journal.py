@@ -303,9 +303,7 @@ def test_newer_format_asks_for_the_newer_program(persisted, kind):
 def test_format_that_was_never_released_is_refused(persisted):
     blob = bytearray(persisted["meta"])
     struct.pack_into("B", blob, 4, OLDEST_FORMAT - 1)
-    with pytest.raises(
-        StateDamagedError, match=rf"format {OLDEST_FORMAT - 1}, which no release has written"
-    ):
+    with pytest.raises(StateDamagedError, match=rf"format {OLDEST_FORMAT - 1}, which no release has written"):
         codec.decode(bytes(blob), "meta")
 
 
