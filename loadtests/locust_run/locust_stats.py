@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from locust import stats
-
 KIND, NAME = "KAFKA", "transaction to alert"
 
 
@@ -13,6 +11,8 @@ def keep_digits() -> None:
 
     Locust rounds 147 ms to 150 and 1,470 to 1,500; the tail is what a load test is about.
     """
+    from locust import stats  # the import replaces Python's sockets and threads by gevent's
+
     locust: Any = stats  # its keys are whole numbers by their types, by their use any numbers
     locust.bucket_response_time = bucket
 

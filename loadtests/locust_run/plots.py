@@ -1,7 +1,7 @@
 """Plots of a run and of a search for the peak, as SVG."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -103,9 +103,9 @@ def _mark_warm_up(axes: Any, result: Result) -> None:
 
 
 @contextmanager
-def _figure(x: str, y: str) -> Iterator[tuple[Any, Any]]:
+def _figure(x: str, y: str) -> Iterator[tuple[Any, Callable[[], str]]]:
     figure = Figure(figsize=SIZE, layout="constrained")
-    canvas = FigureCanvasSVG(figure)
+    canvas: Any = FigureCanvasSVG(figure)
     axes = figure.add_subplot()
     axes.set_xlabel(x)
     axes.set_ylabel(y)

@@ -81,7 +81,7 @@ class Report:
             ("sent", f"{result.acknowledged:,} of {result.events:,}; unsent {result.unsent:,}"),
             *((f"latency {name}", f"{ms:,.1f} ms") for name, ms in result.latency_ms.items()),
             ("made of", f"{result.latencies:,} alerts, from intended time to a read_committed consumer"),
-            ("generator's slip p99", _ms(result.slip_ms.get("p99"))),
+            ("generator's slip p99", _or("not measured", result.slip_ms.get("p99"), "{:,.2f} ms")),
             (
                 "backlog at the end",
                 "unknown" if result.backlog_at_end is None else f"{result.backlog_at_end:,}",
@@ -95,8 +95,8 @@ class Report:
         return [*rows, ("audit", f"{audit.events:,} transactions, {audit.alerts:,} alerts: {counts}")]
 
 
-def _ms(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:,.2f} ms"
+def _or(otherwise: str, value: float | None, form: str) -> str:
+    return otherwise if value is None else form.format(value)
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> str:
