@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadtests.locust_run import histograms
@@ -17,6 +17,7 @@ def recorded(microseconds: list[int]) -> histograms.HdrHistogram:
     return made
 
 
+@settings(deadline=None)
 @given(st.lists(values, min_size=1, max_size=5))
 def test_merged_workers_are_one_histogram_of_all_values(workers: list[list[int]]) -> None:
     merged = histograms.merged([recorded(one).encode() for one in workers])
@@ -25,6 +26,7 @@ def test_merged_workers_are_one_histogram_of_all_values(workers: list[list[int]]
     assert histograms.percentiles_ms(merged) == histograms.percentiles_ms(whole)
 
 
+@settings(deadline=None)
 @given(values, st.floats(1, 100))
 def test_percentiles_are_those_of_the_values_to_three_digits(microseconds: list[int], at: float) -> None:
     found = histograms.percentile_ms(recorded(microseconds), at)
