@@ -112,6 +112,9 @@ class Collector:
         )
         found.acknowledged, found.alerts_seen = self.total("acknowledged"), self.alerts
         found.offered_rate, found.achieved_rate = self._rates()
+        found.generator_cores = sum(
+            float(report["cpu_s"]) / float(report["ended_s"]) for report in reports if report["ended_s"]
+        )
         found.latency_ms = histograms.percentiles_ms(self.latency)
         found.latencies = self.latency.get_total_count()
         found.latency_curve = histograms.curve(self.latency)

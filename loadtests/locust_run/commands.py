@@ -217,7 +217,7 @@ def _saying() -> Iterator[Callable[[str], None]]:
     def say(text: str) -> None:
         nonlocal spoken
         status.update(text)
-        if not console.is_terminal and text.split(":")[0] != spoken.split(":")[0]:
+        if not console.is_terminal and text.split()[:1] != spoken.split()[:1]:
             spoken = text
             console.print(text, highlight=False)
 

@@ -117,6 +117,7 @@ class Lane:
             "acknowledged": sender.acknowledged,
             "acknowledged_at_end": sender.acknowledged_at_end,
             "ended_s": sender.ended_us / 1e6,
+            "cpu_s": sender.cpu_s if sender.ended_us else 0.0,
             "unsent": sender.unsent,
             "alerts": gathered.alerts,
             "latency": gathered.latency.encode(),

@@ -23,6 +23,8 @@ class Result:
     """On the schedule, with those of the warm-up."""
     acknowledged: int = 0
     unsent: int = 0
+    generator_cores: float = 0.0
+    """Processors that all workers together used while they sent."""
     alerts_seen: int = 0
     """By the workers' consumers, with those of the warm-up."""
     latency_ms: dict[str, float] = field(default_factory=dict)

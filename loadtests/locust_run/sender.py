@@ -76,6 +76,8 @@ class Sender:
         """Records that the brokers did not take."""
         self.acknowledged_at_end = 0
         """Records that the brokers had when the last one was sent, a moment later."""
+        self.cpu_s = 0.0
+        """Processor time of this process from the start to then."""
         self.ended_us = 0
         """When that was, microseconds from the start."""
         self.unsent = 0
@@ -97,6 +99,7 @@ class Sender:
             start_wall_us: the same moment, microseconds since 1970-01-01 UTC.
         """
         self._start_ns, self._start_wall_us = start_ns, start_wall_us
+        self.cpu_s = -time.process_time()
         self.thread.start()
 
     def _now_us(self) -> int:
@@ -108,6 +111,7 @@ class Sender:
                 break
         self._pause(SETTLE_S)
         self.ended_us, self.acknowledged_at_end = self._now_us(), self.acknowledged
+        self.cpu_s += time.process_time()
         left = int(self._producer.flush(FLUSH_S))
         # of a replay it is known only now
         self.events = self._tape.events() or self.events

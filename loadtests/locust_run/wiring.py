@@ -140,7 +140,7 @@ class Wiring:
 def refused(lane: int, error: str) -> dict[str, Any]:
     """The report of a worker that could not prepare."""
     counts = ("events", "sent", "sent_measured", "acknowledged", "acknowledged_at_end", "unsent", "alerts")
-    said = {"lane": lane, "state": FAILED, "error": error, "at_s": 0.0, "ended_s": 0.0}
+    said = {"lane": lane, "state": FAILED, "error": error, "at_s": 0.0, "ended_s": 0.0, "cpu_s": 0.0}
     return {**said, **dict.fromkeys(counts, 0)}
 
 
