@@ -61,7 +61,7 @@ class LocustProcesses:
     def _spawn(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         with (self.directory / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--skip-log-setup", *arguments],
+                [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--only-summary", *arguments],
                 env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 

@@ -82,6 +82,7 @@ class Report:
             *((f"latency {name}", f"{ms:,.1f} ms") for name, ms in result.latency_ms.items()),
             ("made of", f"{result.latencies:,} alerts, from intended time to a read_committed consumer"),
             ("generator's slip p99", _or("not measured", result.slip_ms.get("p99"), "{:,.2f} ms")),
+            ("generator's processors", f"{result.generator_cores:.2f} by {result.workers} workers"),
             (
                 "backlog at the end",
                 "unknown" if result.backlog_at_end is None else f"{result.backlog_at_end:,}",

@@ -25,8 +25,8 @@ def said(lane: int, at_s: float, latencies_us: list[int], **change: Any) -> dict
     histograms.record(latency, np.array(latencies_us, dtype=np.int64))
     histograms.record(slip, np.array([500] * 10, dtype=np.int64))
     return {
-        "lane": lane, "state": RUNNING, "error": "", "at_s": at_s, "events": 110, "sent": 0,
-        "sent_measured": 0, "acknowledged": 0, "acknowledged_at_end": 0, "ended_s": 0.0, "cpu_s": 0.0, "unsent": 0,
+        "lane": lane, "state": RUNNING, "error": "", "at_s": at_s, "events": 110, "sent": 0, "cpu_s": 0.0,
+        "sent_measured": 0, "acknowledged": 0, "acknowledged_at_end": 0, "ended_s": 0.0, "unsent": 0,
         "alerts": len(latencies_us), "latency": latency.encode(), "slip": slip.encode(), **change,
     }  # fmt: skip
 
