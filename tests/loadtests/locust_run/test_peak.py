@@ -1,4 +1,5 @@
 import random
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -6,8 +7,16 @@ from loadtests.locust_run import peak
 from loadtests.locust_run.errors import LoadTestError
 from loadtests.locust_run.lag_trend import grows, trend
 from loadtests.locust_run.peak import Probe
+from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.result import Result
+from loadtests.locust_run.search import judged
+from loadtests.locust_run.verdict import Bounds
 
 pytestmark = pytest.mark.unit
+GOOD = Result(
+    asdict(Plan(for_s=25.0, warm_up_s=2.0)), 1, latency_ms={"p99": 20.0}, slip_ms={"p99": 1.0},
+    backlog_at_end=100, drained_s=0.4,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("capacity", [300.0, 1_000.0, 7_777.0, 31_000.0])
@@ -64,3 +73,13 @@ def test_the_slope_is_that_of_the_line() -> None:
 def test_few_samples_say_nothing() -> None:
     assert trend([(1.0, 5), (2.0, 500)]) is None
     assert not grows([(1.0, 5), (2.0, 500)], 10.0, 0, 10)
+
+
+def test_a_rate_fails_by_a_growing_lag_alone_and_that_is_the_job_not_the_generator() -> None:
+    lag = [(at / 2, 50 * at) for at in range(60)]
+    good = replace(GOOD, offered_rate=5_000.0, achieved_rate=5_000.0, lag=[(at, 40) for at, _ in lag])
+    assert judged(5_000.0, good, Bounds()).passed
+    behind = judged(1_000.0, replace(good, lag=lag), Bounds())
+    assert (behind.passed, behind.generator_limited) == (False, False)
+    late = judged(1_000.0, replace(good, slip_ms={"p99": 50.0}), Bounds())
+    assert (late.passed, late.generator_limited) == (False, True)
