@@ -11,7 +11,7 @@ ARGS ?=
 CLASSES := .fraud/test-classes.jsa
 
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight jars demo test test-unit lint bench docs stack-up stack-down lock clean
+.PHONY: help setup preflight jars demo test test-unit lint bench loadtest docs stack-up stack-down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -47,6 +47,9 @@ lint: setup ## ruff and mypy
 
 bench: setup ## benchmarks; figures in docs/benchmarks.md
 	@$(BIN)/fraud bench $(ARGS)
+
+loadtest: setup ## open-loop load with locust and an audit of it: make loadtest ARGS="--rate 10000 --for 120s"
+	@$(BIN)/fraud loadtest run $(ARGS)
 
 docs: setup ## make docs/features.md anew from the catalogue
 	@$(BIN)/python -m feature_store.reference docs/features.md

@@ -42,6 +42,9 @@ COMMANDS = {
         "streaming_job.dead_letters.commands:app", "List dead letters; send mended ones again."
     ),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
+    "loadtest": Entry(
+        "loadtests.locust_run.commands:app", "Load tests with locust, each audited; find the peak rate."
+    ),
     "explain-card": Entry("streaming_job.explain:app", "Tell what the job knows about a card right now."),
 }
 

@@ -1,0 +1,1 @@
+"""Load tests with locust: an open loop, latency from intended times, and an audit of every run."""

@@ -1,0 +1,89 @@
+"""Histograms of microseconds (HdrHistogram, three digits): recorded in bulk, merged, kept as a log."""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader, HistogramLogWriter
+
+LOWEST_US, HIGHEST_US, DIGITS = 1, 3_600_000_000, 3
+PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
+_MICROSECONDS = 1_000.0
+"""Of a millisecond."""
+
+
+def empty() -> HdrHistogram:
+    """A histogram of 1 us to an hour with three significant digits; what is longer counts as an hour."""
+    return HdrHistogram(LOWEST_US, HIGHEST_US, DIGITS)
+
+
+def record(histogram: HdrHistogram, microseconds: npt.NDArray[np.int64]) -> None:
+    """Record values, shape (n,): one call for each that differs, not for each."""
+    values, counts = np.unique(np.clip(microseconds, LOWEST_US, HIGHEST_US), return_counts=True)
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        histogram.record_value(value, count)
+
+
+def merged(encoded: Iterable[bytes | str]) -> HdrHistogram:
+    """The sum of histograms as `HdrHistogram.encode` gives them."""
+    whole = empty()
+    for one in encoded:
+        whole.decode_and_add(one)
+    return whole
+
+
+def percentiles_ms(histogram: HdrHistogram) -> dict[str, float]:
+    """p50, p90, ..., p100 in ms; empty if nothing was recorded."""
+    if not histogram.get_total_count():
+        return {}
+    return {f"p{at:g}": histogram.get_value_at_percentile(at) / _MICROSECONDS for at in PERCENTILES}
+
+
+def percentile_ms(histogram: HdrHistogram, at: float) -> float | None:
+    """One percentile in ms; None if nothing was recorded."""
+    if not histogram.get_total_count():
+        return None
+    return float(histogram.get_value_at_percentile(at) / _MICROSECONDS)
+
+
+def curve(histogram: HdrHistogram, points: int = 5) -> list[tuple[float, float]]:
+    """(percentile, ms) of the whole distribution, `points` for each halving of what is left above."""
+    if not histogram.get_total_count():
+        return []
+    return [
+        (step.percentile_level_iterated_to, step.value_iterated_to / _MICROSECONDS)
+        for step in histogram.get_percentile_iterator(points)
+    ]
+
+
+class HistogramLog:
+    """A file of interval histograms in HdrHistogram's log format, which its own tools read."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: Any = path.open("w", encoding="utf-8")
+        self._writer = HistogramLogWriter(self._file)
+        self._writer.output_log_format_version()
+        self._writer.output_comment(f"[StartTime: {time.time():.3f} (seconds since epoch)]")
+        self._writer.output_legend()
+
+    def add(self, histogram: HdrHistogram, from_s: float, to_s: float) -> None:
+        """Append the histogram of an interval, seconds from the start of the run."""
+        self._writer.output_interval_histogram(histogram, from_s, to_s, max_value_unit_ratio=_MICROSECONDS)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_log(path: Path) -> HdrHistogram:
+    """The sum of all intervals of a log."""
+    whole = empty()
+    reader = HistogramLogReader(str(path), empty())
+    while reader.add_next_interval_histogram(whole):
+        pass
+    return whole

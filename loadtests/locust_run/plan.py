@@ -1,0 +1,77 @@
+"""What a load test is to do: one value, the same for the command line, locust's options and every worker."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from loadtests.locust_run.errors import LoadTestError
+from loadtests.locust_run.rate_profile import SHAPES
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run. Each field is an option of locust, too, with `--tx-` before its name."""
+
+    rate: float = 1_000.0
+    """Transactions per second, of all workers together."""
+    for_s: float = 60.0
+    """Measured seconds."""
+    warm_up_s: float = 5.0
+    """Seconds before that, in which the rate rises; audited, but not in the percentiles."""
+    shape: str = "steady"
+    """steady, ramp, spike, soak or replay."""
+    factor: float = 5.0
+    """Of a spike."""
+    cards: int = 50_000
+    """Of the simulated world."""
+    seed: int = 1
+    """Of the simulated world."""
+    replay: str = ""
+    """Parquet file of transactions, for the shape replay: its own times count, not the rate."""
+    speed: float = 1.0
+    """Of a replay: multiple of the file's own time."""
+    drain_s: float = 60.0
+    """How long the job may take to decide what is left once everything was sent."""
+    sidecar: str = ""
+    """URL of the job's sidecar; empty: no users of it."""
+    sidecar_users: int = 2
+    """Users that read the sidecar's metrics and status."""
+    directory: str = ".fraud/loadtest/run"
+    """Result, log of histograms, transactions encoded ahead."""
+
+    def __post_init__(self) -> None:
+        if self.shape not in SHAPES:
+            raise LoadTestError(f"no shape {self.shape!r}; give one of {', '.join(SHAPES)}")
+        if not (self.rate > 0 and self.for_s > 0 and self.warm_up_s >= 0 and self.speed > 0):
+            raise LoadTestError("rate, length and speed must be above 0; give --rate and --for")
+        if (self.shape == "replay") != bool(self.replay):
+            raise LoadTestError("the shape replay and --replay FILE.parquet belong together; give both")
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> "Plan":
+        """The plan among other values, by field names."""
+        return cls(**{field.name: found[field.name] for field in fields(cls) if field.name in found})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Plan":
+        """The inverse of `to_json`."""
+        return cls.of(json.loads(text))
+
+    def to_json(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one worker does of a run: each `lanes`th event, beginning with `lane`."""
+
+    run: int
+    """Number of the run, 24 bits, in every transaction_id."""
+    lane: int
+    lanes: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.lane < self.lanes <= 256 and 0 <= self.run < 1 << 24):
+            raise LoadTestError(f"{self} is out of range; run with at most 256 workers")

@@ -1,0 +1,121 @@
+"""Plots of a run and of a search for the peak, as SVG."""
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from loadtests.locust_run.peak import Probe
+from loadtests.locust_run.result import Result
+
+SIZE = (8.0, 3.0)
+BLUE, RED, GREY = "#1f5fa8", "#c0392b", "#8a8a8a"
+mpl.rcParams["svg.hashsalt"] = "fraud"  # the same figures give the same bytes
+
+
+def run_plots(result: Result) -> dict[str, str]:
+    """Titles and SVG of a run's plots."""
+    return {
+        "Latency by percentile": _percentiles(result),
+        "Latency over time": _over_time(result),
+        "Rate over time": _rates(result),
+        "Job's lag": _lag(result),
+        "Generator's slip": _slip(result),
+    }
+
+
+def peak_plot(probes: Sequence[Probe], bound_ms: float) -> str:
+    """p99 by rate: what passed, what did not, and the bound."""
+    with _figure("offered, transactions/s", "p99, ms") as (axes, svg):
+        for passed, colour, name in ((True, BLUE, "passed"), (False, RED, "failed")):
+            points = sorted(
+                (one.rate, one.p99_ms) for one in probes if one.passed == passed and one.p99_ms is not None
+            )
+            if points:
+                axes.plot(*zip(*points, strict=True), "o-" if passed else "x", color=colour, label=name)
+        axes.axhline(bound_ms, color=GREY, linestyle="--", linewidth=1, label="bound")
+        axes.set_yscale("log")
+        axes.legend(frameon=False)
+    return svg()
+
+
+def _percentiles(result: Result) -> str:
+    with _figure("share of transactions that were slower", "ms") as (axes, svg):
+        points = [(1 - at / 100, ms) for at, ms in result.latency_curve if at < 100]
+        if points:
+            axes.plot(*zip(*points, strict=True), color=BLUE)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.invert_xaxis()
+    return svg()
+
+
+def _over_time(result: Result) -> str:
+    with _figure("s", "ms") as (axes, svg):
+        for name, colour in (("p50", BLUE), ("p99", RED), ("max", GREY)):
+            _line(axes, result, name, colour)
+        axes.set_yscale("log")
+        axes.legend(frameon=False, ncols=3)
+        _mark_warm_up(axes, result)
+    return svg()
+
+
+def _rates(result: Result) -> str:
+    with _figure("s", "transactions/s") as (axes, svg):
+        _line(axes, result, "offered", GREY)
+        _line(axes, result, "sent", BLUE)
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False, ncols=2)
+        _mark_warm_up(axes, result)
+    return svg()
+
+
+def _lag(result: Result) -> str:
+    with _figure("s", "transactions") as (axes, svg):
+        if result.lag:
+            axes.plot(*zip(*result.lag, strict=True), color=BLUE)
+        axes.set_ylim(bottom=0)
+        _mark_warm_up(axes, result)
+    return svg()
+
+
+def _slip(result: Result) -> str:
+    with _figure("s", "ms, p99 of a second") as (axes, svg):
+        _line(axes, result, "slip_p99", BLUE)
+        axes.set_ylim(bottom=0)
+        _mark_warm_up(axes, result)
+    return svg()
+
+
+def _line(axes: Any, result: Result, name: str, colour: str) -> None:
+    points = [(row["at"], row[name]) for row in result.seconds if name in row]
+    if points:
+        axes.plot(*zip(*points, strict=True), color=colour, label=name)
+
+
+def _mark_warm_up(axes: Any, result: Result) -> None:
+    if warm_up := result.plan.get("warm_up_s", 0):
+        axes.axvspan(0, warm_up, color=GREY, alpha=0.15, linewidth=0)
+
+
+@contextmanager
+def _figure(x: str, y: str) -> Iterator[tuple[Any, Callable[[], str]]]:
+    figure = Figure(figsize=SIZE, layout="constrained")
+    canvas: Any = FigureCanvasSVG(figure)
+    axes = figure.add_subplot()
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.2)
+
+    def svg() -> str:
+        buffer = io.StringIO()
+        canvas.print_svg(buffer, metadata={"Date": None})
+        text = buffer.getvalue()
+        return text[text.index("<svg") :]
+
+    yield axes, svg

@@ -1,0 +1,140 @@
+"""The rate of a load test over time, in pieces of constant or linear rate, and when events are due."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from loadtests.locust_run.errors import LoadTestError
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+SHAPES = ("steady", "ramp", "spike", "soak", "replay")
+FIRST_SHARE = 0.1
+"""Of the full rate: where a warm-up and a ramp begin."""
+SPIKE_FROM, SPIKE_TO = 0.4, 0.6
+"""Shares of the time between which a spike stands."""
+SOAK_RAMP = 0.05
+"""Share of a soak's time in which the rate rises."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of time in which the rate changes linearly."""
+
+    seconds: float
+    first: float
+    """Events per second at its start."""
+    last: float
+    """... and at its end."""
+
+    @property
+    def events(self) -> float:
+        """How many are due within it."""
+        return self.seconds * (self.first + self.last) / 2
+
+
+class RateProfile:
+    """Pieces one after another, and the inverse of their cumulated rate: event i is due when i + 1/2 are."""
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        """Put pieces together.
+
+        Raises:
+            LoadTestError: a length or a rate is not positive.
+        """
+        self.pieces = [piece for piece in pieces if piece.seconds > 0]
+        if not self.pieces or any(min(piece.first, piece.last) <= 0 for piece in self.pieces):
+            raise LoadTestError("a load test needs a rate and a length above 0; give --rate and --for")
+        self._seconds = np.cumsum([0.0, *(piece.seconds for piece in self.pieces)])
+        self._events = np.cumsum([0.0, *(piece.events for piece in self.pieces)])
+
+    @property
+    def seconds(self) -> float:
+        """Length."""
+        return float(self._seconds[-1])
+
+    @property
+    def events(self) -> int:
+        """How many events are due in all."""
+        return int(np.floor(self._events[-1] + 0.5))
+
+    @property
+    def peak(self) -> float:
+        """Highest rate, events per second."""
+        return max(max(piece.first, piece.last) for piece in self.pieces)
+
+    def rate_at(self, second: float) -> float:
+        """Events per second at a time; 0 outside."""
+        if not 0 <= second <= self.seconds:
+            return 0.0
+        at = min(int(np.searchsorted(self._seconds, second, side="right")) - 1, len(self.pieces) - 1)
+        piece = self.pieces[at]
+        return piece.first + (piece.last - piece.first) * (second - float(self._seconds[at])) / piece.seconds
+
+    def due_by(self, second: float) -> int:
+        """How many events are due by a time, seconds from the start."""
+        if second <= 0:
+            return 0
+        if second >= self.seconds:
+            return self.events
+        at = int(np.searchsorted(self._seconds, second, side="right")) - 1
+        piece, into = self.pieces[at], second - self._seconds[at]
+        slope = (piece.last - piece.first) / piece.seconds
+        return int(np.floor(self._events[at] + piece.first * into + slope * into**2 / 2 + 0.5))
+
+    def due_us(self, numbers: I64) -> I64:
+        """When events are due.
+
+        Args:
+            numbers: of the events, 0 .. events - 1, shape (n,).
+
+        Returns:
+            Microseconds from the start, shape (n,), rising with the number.
+        """
+        count = np.minimum(numbers + 0.5, self._events[-1])
+        at = np.clip(np.searchsorted(self._events, count, side="right") - 1, 0, len(self.pieces) - 1)
+        into = count - self._events[at]
+        first = np.array([piece.first for piece in self.pieces])[at]
+        slope = np.array([(piece.last - piece.first) / piece.seconds for piece in self.pieces])[at]
+        # the form of the quadratic's root that does not cancel, nor divide by a slope of 0
+        under = np.maximum(first**2 + 2 * slope * into, 0.0)
+        seconds = self._seconds[at] + 2 * into / (first + np.sqrt(under))
+        due: I64 = np.round(seconds * 1e6).astype(np.int64)
+        return due
+
+
+def profile(
+    shape: str, rate: float, for_s: float, *, warm_up_s: float = 0.0, factor: float = 5.0
+) -> RateProfile:
+    """The profile of a named shape, after a warm-up in which the rate rises to the shape's first.
+
+    Args:
+        shape: steady; ramp (a tenth of the rate to the rate); spike (`factor` times the rate for a fifth of
+            the time); soak (a slow rise, then steady).
+        rate: events per second.
+        for_s: measured time.
+        warm_up_s: before it.
+        factor: of a spike.
+
+    Raises:
+        LoadTestError: no such shape, or no positive rate and time.
+    """
+    low = rate * FIRST_SHARE
+    if shape == "steady":
+        pieces = [Piece(for_s, rate, rate)]
+    elif shape == "ramp":
+        pieces = [Piece(for_s, low, rate)]
+    elif shape == "spike":
+        pieces = [
+            Piece(for_s * SPIKE_FROM, rate, rate),
+            Piece(for_s * (SPIKE_TO - SPIKE_FROM), rate * factor, rate * factor),
+            Piece(for_s * (1 - SPIKE_TO), rate, rate),
+        ]
+    elif shape == "soak":
+        pieces = [Piece(for_s * SOAK_RAMP, low, rate), Piece(for_s * (1 - SOAK_RAMP), rate, rate)]
+    else:
+        raise LoadTestError(f"no shape {shape!r}; give one of {', '.join(SHAPES)}")
+    first = pieces[0].first
+    return RateProfile([Piece(warm_up_s, min(low, first), first), *pieces])

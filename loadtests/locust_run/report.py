@@ -1,0 +1,108 @@
+"""The report of a load test: JSON for machines, one HTML file with its plots for people."""
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from loadtests.locust_run import plots
+from loadtests.locust_run.peak import Peak
+from loadtests.locust_run.result import Result
+from loadtests.locust_run.verdict import Audit, Bounds
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }
+h1 span.passed { color: #1d7a3a; } h1 span.failed { color: #c0392b; }
+table { border-collapse: collapse; } td, th { padding: .2em 1.2em .2em 0; text-align: left; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; } svg { max-width: 100%; height: auto; }
+li { color: #c0392b; } footer { color: #777; margin-top: 2em; }
+"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is known of a run."""
+
+    command: str
+    surroundings: Mapping[str, Any]
+    """Machine, versions, load."""
+    result: Result
+    bounds: Bounds
+    audit: Audit | None
+    failures: tuple[str, ...]
+    peak: Peak | None = None
+    """Of a search; `result` is the best run's, or the last's if none passed."""
+
+    @property
+    def verdict(self) -> str:
+        """Passed or failed."""
+        return "failed" if self.failures else "passed"
+
+    def as_json(self) -> dict[str, Any]:
+        """As JSON values; `audit` is null if none was made."""
+        return {
+            "command": self.command,
+            "verdict": self.verdict,
+            "failures": list(self.failures),
+            "bounds": asdict(self.bounds),
+            **({"peak": asdict(self.peak)} if self.peak else {}),
+            **asdict(self.result),
+            "audit": None if self.audit is None else asdict(self.audit),
+            **self.surroundings,
+        }
+
+    def as_html(self) -> str:
+        """One file with everything in it; asks for nothing else."""
+        shown = "".join(
+            f"<h2>{html.escape(title)}</h2>{svg}" for title, svg in plots.run_plots(self.result).items()
+        )
+        if self.peak is not None:
+            bound = self.bounds.p99_ms or 0.0
+            shown = f"<h2>p99 by rate</h2>{plots.peak_plot(self.peak.probes, bound)}" + shown
+        reasons = "".join(f"<li>{html.escape(line)}</li>" for line in self.failures)
+        return (
+            '<!doctype html><html lang="en"><meta charset="utf-8"><title>Load test</title>'
+            f"<style>{STYLE}</style>"
+            f'<h1>Load test: <span class="{self.verdict}">{self.verdict}</span></h1><ul>{reasons}</ul>'
+            f"{_table(self.rows())}{shown}<footer>{html.escape(self.command)}</footer></html>\n"
+        )
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Names and values of what people look for first."""
+        result = self.result
+        rows = []
+        if self.peak is not None:
+            peak = self.peak
+            found = "none passed" if peak.rate is None else f"{peak.rate:,.0f} transactions/s"
+            rows += [("peak", found), ("limited by", peak.limited_by or "not reached")]
+        rows += [
+            ("offered", f"{result.offered_rate:,.1f} transactions/s"),
+            ("achieved", f"{result.achieved_rate:,.1f} transactions/s"),
+            ("sent", f"{result.acknowledged:,} of {result.events:,}; unsent {result.unsent:,}"),
+            *((f"latency {name}", f"{ms:,.1f} ms") for name, ms in result.latency_ms.items()),
+            ("made of", f"{result.latencies:,} alerts, from intended time to a read_committed consumer"),
+            ("generator's slip p99", _or("not measured", result.slip_ms.get("p99"), "{:,.2f} ms")),
+            ("generator's processors", f"{result.generator_cores:.2f} by {result.workers} workers"),
+            (
+                "backlog at the end",
+                "unknown" if result.backlog_at_end is None else f"{result.backlog_at_end:,}",
+            ),
+            ("drained after", "never" if result.drained_s is None else f"{result.drained_s:.1f} s"),
+        ]
+        audit = self.audit
+        if audit is None:
+            return [*rows, ("audit", "not made")]
+        counts = f"{audit.missing} missing, {audit.duplicated} duplicated, {audit.unexpected} unexpected"
+        return [*rows, ("audit", f"{audit.events:,} transactions, {audit.alerts:,} alerts: {counts}")]
+
+
+def _or(otherwise: str, value: float | None, form: str) -> str:
+    return otherwise if value is None else form.format(value)
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> str:
+    cells = "".join(
+        f'<tr><th>{html.escape(name)}</th><td class="number">{html.escape(value)}</td></tr>'
+        for name, value in rows
+    )
+    return f"<table>{cells}</table>"

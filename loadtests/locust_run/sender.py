@@ -1,0 +1,190 @@
+"""Sends a lane's transactions at their intended times, whatever the system under test does: an open loop."""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import KafkaError, Producer
+
+from loadtests.locust_run.errors import LoadTestError
+from loadtests.locust_run.native import NativeThread, sleep
+from loadtests.locust_run.tape import Segment, Tape
+
+INTENDED_AT = "intended_at"
+"""Record header: when the record was meant to be sent, microseconds since 1970-01-01 UTC, decimal."""
+TICK_S = 0.001
+CHUNK = 256
+"""Records between two looks at the clock, when there is a backlog."""
+GRACE_S = 1.0
+"""What is due but not sent so long after the schedule's end is given up, and counted as unsent."""
+SETTLE_S = 0.05
+"""For the acknowledgements of what was sent last."""
+FLUSH_S = 10.0
+PRODUCER: dict[str, Any] = {
+    "enable.idempotence": True,
+    "linger.ms": 1,
+    "batch.size": 512 * 1024,
+    "batch.num.messages": 20_000,
+    "compression.type": "lz4",
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 256 * 1024,
+    # a report of each success would cost more than the record
+    "delivery.report.only.error": True,
+    "message.timeout.ms": 30_000,
+    "log_level": 2,
+}
+
+
+class Sender:
+    """The thread that produces. What it shows is read by others while it runs."""
+
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        topic: str,
+        tape: Tape,
+        *,
+        events: int,
+        end_s: float,
+        measured_from_us: int,
+    ) -> None:
+        """Make the producer.
+
+        Args:
+            client: Kafka settings: addresses, security, partitioner.
+            topic: where to.
+            tape: what to send.
+            events: how many are on the tape.
+            end_s: when the schedule ends, seconds from the start.
+            measured_from_us: what is due earlier belongs to the warm-up.
+        """
+        self._topic, self._tape, self._end_us = topic, tape, int(end_s * 1e6)
+        self._measured_from_us = measured_from_us
+        self._producer = Producer({**PRODUCER, **client, "on_delivery": self._undelivered})
+        self.thread = NativeThread(self._run)
+        self._start_ns = self._start_wall_us = 0
+        self.events = events
+        self.sent = 0
+        """Records handed to the producer."""
+        self.sent_measured = 0
+        """... of those after the warm-up."""
+        self.refused = 0
+        """Records that the brokers did not take."""
+        self.acknowledged_at_end = 0
+        """Records that the brokers had when the last one was sent, a moment later."""
+        self.cpu_s = 0.0
+        """Processor time of this process from the start to then."""
+        self.ended_us = 0
+        """When that was, microseconds from the start."""
+        self.unsent = 0
+        """At the end: never handed over, refused, or not acknowledged."""
+        self.slips: deque[npt.NDArray[np.int64]] = deque()
+        """Microseconds from intended to real sending, one array a chunk; taken out by the reader."""
+        self.error: str | None = None
+
+    @property
+    def acknowledged(self) -> int:
+        """Records that the brokers have."""
+        return max(0, self.sent - self.refused - len(self._producer))
+
+    def begin(self, start_ns: int, start_wall_us: int) -> None:
+        """Send from a moment on.
+
+        Args:
+            start_ns: the start by `time.monotonic_ns`.
+            start_wall_us: the same moment, microseconds since 1970-01-01 UTC.
+        """
+        self._start_ns, self._start_wall_us = start_ns, start_wall_us
+        self.cpu_s = -time.process_time()
+        self.thread.start()
+
+    def _now_us(self) -> int:
+        return (time.monotonic_ns() - self._start_ns) // 1_000
+
+    def _run(self) -> None:
+        for segment in self._tape.segments(self._wait):
+            if not self._send(segment):
+                break
+        self._pause(SETTLE_S)
+        self.ended_us, self.acknowledged_at_end = self._now_us(), self.acknowledged
+        self.cpu_s += time.process_time()
+        left = int(self._producer.flush(FLUSH_S))
+        # of a replay it is known only now
+        self.events = self._tape.events() or self.events
+        self.unsent = self.events - self.sent + self.refused + left
+
+    def _wait(self) -> bool:
+        """For the tape; False when it is too late for what is on it."""
+        self._pause(TICK_S)
+        return self._goes_on()
+
+    def _goes_on(self) -> bool:
+        return not self.thread.stopped and self._now_us() < self._end_us + GRACE_S * 1e6
+
+    def _send(self, segment: Segment) -> bool:
+        """Send a segment's records as they become due; False if the time is over before."""
+        due_us, start, count = segment.due_us, 0, len(segment)
+        while start < count:
+            now = self._now_us()
+            if not self._goes_on():
+                return False
+            end = start + int(np.searchsorted(due_us[start : start + CHUNK], now, side="right"))
+            if end == start:
+                self._pause(min(TICK_S, (int(due_us[start]) - now) / 1e6))
+                continue
+            if not self._produce(segment, start, end):
+                return False
+            start = end
+        return True
+
+    def _produce(self, segment: Segment, start: int, end: int) -> bool:
+        topic, produce, wall, name = self._topic, self._producer.produce, self._start_wall_us, INTENDED_AT
+        due = segment.due_us[start:end]
+        values = segment.values.slice(start, end - start).to_pylist()
+        keys = segment.keys.slice(start, end - start).to_pylist()
+        # by position (partition, two callbacks, time, headers): keywords cost 0.4 us a record
+        headers = [[(name, b"%d" % at)] for at in (due + wall).tolist()]
+        nothing = repeat(None)
+        rows = zip(
+            repeat(topic), values, keys, repeat(-1), nothing, nothing, repeat(0), headers, strict=False
+        )
+        for sent, row in enumerate(rows):
+            while True:
+                try:
+                    produce(*row)
+                    break
+                except BufferError:  # the brokers are slower: the schedule does not wait, this counts as slip
+                    self._producer.poll(TICK_S)
+                    if not self._goes_on():
+                        self._note(due[:sent])
+                        return False
+        self._note(due)
+        self._producer.poll(0)
+        return True
+
+    def _note(self, due_us: npt.NDArray[np.int64]) -> None:
+        self.sent += len(due_us)
+        self.sent_measured += int(np.count_nonzero(due_us >= self._measured_from_us))
+        self.slips.append(self._now_us() - due_us)
+
+    def _pause(self, seconds: float) -> None:
+        self._producer.poll(0)
+        sleep(max(0.0, seconds))
+
+    def _undelivered(self, error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            self.refused += 1
+            self.error = self.error or error.str()
+
+    def check(self) -> None:
+        """See that it works.
+
+        Raises:
+            LoadTestError: the thread ended by a fault.
+        """
+        if self.thread.fault is not None:
+            raise LoadTestError(f"sending ended: {self.thread.fault!r}") from self.thread.fault

@@ -1,0 +1,137 @@
+"""Transactions encoded ahead, as files that a process of its own writes and the sender maps.
+
+Encoding beside sending would hold Python's lock for milliseconds at a time: the sender would be late. The
+writer stays ahead by at most `AHEAD_BYTES`; the sender deletes what it has sent.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from loadtests.locust_run.errors import LoadTestError
+from loadtests.locust_run.plan import Plan, Share
+
+AHEAD_BYTES = 512 << 20
+SEGMENT_ROWS = 32_768
+END = "end"
+"""A file of this name: no further segments follow. It holds the number of transactions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Some thousand encoded transactions in order of intended times; mapped, not read."""
+
+    due_us: npt.NDArray[np.int64]
+    """Microseconds from the start."""
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+
+    def __len__(self) -> int:
+        return len(self.due_us)
+
+    @classmethod
+    def of(cls, table: pa.Table) -> "Segment":
+        """The rows of a table (`transactions.SCHEMA`)."""
+        due, keys, values = (table.column(name).combine_chunks() for name in table.column_names)
+        return cls(due.to_numpy(), keys, values)
+
+
+class Tape:
+    """One lane's directory of segments, and the process that fills it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._writer: subprocess.Popen[bytes] | None = None
+        self._log = directory.with_suffix(".log")
+
+    def start(self, plan: Plan, share: Share, base_ms: int) -> None:
+        """Empty the directory and begin to write."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        given = {"plan": plan.to_json(), "share": asdict(share), "base_ms": base_ms}
+        command = [sys.executable, "-m", "loadtests.locust_run.tape_writer", str(self.directory)]
+        with self._log.open("wb") as log:
+            self._writer = subprocess.Popen(
+                [*command, json.dumps(given)], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def is_ready(self) -> bool:
+        """Whether everything is written, or as much as is written ahead.
+
+        Raises:
+            LoadTestError: the writer ended before.
+        """
+        if (self.directory / END).exists():
+            return True
+        if self._writer is not None and self._writer.poll() is not None:
+            raise LoadTestError(f"transactions were not encoded; see {self._log}: {_last(self._log)}")
+        return size(self.directory) >= AHEAD_BYTES
+
+    def events(self) -> int | None:
+        """Transactions on the whole tape; None while it is being written."""
+        try:
+            return int((self.directory / END).read_text())
+        except FileNotFoundError:
+            return None
+
+    def segments(self, wait: Callable[[], bool]) -> Iterator[Segment]:
+        """The segments, each deleted when the next is asked for.
+
+        Args:
+            wait: called while the next is not there yet; False ends the iteration.
+
+        Raises:
+            LoadTestError: the writer ended before.
+        """
+        number = 0
+        while True:
+            path = self.directory / name(number)
+            while not path.exists():
+                if (self.directory / END).exists() and not path.exists():
+                    return
+                if self._writer is not None and self._writer.poll() not in (None, 0):
+                    raise LoadTestError(f"transactions were not encoded; see {self._log}")
+                if not wait():
+                    return
+            with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+                yield Segment.of(reader.read_all())
+            path.unlink(missing_ok=True)
+            number += 1
+
+    def stop(self) -> None:
+        """End the writer and delete what is left."""
+        if self._writer is not None and self._writer.poll() is None:
+            self._writer.kill()
+            self._writer.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def name(number: int) -> str:
+    """File of a segment."""
+    return f"segment-{number:06d}.arrow"
+
+
+def size(directory: Path) -> int:
+    """Bytes of the segments that are there."""
+    total = 0
+    with os.scandir(directory) as found:
+        for entry in found:
+            try:
+                total += entry.stat().st_size if entry.name.endswith(".arrow") else 0
+            except FileNotFoundError:  # sent meanwhile
+                continue
+    return total
+
+
+def _last(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,62 @@
+"""Writes a lane's tape; a process of its own, which ends with its parent."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from loadtests.locust_run import tape
+from loadtests.locust_run.plan import Plan, Share
+from loadtests.locust_run.transactions import SCHEMA, encoded
+
+PAUSE_S = 0.2
+
+
+def write(directory: Path, pieces: Iterable[pa.Table], *, ahead_bytes: int = tape.AHEAD_BYTES) -> None:
+    """Write segments until there are no more pieces, at most `ahead_bytes` before the reader.
+
+    A segment appears under its name when it is whole. Returns early if the parent ends.
+    """
+    parent = os.getppid()
+    events = 0
+    for number, table in enumerate(_gathered(pieces)):
+        while tape.size(directory) >= ahead_bytes:
+            if os.getppid() != parent:
+                return
+            time.sleep(PAUSE_S)
+        path = directory / tape.name(number)
+        partial = path.with_suffix(".partial")
+        with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
+            writer.write_table(table)
+        partial.rename(path)
+        events += len(table)
+    end = directory / f"{tape.END}.partial"
+    end.write_text(str(events))
+    end.rename(directory / tape.END)
+
+
+def _gathered(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    held: list[pa.Table] = []
+    for piece in pieces:
+        held.append(piece)
+        if sum(map(len, held)) >= tape.SEGMENT_ROWS:
+            yield pa.concat_tables(held).combine_chunks()
+            held = []
+    if held:
+        yield pa.concat_tables(held).combine_chunks()
+
+
+def main() -> None:
+    """Entry point: directory, and what to write as JSON."""
+    directory, given = Path(sys.argv[1]), json.loads(sys.argv[2])
+    os.nice(10)  # the system under test comes first
+    plan, share = Plan.from_json(given["plan"]), Share(**given["share"])
+    write(directory, encoded(plan, share, given["base_ms"]))
+
+
+if __name__ == "__main__":
+    main()

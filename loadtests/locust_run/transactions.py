@@ -1,0 +1,98 @@
+"""A lane's transactions, encoded: simulated ones at the intended times of a profile, or those of a file."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from loadtests.locust_run import identity
+from loadtests.locust_run.plan import Plan, Share
+from loadtests.locust_run.rate_profile import RateProfile, profile
+from loadtests.simulator import encode
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.replay import Replay
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+
+SCHEMA = pa.schema([("due_us", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+"""Of encoded transactions: microseconds from the start to the intended time, card_id, JSON."""
+
+
+def rates(plan: Plan) -> RateProfile:
+    """The rate of a simulated run over time.
+
+    Raises:
+        LoadTestError: the plan is of a replay, or out of range.
+    """
+    return profile(plan.shape, plan.rate, plan.for_s, warm_up_s=plan.warm_up_s, factor=plan.factor)
+
+
+def events_of(plan: Plan, share: Share) -> int:
+    """How many transactions a lane has; of a replay at most: it ends with the run's time, too."""
+    whole = Replay(Path(plan.replay)).rows if plan.replay else rates(plan).events
+    return max(0, -(-(whole - share.lane) // share.lanes))
+
+
+def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
+    """A lane's transactions in order of intended times, in pieces of a few thousand (`SCHEMA`).
+
+    Args:
+        plan: of the run.
+        share: which lane.
+        base_ms: event time of the start, ms since 1970-01-01 UTC. Transactions are encoded ahead, so it is
+            some seconds before the start.
+
+    Raises:
+        FraudError: the file of a replay cannot be read.
+    """
+    return _replayed(plan, share, base_ms) if plan.replay else _simulated(plan, share, base_ms)
+
+
+def _simulated(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
+    world, due_of, left = World.create(plan.seed, plan.cards), rates(plan), events_of(plan, share)
+    # another start is another stream: lanes do not send the same transactions
+    stream = Stream(world, plan.rate / share.lanes, base_ms + share.lane, disturbances=Disturbances.none())
+    done = 0
+    for batch in stream.blocks(events=left):
+        numbers = np.arange(done, done + len(batch), dtype=np.int64)
+        done += len(batch)
+        due_us = due_of.due_us(numbers * share.lanes + share.lane)
+        at = base_ms + due_us // 1_000
+        table = replace(batch, arrival=at, event_time=at).table
+        yield _piece(table, share, numbers, due_us, trusted=True)
+
+
+def _replayed(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
+    source = Replay(Path(plan.replay))
+    whole = done = 0
+    for batch in source.batches():
+        mine = np.arange((share.lane - whole) % share.lanes, len(batch), share.lanes)
+        whole += len(batch)
+        due_us = ((batch.arrival[mine] - source.first_ms) * 1_000 / plan.speed).astype(np.int64)
+        within = due_us < (plan.warm_up_s + plan.for_s) * 1e6
+        mine, due_us = mine[within], due_us[within]
+        if not len(mine):
+            if not within.all():
+                return
+            continue
+        table = batch.table.take(pa.array(mine))
+        happened = table.column("event_time").combine_chunks().to_numpy() - source.first_ms
+        table = _with(table, "event_time", pa.array(base_ms + (happened / plan.speed).astype(np.int64)))
+        numbers = np.arange(done, done + len(mine), dtype=np.int64)
+        done += len(mine)
+        yield _piece(table, share, numbers, due_us, trusted=False)
+
+
+def _piece(
+    table: pa.Table, share: Share, numbers: np.ndarray, due_us: np.ndarray, *, trusted: bool
+) -> pa.Table:
+    table = _with(table, "transaction_id", identity.encode(share, numbers, due_us))
+    keys = table.column("card_id").combine_chunks().cast(pa.binary())
+    values = pa.array(encode.encode(table, trusted=trusted), pa.binary())
+    return pa.table([pa.array(due_us), keys, values], schema=SCHEMA)
+
+
+def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)

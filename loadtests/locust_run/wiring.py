@@ -1,0 +1,198 @@
+"""Ties a run to locust: its options, its messages between master and workers, its shape and its events."""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import gevent
+from locust import events, runners
+
+from feature_store.errors import FraudError
+from loadtests.locust_run import locust_stats
+from loadtests.locust_run.conductor import REPORT_S, Conductor
+from loadtests.locust_run.lane import FAILED, Lane
+from loadtests.locust_run.plan import Plan, Share
+from loadtests.locust_run.result import Result
+from loadtests.locust_run.verdict import Bounds, failures
+from streaming_job import environment as variables
+from streaming_job.settings import JobSettings
+
+OPTION = "tx_"
+
+
+class Wiring:
+    """What this locust process takes part in: as master, as worker, or as both."""
+
+    def __init__(self) -> None:
+        self.lane: Lane | None = None
+        self.conductor: Conductor | None = None
+        self.environment: Any = None
+        """Locust's; set when it has been made."""
+        self._clients: list[str] = []
+        self._refusal: dict[str, Any] | None = None
+
+    # master
+
+    def plan(self) -> Plan:
+        """The run that locust's options ask for."""
+        given = vars(self.environment.parsed_options)
+        return Plan.of(
+            {name[len(OPTION) :]: value for name, value in given.items() if name.startswith(OPTION)}
+        )
+
+    def lead(self) -> int:
+        """Begin a run; returns the number of workers.
+
+        Raises:
+            FraudError: it cannot begin.
+        """
+        runner = self.environment.runner
+        local = isinstance(runner, runners.LocalRunner)
+        self._clients = [] if local else [client.id for client in runner.clients.ready]
+        lanes = 1 if local else len(self._clients)
+        self.conductor = Conductor(self.plan(), lanes, variables.settings(JobSettings), self._send)
+        return lanes
+
+    def refuse(self, fault: FraudError) -> None:
+        """Leave a result that says why there was no run."""
+        plan = self.plan()
+        Path(plan.directory).mkdir(parents=True, exist_ok=True)
+        Result(asdict(plan), 0, fault=str(fault)).write(Path(plan.directory))
+        print(f"error: {fault}", flush=True)
+        self.environment.process_exit_code = fault.exit_code
+
+    def _send(self, message: str, content: Any, lane: int) -> None:
+        runner = self.environment.runner
+        if isinstance(runner, runners.LocalRunner):
+            runner.send_message(message, dict(content))
+        else:
+            runner.send_message(message, dict(content), client_id=self._clients[lane])
+
+    def finish(self) -> None:
+        """Write the result of the run that ends; its verdict, without the audit, is locust's exit code."""
+        if self.conductor is None:
+            return
+        self.note_lost()  # locust may have stopped because the last of them went
+        conductor, self.conductor = self.conductor, None
+        result = conductor.result()
+        result.write(Path(conductor.plan.directory))
+        found = failures(result, Bounds())
+        for line in found:
+            print(f"load test failed: {line}", flush=True)
+        self.environment.process_exit_code = 1 if found else 0
+
+    def note_lost(self) -> None:
+        """See which workers locust misses, before it gives them up."""
+        if self.conductor is None:
+            return
+        known = {
+            client.id: client.state for client in getattr(self.environment.runner, "clients", {}).values()
+        }
+        for name in list(self._clients):
+            if known.get(name, runners.STATE_MISSING) == runners.STATE_MISSING:
+                self.conductor.lose(name, "no heartbeat")
+                self._clients.remove(name)
+
+    def watch_workers(self) -> None:
+        """For the master: looks after its workers, twice a second."""
+        while True:
+            gevent.sleep(0.5)
+            self.note_lost()
+
+    # worker
+
+    def prepare(self, environment: Any, msg: Any, **_: Any) -> None:
+        """Begin to encode this worker's share."""
+        self.drop()
+        given = msg.data
+        share = Share(given["run"], given["lane"], given["lanes"])
+        try:
+            self.lane = Lane(Plan.from_json(given["plan"]), share, variables.settings(JobSettings))
+        except FraudError as fault:
+            self._refusal = {"lane": share.lane, "error": str(fault)}
+
+    def begin(self, environment: Any, msg: Any, **_: Any) -> None:
+        """Send from the moment on that the master gives."""
+        if self.lane is not None:
+            self.lane.begin(msg.data["start_s"])
+
+    def drop(self) -> None:
+        """End this worker's share."""
+        if self.lane is not None:
+            self.lane.stop()
+            self.lane = None
+        self._refusal = None
+
+    def report(self) -> dict[str, Any] | None:
+        """What this worker has to say; None if it takes part in no run."""
+        if self.lane is not None:
+            return self.lane.report()
+        return self._refusal and refused(self._refusal["lane"], self._refusal["error"])
+
+    def report_to_myself(self) -> None:
+        """For a locust without workers: the reports that workers would send."""
+        while True:
+            gevent.sleep(REPORT_S)
+            if (found := self.report()) is not None and self.conductor is not None:
+                self.conductor.add(found)
+
+
+def refused(lane: int, error: str) -> dict[str, Any]:
+    """The report of a worker that could not prepare."""
+    counts = ("events", "sent", "sent_measured", "acknowledged", "acknowledged_at_end", "unsent", "alerts")
+    said = {"lane": lane, "state": FAILED, "error": error, "at_s": 0.0, "ended_s": 0.0, "cpu_s": 0.0}
+    return {**said, **dict.fromkeys(counts, 0)}
+
+
+wiring = Wiring()
+
+
+def connect() -> None:
+    """Register with locust's events; called by the locustfile, once."""
+    runners.WORKER_REPORT_INTERVAL = REPORT_S
+    locust_stats.keep_digits()
+    hooks: Any = events
+    hooks.init_command_line_parser.add_listener(_options)
+    hooks.init.add_listener(_init)
+    hooks.test_stop.add_listener(_test_stop)
+    hooks.quitting.add_listener(_test_stop)
+    hooks.report_to_master.add_listener(_report)
+    hooks.worker_report.add_listener(_take_report)
+
+
+def _options(parser: Any) -> None:
+    group = parser.add_argument_group("load test of the job", "environment: FRAUD_... as for the job")
+    usual = Plan()
+    for field in fields(Plan):
+        value = getattr(usual, field.name)
+        group.add_argument(
+            f"--{OPTION}{field.name}".replace("_", "-"), dest=OPTION + field.name, type=type(value),
+            default=value, help=f"see loadtests.locust_run.plan.Plan.{field.name}",
+        )  # fmt: skip
+
+
+def _init(environment: Any, runner: Any, **_: Any) -> None:
+    wiring.environment = environment
+    if not isinstance(runner, runners.MasterRunner):
+        runner.register_message("fraud_prepare", wiring.prepare)
+        runner.register_message("fraud_begin", wiring.begin)
+    if isinstance(runner, runners.LocalRunner):
+        gevent.spawn(wiring.report_to_myself)
+    if isinstance(runner, runners.MasterRunner):
+        gevent.spawn(wiring.watch_workers)
+
+
+def _test_stop(environment: Any, **_: Any) -> None:
+    wiring.finish()
+    if not isinstance(environment.runner, runners.MasterRunner):
+        wiring.drop()
+
+
+def _report(client_id: str, data: dict[str, Any]) -> None:
+    if (found := wiring.report()) is not None:
+        data["fraud"] = found
+
+
+def _take_report(client_id: str, data: dict[str, Any]) -> None:
+    if wiring.conductor is not None and "fraud" in data:
+        wiring.conductor.add(data["fraud"])

@@ -1,0 +1,140 @@
+"""Load tests of a real job: what they measure, and what makes them fail."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from loadtests.faults.installation import Installation
+from loadtests.faults.job_process import JobProcess
+from loadtests.locust_run import histograms, identity
+from loadtests.locust_run.launch import LocustProcesses
+from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.result import HISTOGRAMS
+from loadtests.locust_run.sender import INTENDED_AT
+from loadtests.locust_run.verdict import Audit, Bounds, failures
+from loadtests.topic_log import TopicLog
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+WaitFor = Callable[..., object]
+BUSY = Bounds(slip_p99_ms=100.0, backlog_s=5.0)
+"""For a machine that runs other tests meanwhile."""
+PAUSE_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def job(installed: Installation) -> Iterator[JobProcess]:
+    """The job, which has compiled everything and decided something."""
+    with installed.start() as running:
+        installed.send(2_000)
+        installed.caught_up(running)
+        yield running
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    """Fifteen seconds at 300 transactions a second."""
+    return Plan(rate=300.0, for_s=12.0, warm_up_s=3.0, cards=2_000, seed=3, directory=str(tmp_path / "run"))
+
+
+def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
+    """Whether a run has sent for so long."""
+
+    def reached() -> bool:
+        shown: dict[str, Any] = run.progress()
+        return shown.get("phase") == "running" and shown["at_s"] >= second
+
+    return reached
+
+
+def test_every_alert_of_a_run_is_seen_and_none_is_missing(
+    installed: Installation, job: JobProcess, plan: Plan
+) -> None:
+    log = TopicLog(installed.settings.bootstrap_servers, installed.settings.kafka)
+    before = Audit.of(installed.verdict())
+    with LocustProcesses(plan, installed.settings, 2) as run:
+        result = run.wait()
+    whole = Audit.of(installed.verdict())
+    audit = replace(whole, events=whole.events - before.events, alerts=whole.alerts - before.alerts)
+    assert failures(result, BUSY, audit, own_topics=True) == []
+    assert result.workers == 2
+    assert result.events == result.acknowledged == audit.events
+    assert result.latencies > 0
+    logged = histograms.read_log(Path(plan.directory) / HISTOGRAMS)
+    assert logged.get_total_count() == result.latencies
+    _require_headers(log, installed.topics.transactions, result.events)
+
+
+def _require_headers(log: TopicLog, topic: str, events: int) -> None:
+    """See that every record says when it was meant to be sent, as its identifier does."""
+    starts, count = set(), 0
+    for record in log.read(topic):
+        headers = dict(record.headers)
+        if INTENDED_AT in headers:
+            count += 1
+            digits = (record.value or b"").split(b'"transaction_id":"')[1][:32].decode()
+            found = identity.decode(digits, digits[:8])
+            assert found is not None
+            starts.add(int(headers[INTENDED_AT]) - found.due_us)
+    assert count == events
+    assert len(starts) == 1
+
+
+def test_a_job_that_stands_still_for_two_seconds_shows_in_the_tail(
+    installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
+) -> None:
+    with LocustProcesses(plan, installed.settings, 1) as run:
+        wait_for(running_since(run, 6.0), deadline_s=120, what="six seconds of load")
+        family = [psutil.Process(job.process.pid), *job.descendants()]
+        for process in family:
+            process.suspend()
+        try:
+            time.sleep(PAUSE_S)  # the fault itself
+        finally:
+            for process in family:
+                process.resume()
+        result = run.wait()
+    # nothing is left out because the system did not answer: what was due in the pause waited for its rest
+    assert result.latency_ms["p99"] > PAUSE_S * 1_000 * 0.75
+    assert result.latency_ms["p50"] < PAUSE_S * 1_000 / 2
+    assert result.unsent == 0
+    assert result.slip_ms["p99"] < PAUSE_S * 1_000 / 4
+    assert [line for line in failures(result, replace(BUSY, p99_ms=500.0)) if line.startswith("latency: p99")]
+
+
+def test_a_generator_that_cannot_keep_up_fails_the_run(
+    installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
+) -> None:
+    with LocustProcesses(replace(plan, for_s=6.0), installed.settings, 1) as run:
+        wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
+        os.kill(run.main.pid, signal.SIGSTOP)
+        try:
+            time.sleep(8.0)  # beyond the end of its schedule and the grace after it
+        finally:
+            os.kill(run.main.pid, signal.SIGCONT)
+        result = run.wait()
+        code = run.main.returncode
+    found = failures(result, Bounds(slip_p99_ms=5.0))
+    assert {line.split(":")[0] for line in found} >= {"achieved rate", "unsent"}
+    assert result.unsent > 300
+    assert code == 1
+
+
+def test_a_dead_worker_ends_the_run_within_seconds(
+    installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
+) -> None:
+    with LocustProcesses(replace(plan, for_s=120.0), installed.settings, 2) as run:
+        wait_for(running_since(run, 3.0), deadline_s=120, what="three seconds of load")
+        run.workers[1].kill()
+        begun = time.monotonic()
+        result = run.wait()
+        took = time.monotonic() - begun
+    assert took < 20
+    assert len(result.lost_workers) == 1
+    assert [line for line in failures(result, BUSY) if line.startswith("worker lost: ")]
