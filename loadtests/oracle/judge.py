@@ -161,7 +161,7 @@ class Oracle:
         assert decider.decision is not None
         if last is None or cooldown_ms == 0 or decider.decision.decision != REVIEW:
             return False
-        return item.tx.arrival - last < cooldown_ms
+        return item.tx.arrival - last <= cooldown_ms
 
 
 def _row(model: Model, item: Pending) -> list[float]:
