@@ -32,6 +32,8 @@ COMMANDS = {
     "models": Entry("models.commands:app", "Train, list and promote models."),
     "features": Entry("feature_store.commands:app", "Compute point-in-time training sets."),
     "serve": Entry("service.commands:app", "Serve health, metrics and status over HTTP."),
+    "tokens": Entry("service.security.token_commands:app", "Add, list and revoke tokens of the sidecar."),
+    "audit": Entry("service.security.audit_commands:app", "List and verify the log of changes."),
     "verify": Entry(
         "loadtests.commands:app", "Audit the alerts against the input and an independent oracle."
     ),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from feature_store.columns import compress, decompress, pack, unpack
 from feature_store.errors import FraudError
-from feature_store.layout import FORMAT_VERSION
+from feature_store.layout import FORMAT_VERSION, OLDEST_FORMAT
 
 _MAGIC = b"CFKG"
 # magic, format version, checksum of all the other bytes, directory bytes, raw bytes of the directory
@@ -84,7 +84,7 @@ def decode(blob: bytes, what: str) -> dict[str, NDArray[Any]]:
             f"state piece {what} has format {version}, this program knows up to {FORMAT_VERSION}; "
             "run the newer program"
         )
-    if version < FORMAT_VERSION:
+    if version < OLDEST_FORMAT:
         raise StateDamagedError(
             f"state piece {what} has format {version}, which no release has written; restore the checkpoint"
         )

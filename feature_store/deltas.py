@@ -30,6 +30,8 @@ class Delta:
     """Card number of each transaction, shape (n,)."""
     alerted: NDArray[np.bool_]
     """Whether each transaction became an alert, shape (n,)."""
+    suppressed: NDArray[np.bool_] | None = None
+    """Which alerts a cooldown held back, shape (n,); None: none."""
     added: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=IDENTITY))
     """Cards met for the first time, before anything else (IDENTITY); `append` fills it in."""
     evicted: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
@@ -40,12 +42,14 @@ class Delta:
     def encode(self) -> bytes:
         """The delta as a blob, without what a replay does not look at."""
         sent = self.transactions
+        held = self.suppressed
         return encode(
             {
                 **{f"changes.{name}": self.changes[name].reshape(-1) for name in _OF_CHANGE},
                 "change_cards": self.change_cards,
                 "cards": self.cards,
                 "alerted": np.packbits(self.alerted),
+                **({} if held is None or not held.any() else {"suppressed": np.packbits(held)}),
                 # by partition arrivals go up, and most events are young
                 "arrivals": np.diff(sent["arrival"], prepend=0),
                 "ages": sent["arrival"] - sent["time"],
@@ -69,7 +73,8 @@ class Delta:
         """
         raw = decode(blob, what)
         cards, change_cards = raw["cards"].astype(np.int32), raw["change_cards"].astype(np.int32)
-        alerted = np.unpackbits(raw["alerted"].view(np.uint8), count=cards.size).astype(np.bool_)
+        alerted = _bits(raw["alerted"], cards.size)
+        suppressed = _bits(raw["suppressed"], cards.size) if "suppressed" in raw else None
         transactions = np.zeros(cards.size, dtype=TRANSACTION)
         transactions["arrival"] = np.cumsum(raw["arrivals"])
         transactions["time"] = transactions["arrival"] - raw["ages"]
@@ -84,6 +89,7 @@ class Delta:
             transactions,
             cards,
             alerted,
+            suppressed,
             records(raw, "added", IDENTITY),
             raw["evicted"].astype(np.int32),
             raw["after"].astype(np.uint8),
@@ -104,8 +110,13 @@ class Delta:
         mine = wanted(self.cards)
         transactions, cards = self.transactions[mine], self.cards[mine]
         applied = state.apply(transactions, cards)
-        state.count_alerts(cards, transactions["arrival"], self.alerted[mine], applied.restarted)
+        suppressed = None if self.suppressed is None else self.suppressed[mine]
+        state.count_alerts(cards, transactions["arrival"], self.alerted[mine], applied.restarted, suppressed)
         state.evict(self.evicted[wanted(self.evicted)])
+
+
+def _bits(packed: NDArray[np.generic], count: int) -> NDArray[np.bool_]:
+    return np.unpackbits(packed.view(np.uint8), count=count).astype(np.bool_)
 
 
 _OF_CHANGE = tuple(name for name in PROFILE.names or () if name not in ("lo", "hi", "older"))

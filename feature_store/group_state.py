@@ -31,7 +31,7 @@ from feature_store.layout import (
     PROFILES,
 )
 from feature_store.profiles import apply_changes
-from feature_store.suspicion import count_alerts
+from feature_store.suspicion import FOR_EVER, count_alerts
 
 DEFAULT_LATENESS_MS = 7 * DAY_MS
 IDENTITY = np.dtype([("lo", "u8"), ("hi", "u8"), ("number", "i4"), ("pad", "i4")])
@@ -56,6 +56,30 @@ class Applied:
     """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
     standing: NDArray[np.uint8]
     """Status of the card by its profile (index into STATUSES): after a delete the one before, shape (n,)."""
+
+
+@dataclass(frozen=True)
+class AlertTerms:
+    """What policies say of n rows' alerts, beside that they are alerts."""
+
+    declined: NDArray[np.bool_]
+    """Which no cooldown holds back, shape (n,)."""
+    escalate_after: NDArray[np.int64]
+    """The count of a day from which the same holds; 0: never, shape (n,)."""
+    cooldown_ms: NDArray[np.int64]
+    """So long or less after the last alert sent one is held back; 0: never, shape (n,)."""
+
+
+@dataclass(frozen=True)
+class AlertCounts:
+    """What n rows are, or would be, as alerts of their cards."""
+
+    day: NDArray[np.int64]
+    """Alerts of the card in the 24 clock hours up to this one, itself included, shape (n,)."""
+    total: NDArray[np.int64]
+    """Alerts of the card, this one included, shape (n,)."""
+    held_since: NDArray[np.int64]
+    """Of an alert that is held back the arrival of the card's last one sent, ms; else 0, shape (n,)."""
 
 
 class GroupState:
@@ -250,30 +274,52 @@ class GroupState:
         arrivals: NDArray[np.int64],
         alerted: NDArray[np.bool_],
         restarted: NDArray[np.bool_],
+        suppressed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Enter the alerts of a batch that `apply` has taken.
+        """Enter the alerts of a batch that `apply` has taken, of which it is known which were held back.
 
         Args:
             cards: card number of each transaction in log order, shape (n,).
             arrivals: arrival of each, ms, shape (n,).
             alerted: which became alerts, shape (n,).
             restarted: `Applied.restarted`, shape (n,).
+            suppressed: which alerts a cooldown held back, shape (n,); None: none.
 
         Returns:
             suspicious_count of the day and in total of each alert, shape (alerts,) each.
         """
         rows = np.flatnonzero(alerted | restarted)
-        alerted = alerted[rows]
-        alerts = int(alerted.sum())
-        self.reserve("alert_hours", int(self.counters[ALERTED]), alerts)
-        day = np.empty(alerts, dtype=np.int64)
-        total = np.empty(alerts, dtype=np.int64)
+        held = np.zeros(rows.size, dtype=np.bool_) if suppressed is None else suppressed[rows]
+        # what was held back is held back again: the last one sent is the same
+        terms = AlertTerms(~held, np.zeros(rows.size, np.int64), np.where(held, FOR_EVER, 0))
+        counts = self.weigh_alerts(cards[rows], arrivals[rows], alerted[rows], restarted[rows], terms)
+        return counts.day[alerted[rows]], counts.total[alerted[rows]]
+
+    def weigh_alerts(
+        self,
+        cards: NDArray[np.int32],
+        arrivals: NDArray[np.int64],
+        alerted: NDArray[np.bool_],
+        restarted: NDArray[np.bool_],
+        terms: AlertTerms,
+    ) -> AlertCounts:
+        """Enter the alerts among transactions, and find those that a cooldown holds back.
+
+        Args:
+            cards: card number of each transaction in log order, shape (n,).
+            arrivals: arrival of each, ms, shape (n,).
+            alerted: which became alerts; the others are only asked about, shape (n,).
+            restarted: `Applied.restarted`, of all that are restarted, shape (n,).
+            terms: of their policies.
+        """
+        self.reserve("alert_hours", int(self.counters[ALERTED]), int(np.count_nonzero(alerted)))
+        day, total, held_since = (np.empty(cards.size, dtype=np.int64) for _ in range(3))
         arrays = self.arena.arrays
         count_alerts(
-            arrays["cards"], arrays["alert_hours"], self.counters, cards[rows], arrivals[rows], alerted,
-            restarted[rows], day, total,
+            arrays["cards"], arrays["alert_hours"], self.counters, cards, arrivals, alerted, restarted,
+            terms.declined, terms.escalate_after, terms.cooldown_ms, day, total, held_since,
         )  # fmt: skip
-        return day, total
+        return AlertCounts(day, total, held_since)
 
     def _advance(self, batch: NDArray[np.void]) -> None:
         if batch.size:

@@ -6,8 +6,10 @@ object, a piece of it is written with one copy, and a file of it can be mapped b
 
 import numpy as np
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Stands in every persisted piece; readers upgrade older ones."""
+OLDEST_FORMAT = 3
+"""The oldest that was released; what it did not have is zero, and zero means none."""
 
 UNITS_PER_CURRENCY = 10_000
 """Amounts are int64 in 1/10,000 of the currency unit, so that sums are exact in any order."""
@@ -89,8 +91,9 @@ ACTIVE, BLOCKED, CLOSED = range(3)
 SNAPSHOT, UPSERT, DELETE, TOMBSTONE, REREAD = range(5)
 """Kinds of a change; SNAPSHOT: a row of the first snapshot, REREAD: of a later one, kept as UPSERT."""
 
-ALERT_HOURS = np.dtype([("hour", "i8"), ("counts", "u4", (24,))], align=True)
-"""Alerts of a card by clock hour of arrival: `counts[h % 24]` for the 24 hours up to `hour`."""
+ALERT_HOURS = np.dtype([("hour", "i8"), ("sent", "i8"), ("counts", "u4", (24,))], align=True)
+"""Alerts of a card by clock hour of arrival: `counts[h % 24]` for the 24 hours up to `hour`; and the arrival
+of the last one that no cooldown held back, ms; 0: none, or unknown (format 3)."""
 
 TRANSACTION = np.dtype(
     [

@@ -3,63 +3,54 @@
 import base64
 import json
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
+from loadtests.agreement import as_told, different_fields
+from loadtests.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
 from loadtests.oracle import Outcome, Part, Record, digest, part
+from streaming_job.contracts.topics import Topics
 
-SCORE_TOLERANCE = 1e-12
-FEATURE_TOLERANCE = 1e-9
-EXAMPLES = 20
-"""Findings that are told in words."""
-
-Place = tuple[str, int, int]
-"""(topic, partition, offset)."""
-
-
-@dataclass
-class Findings:
-    """What does not agree, counted, and told in words for the first ones."""
-
-    missing: int = 0
-    """Expected and not found."""
-    duplicated: int = 0
-    """Found more than once."""
-    unexpected: int = 0
-    """Found and not expected."""
-    different: int = 0
-    """Found in the right place with other content: each is one missing and one unexpected as well."""
-    examples: list[str] = field(default_factory=list)
-
-    def tell(self, text: str) -> None:
-        """Remember a finding in words, if there are not too many yet."""
-        if len(self.examples) < EXAMPLES:
-            self.examples.append(text)
+Place = tuple[Any, ...]
+"""(topic, partition, offset) of a transaction; of a shadow alert also rollout_id and name of a challenger."""
 
 
 class Found:
-    """The output topics, as compact as an audit allows; what has been compared is taken out."""
+    """The output topics, as compact as an audit allows; what has been compared is taken out.
 
-    def __init__(self, findings: Findings) -> None:
-        self._findings = findings
+    Args:
+        findings: where everything that does not agree goes.
+        topics: names of the topics.
+    """
+
+    def __init__(self, findings: Findings, topics: Topics | None = None) -> None:
+        self._findings, self._topics = findings, topics or Topics()
         # not by alert_id: a transaction that comes again, long after it was forgotten, has the same
-        self._alerts: dict[Place, Record] = {}
+        self._alerts: dict[str, dict[Place, Record]] = {
+            name: {}
+            for name in (
+                self._topics.fraud_alerts, self._topics.suppressed_alerts, self._topics.shadow_alerts
+            )
+        }  # fmt: skip
         self._dead_letters: dict[Place, tuple[str, bytes]] = {}
 
     def add_alert(self, record: Record) -> None:
-        """Take in a record of fraud-alerts."""
+        """Take in a record of fraud-alerts, suppressed-alerts or shadow-alerts."""
         try:
-            source = json.loads(record.value or b"")["source"]
-            place = str(source["topic"]), int(source["partition"]), int(source["offset"])
+            alert = json.loads(record.value or b"")
+            source = alert["source"]
+            place: Place = str(source["topic"]), int(source["partition"]), int(source["offset"])
+            if record.topic == self._topics.shadow_alerts:
+                place = *place, str(alert["rollout_id"]), str(alert["challenger"])
         except (ValueError, KeyError, TypeError):
-            self._findings.unexpected += 1
-            self._findings.tell(f"{_place(record)}: not an alert")
+            self._findings.add(record.topic, UNEXPECTED, f"{_place(record)}: not an alert")
             return
-        if place in self._alerts:
-            self._findings.duplicated += 1
-            self._findings.tell(f"{_place(record)}: alert of {_words(place)} again")
+        found = self._alerts[record.topic]
+        if place in found:
+            text = f"{_place(record)}: alert of {_words(place)} again"
+            self._findings.add(record.topic, DUPLICATED, text)
             return
-        self._alerts[place] = record
+        found[place] = record
 
     def add_dead_letter(self, record: Record) -> None:
         """Take in a record of dead-letters."""
@@ -69,107 +60,71 @@ class Found:
             content = digest(_content(letter, "key"), _content(letter, "value"))
             reason = letter["reason"]
         except (ValueError, KeyError, TypeError):
-            self._findings.unexpected += 1
-            self._findings.tell(f"{_place(record)}: not a dead letter")
+            self._findings.add(record.topic, UNEXPECTED, f"{_place(record)}: not a dead letter")
             return
         if place in self._dead_letters:
-            self._findings.duplicated += 1
-            self._findings.tell(f"{_place(record)}: dead letter of {_words(place)} again")
+            text = f"{_place(record)}: dead letter of {_words(place)} again"
+            self._findings.add(record.topic, DUPLICATED, text)
             return
         self._dead_letters[place] = reason, content
 
     def compare_alert(self, outcome: Outcome) -> None:
-        """Take out the alert that an outcome asks for."""
+        """Take out the alert that an outcome asks for, from the topic that it has to be on."""
         expected = outcome.alert
         assert expected is not None
-        place = outcome.topic, outcome.partition, outcome.offset
-        record, where = self._alerts.pop(place, None), _words(place)
+        suppressed = "suppressed_by" in expected
+        topic = self._topics.suppressed_alerts if suppressed else self._topics.fraud_alerts
+        self._compare(topic, (outcome.topic, outcome.partition, outcome.offset), expected, outcome)
+
+    def compare_shadows(self, outcome: Outcome) -> None:
+        """Take out the shadow alerts that an outcome asks for."""
+        for expected in outcome.shadows:
+            source = outcome.topic, outcome.partition, outcome.offset
+            place = *source, expected["rollout_id"], expected["challenger"]
+            self._compare(self._topics.shadow_alerts, place, expected, outcome)
+
+    def _compare(self, topic: str, place: Place, expected: dict[str, Any], outcome: Outcome) -> None:
+        record, where = self._alerts[topic].pop(place, None), f"{_words(place)}: {topic}"
         if record is None:
-            self._findings.missing += 1
-            self._findings.tell(f"{where}: no alert for transaction {expected['transaction_id']}")
+            text = f"{where}: no alert for transaction {expected['transaction_id']}"
+            self._findings.add(topic, MISSING, text)
             return
         found = json.loads(record.value or b"")
-        wrong = different_fields(_as_told(expected, found, outcome.looked_at), found)
+        if "features" in expected:
+            expected = as_told(expected, found, outcome.looked_at, outcome.optional)
+        wrong = different_fields(expected, found)
         if record.key != expected["card_id"].encode():
             wrong.append("the record's key")
         if wrong:
-            self._differs()
             details = "; ".join(
                 f"{name}: {found.get(name)!r} instead of {expected.get(name)!r}" for name in wrong
             )
-            self._findings.tell(f"{where}: alert differs in {details}")
+            self._findings.add(topic, DIFFERENT, f"{where}: alert differs in {details}")
 
     def compare_dead_letter(self, outcome: Outcome) -> None:
         """Take out the dead letter that an outcome asks for."""
         assert outcome.reason is not None
-        place = outcome.topic, outcome.partition, outcome.offset
+        topic, place = self._topics.dead_letters, (outcome.topic, outcome.partition, outcome.offset)
         found = self._dead_letters.pop(place, None)
         if found is None:
-            self._findings.missing += 1
-            self._findings.tell(f"{_words(place)}: no dead letter {outcome.reason.value}")
+            text = f"{_words(place)}: no dead letter {outcome.reason.value}"
+            self._findings.add(topic, MISSING, text)
         elif found != (outcome.reason.value, outcome.digest):
-            self._differs()
             what = found[0] if found[0] != outcome.reason.value else "other bytes than the record's"
-            self._findings.tell(f"{_words(place)}: dead letter {what} instead of {outcome.reason.value}")
+            text = f"{_words(place)}: dead letter {what} instead of {outcome.reason.value}"
+            self._findings.add(topic, DIFFERENT, text)
 
-    def finish(self, ends: dict[tuple[str, int], int]) -> None:
+    def finish(self, ends: Mapping[tuple[str, int], int]) -> None:
         """Whatever is left was not expected, except what the audited part of the log does not reach."""
-        for place, record in self._alerts.items():
-            self._left(place, ends, f"{_place(record)}: unexpected alert")
+        for topic, alerts in self._alerts.items():
+            for place, record in alerts.items():
+                self._left(topic, place, ends, f"{_place(record)}: unexpected alert")
         for place, (reason, _) in self._dead_letters.items():
-            self._left(place, ends, f"unexpected dead letter {reason}")
+            self._left(self._topics.dead_letters, place, ends, f"unexpected dead letter {reason}")
 
-    def _left(self, place: Any, ends: dict[tuple[str, int], int], what: str) -> None:
-        topic, partition, offset = place
-        if offset < ends.get((topic, partition), math.inf):
-            self._findings.unexpected += 1
-            self._findings.tell(f"{what} for {_words(place)}")
-
-    def _differs(self) -> None:
-        self._findings.different += 1
-        self._findings.missing += 1
-        self._findings.unexpected += 1
-
-
-def _as_told(expected: dict[str, Any], found: Any, looked_at: frozenset[str]) -> dict[str, Any]:
-    """What to expect of an alert of a release that computed fewer features: those that its model looks at."""
-    known = found.get("features") if isinstance(found, dict) else None
-    if not isinstance(known, dict) or not looked_at <= known.keys():
-        return expected
-    features = {name: value for name, value in expected["features"].items() if name in known}
-    return {**expected, "features": features}
-
-
-def different_fields(expected: dict[str, Any], found: Any) -> list[str]:
-    """Names of the alert's fields that do not agree; fields that only `found` has are not looked at."""
-    if not isinstance(found, dict):
-        return ["everything"]
-    tolerances = {"score": SCORE_TOLERANCE, "features": FEATURE_TOLERANCE, "reasons": FEATURE_TOLERANCE}
-    return [
-        name
-        for name, value in expected.items()
-        if name not in found or not _agree(value, found[name], tolerances.get(name, 0.0))
-    ]
-
-
-def _agree(expected: Any, found: Any, tolerance: float) -> bool:
-    if isinstance(expected, dict):
-        return (
-            isinstance(found, dict)
-            and expected.keys() == found.keys()
-            and all(_agree(value, found[name], tolerance) for name, value in expected.items())
-        )
-    if isinstance(expected, list):
-        return (
-            isinstance(found, list)
-            and len(expected) == len(found)
-            and all(_agree(one, other, tolerance) for one, other in zip(expected, found, strict=True))
-        )
-    if isinstance(expected, bool) or isinstance(found, bool) or not isinstance(expected, int | float):
-        return type(expected) is type(found) and bool(expected == found)
-    return isinstance(found, int | float) and math.isclose(
-        expected, found, rel_tol=tolerance, abs_tol=tolerance
-    )
+    def _left(self, topic: str, place: Place, ends: Mapping[tuple[str, int], int], what: str) -> None:
+        if place[2] < ends.get((place[0], place[1]), math.inf):
+            self._findings.add(topic, UNEXPECTED, f"{what} for {_words(place)}")
 
 
 def _content(letter: dict[str, Any], name: str) -> Part | None:
@@ -181,8 +136,8 @@ def _content(letter: dict[str, Any], name: str) -> Part | None:
     return None if sha256 is None else Part(int(letter[f"{name}_bytes"]), bytes.fromhex(sha256))
 
 
-def _words(place: Any) -> str:
-    return f"{place[0]}[{place[1]}]@{place[2]}"
+def _words(place: Place) -> str:
+    return f"{place[0]}[{place[1]}]@{place[2]}" + "".join(f" {name}" for name in place[3:])
 
 
 def _place(record: Record) -> str:

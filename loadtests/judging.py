@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
 from feature_store.errors import FraudError
-from loadtests.oracle import Kind, Model, Oracle, Outcome, ProfileLog, Rollout, RolloutLog, Rules
+from loadtests.oracle import Kind, Model, Oracle, Outcome, Pair, ProfileLog, RolloutLog, Rules, Scorer
 from loadtests.topic_log import Log, TopicLog
 from models import registry
 from streaming_job.contracts import Reason
@@ -25,8 +25,8 @@ STEP = 2_000
 
 Ends = Mapping[tuple[str, int], int]
 """(topic, partition) -> first offset that is not audited."""
-Load = Callable[[Rollout], Model]
-"""Gives the model of a rollout."""
+Load = Callable[[Scorer], Model]
+"""Gives the model of a rollout's champion or challenger."""
 
 
 class JudgeError(FraudError):
@@ -38,7 +38,9 @@ class Judged(NamedTuple):
 
     kinds: Counter[Kind]
     outcomes: list[Outcome]
-    """Alerts and dead letters; of the rest there is nothing to compare."""
+    """Those that leave a record; of the rest there is nothing to compare."""
+    trials: Mapping[Pair, Counter[str]]
+    """What trials count of all transactions of a judge; empty but for its last word."""
 
 
 Judge = Callable[[Ends], Iterator[Judged]]
@@ -56,19 +58,19 @@ def tables(
     """The tables as the log tells them, and the dead letters among their records.
 
     Raises:
-        JudgeError: there is no rollout, so nothing can have been decided.
+        JudgeError: there is no champion, so nothing can have been decided.
     """
     topics = settings.topics
     profiles, rollouts = ProfileLog(), RolloutLog(load, _unavailable(log, topics))
     refused = profiles.read(log.read(topics.profiles, partition_ends(ends, topics.profiles)))
     refused += rollouts.read(log.read(topics.model_rollouts, partition_ends(ends, topics.model_rollouts)))
-    if not len(rollouts):
-        raise JudgeError(f"there is no rollout on {topics.model_rollouts}; nothing can have been decided")
+    if rollouts.plan() is None:
+        raise JudgeError(f"there is no champion on {topics.model_rollouts}; nothing can have been decided")
     return profiles, rollouts, refused
 
 
 def _unavailable(log: Log, topics: Topics) -> set[int]:
-    """Offsets of the rollouts whose models the job could not have, as it said."""
+    """Offsets of the proposals whose models the job could not have, as it said."""
     word = Reason.MODEL_UNAVAILABLE.value
     letters = (record.value or b"" for record in log.read(topics.dead_letters))
     told = [json.loads(letter) for letter in letters if word.encode() in letter]
@@ -97,15 +99,15 @@ def here(log: Log, settings: JobSettings, load: Load) -> Judge:
                 settings.refuse_card_numbers,
             ),
         )
-        judged = Judged(Counter(), [])
+        judged = Judged(Counter(), [], {})
         for outcome in oracle.judge(log.read(topic, partition_ends(ends, topic))):
             judged.kinds[outcome.kind] += 1
-            if outcome.kind in (Kind.ALERT, Kind.DEAD_LETTER):
+            if outcome.alert or outcome.shadows or outcome.kind is Kind.DEAD_LETTER:
                 judged.outcomes.append(outcome)
             if judged.kinds.total() == STEP:
                 yield judged
-                judged = Judged(Counter(), [])
-        yield judged
+                judged = Judged(Counter(), [], {})
+        yield judged._replace(trials=oracle.trials.counts())
 
     return judge
 
@@ -145,7 +147,7 @@ def in_processes(settings: JobSettings) -> Judge:
 def from_registry(settings: JobSettings) -> Load:
     """Loads models as the job does: by digest, which is checked at every load."""
     directory = settings.work_dir / "models"
-    return lambda rollout: registry.load(rollout.model, settings.mlflow_tracking_uri, directory)
+    return lambda scorer: registry.load(scorer.model, settings.mlflow_tracking_uri, directory)
 
 
 def _judge_partition(settings: JobSettings, ends: Ends, reports: Connection) -> None:

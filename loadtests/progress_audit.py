@@ -6,25 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from loadtests.commits import Commit, Place, commit_of, source, source_of_letter
 from loadtests.oracle import Kind, Record
+from loadtests.trial_audit import Told, TrialAudit, TrialCounts, told_trials
+from streaming_job.contracts.topics import Topics
 
-Place = tuple[str, int]
-"""(topic, partition)."""
 Ends = dict[Place, int]
-
-
-class Commit(NamedTuple):
-    """Names one Kafka transaction of the job."""
-
-    query_id: str
-    """Of the checkpoint; a restored one keeps it."""
-    key_group: int
-    commit_id: int
-    """1, 2, ... in each key group, through all restarts."""
-
-    def __str__(self) -> str:
-        """For reports."""
-        return f"commit {self.commit_id} of key group {self.key_group}"
 
 
 class _Progress(NamedTuple):
@@ -32,7 +19,8 @@ class _Progress(NamedTuple):
 
     key_groups: int
     counts: Counter[str]
-    alerts_digest: str
+    digests: dict[str, str | None]
+    """By name of the count; None where a former release did not tell it."""
     spans: list[tuple[Place, int, int]]
     """Partition, first offset, offset after the last one."""
     since: int
@@ -40,24 +28,33 @@ class _Progress(NamedTuple):
     commits: int
     total: Counter[str]
     """Running totals of the counts."""
+    trials: TrialCounts
+    trial_totals: TrialCounts
 
 
 class ProgressAudit:
-    """Collects the three output topics by commit, then compares.
+    """Collects the output topics by commit, then compares.
 
     Args:
-        transactions: name of the topic.
+        topics: names of the topics.
         ends: (topic, partition) of the transactions -> first offset that is not audited; commits beyond it
             are left alone.
     """
 
-    def __init__(self, transactions: str, ends: Mapping[Place, int]) -> None:
-        self._transactions, self._ends = transactions, ends
+    def __init__(self, topics: Topics, ends: Mapping[Place, int]) -> None:
+        self._transactions, self._ends = topics.transactions, ends
+        self._names = {
+            topics.fraud_alerts: "alerts",
+            topics.shadow_alerts: "shadow_alerts",
+            topics.suppressed_alerts: "suppressed",
+        }
+        """Of the counts, by topic."""
         self._progress: dict[Commit, _Progress] = {}
-        self._alerts: dict[Commit, list[Record]] = defaultdict(list)
+        self._alerts: dict[tuple[Commit, str], list[Record]] = defaultdict(list)
         self._dead_letters: dict[Commit, list[tuple[Place, int]]] = defaultdict(list)
         self.problems: list[str] = []
         """What does not agree, in words."""
+        self.trials = TrialAudit(self.problems)
 
     def add_progress(self, record: Record) -> None:
         """Take in a record of job-progress."""
@@ -65,7 +62,7 @@ class ProgressAudit:
             told = json.loads(record.value or b"")
             commit = Commit(str(told["query_id"]), int(told["key_group"]), int(told["commit_id"]))
             progress = _progress(told)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             self.problems.append(f"job-progress offset {record.offset}: not a progress record")
             return
         if any(
@@ -78,12 +75,12 @@ class ProgressAudit:
         self._progress[commit] = progress
 
     def add_alert(self, record: Record) -> None:
-        """Take in a record of fraud-alerts."""
-        self._alerts[_commit(record)].append(record)
+        """Take in a record of fraud-alerts, shadow-alerts or suppressed-alerts."""
+        self._alerts[commit_of(record), record.topic].append(record)
 
     def add_dead_letter(self, record: Record) -> None:
         """Take in a record of dead-letters."""
-        self._dead_letters[_commit(record)].append(_source_of_letter(record))
+        self._dead_letters[commit_of(record)].append(source_of_letter(record))
 
     def table_ends(self) -> tuple[Ends, Ends]:
         """How far the tables have been read: by the group that is furthest, and by every group."""
@@ -110,11 +107,14 @@ class ProgressAudit:
         if len({commit.query_id for commit in self._progress}) > 1:
             self.problems.append("several queries wrote progress: the checkpoint was replaced in between")
 
-    def check_totals(self, kinds: Counter[Kind], settled: Mapping[Place, int]) -> None:
+    def check_totals(
+        self, kinds: Counter[Kind], settled: Mapping[Place, int], shadow_alerts: int = 0
+    ) -> None:
         """Compare the sums of all commits with the oracle's counts.
 
         Args:
             kinds: records that had to become this or that.
+            shadow_alerts: that had to be.
             settled: (topic, partition) -> first offset whose dead letters are not among them.
         """
         told: Counter[str] = Counter()
@@ -124,9 +124,11 @@ class ProgressAudit:
                 offset >= settled.get(place, 0) for place, offset in self._dead_letters.get(commit, ())
             )
         for name, expected in (
-            ("transactions", kinds[Kind.PASSED] + kinds[Kind.ALERT]),
+            ("transactions", kinds[Kind.PASSED] + kinds[Kind.ALERT] + kinds[Kind.SUPPRESSED]),
             ("duplicates", kinds[Kind.DUPLICATE]),
             ("alerts", kinds[Kind.ALERT]),
+            ("suppressed", kinds[Kind.SUPPRESSED]),
+            ("shadow_alerts", shadow_alerts),
             ("dead_letters", kinds[Kind.DEAD_LETTER]),
         ):
             if told[name] != expected:
@@ -138,21 +140,24 @@ class ProgressAudit:
         return sum(progress.counts["late_table_changes"] for progress in self._progress.values())
 
     def _check_commit(self, commit: Commit, progress: _Progress) -> None:
-        alerts = self._alerts.pop(commit, [])
-        letters = self._dead_letters.get(commit, ())
-        for name, found in (("alerts", len(alerts)), ("dead_letters", len(letters))):
-            if progress.counts[name] != found:
-                self.problems.append(
-                    f"{commit}: progress tells of {progress.counts[name]} {name}, {found} found"
-                )
-        digest = hashlib.sha256()
-        for alert in sorted(alerts, key=_source):
-            digest.update(alert.value or b"")
-        if digest.hexdigest() != progress.alerts_digest:
-            self.problems.append(f"{commit}: the alerts have another digest than progress tells")
+        self._check_count(commit, "dead_letters", len(self._dead_letters.get(commit, ())))
+        for topic, name in self._names.items():
+            alerts = self._alerts.pop((commit, topic), [])
+            self._check_count(commit, name, len(alerts))
+            digest = hashlib.sha256()
+            for alert in sorted(alerts, key=source):
+                digest.update(alert.value or b"")
+            told = progress.digests[name]
+            if digest.hexdigest() != told and (told is not None or alerts):
+                self.problems.append(f"{commit}: the {name} have another digest than progress tells")
         for (topic, partition), _, _ in progress.spans:
             if topic == self._transactions and partition % progress.key_groups != commit.key_group:
                 self.problems.append(f"{commit}: {topic}[{partition}] is another group's")
+
+    def _check_count(self, commit: Commit, name: str, found: int) -> None:
+        told = self._progress[commit].counts[name]
+        if told != found:
+            self.problems.append(f"{commit}: progress tells of {told} {name}, {found} found")
 
     def _check_sequence(self, group: int) -> None:
         commits = sorted(
@@ -163,6 +168,10 @@ class ProgressAudit:
         if [commit.commit_id for commit in commits] != list(range(first, last + 1)):
             self.problems.append(f"key group {group}: commits between {first} and {last} are not one of each")
         self._check_running_totals(commits)
+        self.trials.check_group(
+            Told(str(commit), commit.commit_id == 1, told.since, told.trials, told.trial_totals)
+            for commit, told in ((commit, self._progress[commit]) for commit in commits)
+        )
         reached: Ends = {}
         for commit in commits:
             for place, start, end in self._progress[commit].spans:
@@ -193,7 +202,11 @@ def _progress(told: Mapping[str, Any]) -> _Progress:
     return _Progress(
         int(told["key_groups"]),
         Counter(told["counts"]),
-        str(told["alerts_digest"]),
+        {
+            "alerts": str(told["alerts_digest"]),
+            "shadow_alerts": told.get("shadow_digest"),
+            "suppressed": told.get("suppressed_digest"),
+        },
         [
             ((str(part["topic"]), int(part["partition"])), int(part["start_offset"]), int(part["end_offset"]))
             for part in told["partitions"]
@@ -201,32 +214,6 @@ def _progress(told: Mapping[str, Any]) -> _Progress:
         int(totals["since"]),
         int(totals["commits"]),
         Counter(totals["counts"]),
+        told_trials(told.get("trials", {})),
+        told_trials(totals.get("trials", {})),
     )
-
-
-def _commit(record: Record) -> Commit:
-    headers = dict(record.headers)
-    try:
-        return Commit(
-            (headers["query_id"] or b"").decode(),
-            int(headers["key_group"] or b""),
-            int(headers["commit_id"] or b""),
-        )
-    except (KeyError, ValueError):
-        return Commit("", -1, -1)
-
-
-def _source(record: Record) -> tuple[int, int]:
-    try:
-        source = json.loads(record.value or b"")["source"]
-        return source["partition"], source["offset"]
-    except (ValueError, KeyError, TypeError):
-        return -1, -1
-
-
-def _source_of_letter(record: Record) -> tuple[Place, int]:
-    try:
-        letter = json.loads(record.value or b"")
-        return (str(letter["topic"]), int(letter["partition"])), int(letter["offset"])
-    except (ValueError, KeyError, TypeError):
-        return ("", -1), -1

@@ -57,6 +57,10 @@ class TopicReadError(FraudError):
     """A topic cannot be read to its end."""
 
 
+class MissingTopicError(TopicReadError):
+    """A topic does not exist."""
+
+
 class Log(Protocol):
     """What an audit needs of a broker."""
 
@@ -177,7 +181,9 @@ class TopicLog:
     def _partitions(self, consumer: Consumer, topic: str) -> list[int]:
         found = consumer.list_topics(topic, TIMEOUT_S).topics[topic]
         if found.error is not None:
-            raise TopicReadError(f"topic {topic} does not exist at {self._servers}; check FRAUD_TOPICS__...")
+            raise MissingTopicError(
+                f"topic {topic} does not exist at {self._servers}; check FRAUD_TOPICS__..."
+            )
         return sorted(found.partitions)
 
     def _unreadable(self, what: str, fault: KafkaException) -> TopicReadError:

@@ -1,4 +1,4 @@
-"""The audit behind `fraud verify`: which alerts and dead letters had to come of the log, and which did.
+"""The audit behind `fraud verify`: which alerts, shadow alerts and dead letters had to come of the log.
 
 Order matters on a job that runs: first the offsets that its key groups have committed, then the outputs
 (which hold everything of those offsets, because both come in one transaction), then the inputs up to those
@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feature_store.errors import FraudError
-from loadtests.comparison import Findings, Found
+from loadtests.comparison import Found
+from loadtests.findings import Findings
 from loadtests.judging import Ends, Judge, Load, here, partition_ends, tables
-from loadtests.oracle import Kind, Outcome, Record
+from loadtests.oracle import Kind, Outcome, Pair, Record
 from loadtests.progress_audit import ProgressAudit
-from loadtests.topic_log import Log
+from loadtests.topic_log import Log, MissingTopicError
+from loadtests.trial_audit import nested
+from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
 Progress = Callable[[str, int, int], None]
@@ -37,6 +40,12 @@ class Verdict:
     """Transactions by what had to become of them."""
     dead_letters: Counter[str] = field(default_factory=Counter)
     """Dead letters that had to be, of all inputs, by reason."""
+    shadow_alerts: int = 0
+    """Shadow alerts that had to be."""
+    trials: dict[Pair, Counter[str]] = field(default_factory=dict)
+    """What trials had to count, by rollout and challenger."""
+    topics: Topics = field(default_factory=Topics)
+    """Names of the topics."""
     problems: list[str] = field(default_factory=list)
     """Where the job's own account in job-progress does not agree."""
     late_table_changes: int = 0
@@ -48,6 +57,11 @@ class Verdict:
     def events(self) -> int:
         """Transaction records audited."""
         return sum(self.kinds.values())
+
+    @property
+    def _outputs(self) -> tuple[str, ...]:
+        topics = self.topics
+        return topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts, topics.dead_letters
 
     @property
     def is_clean(self) -> bool:
@@ -65,7 +79,11 @@ class Verdict:
             "duplicated": self.findings.duplicated,
             "unexpected": self.findings.unexpected,
             "different": self.findings.different,
+            "topics": {name: self.findings.of(name) for name in self._outputs},
             "passed": self.kinds[Kind.PASSED],
+            "suppressed_alerts": self.kinds[Kind.SUPPRESSED],
+            "shadow_alerts": self.shadow_alerts,
+            "trials": nested(self.trials),
             "repeated_transactions": self.kinds[Kind.DUPLICATE],
             "dead_letters_by_reason": dict(sorted(self.dead_letters.items())),
             "late_table_changes": self.late_table_changes,
@@ -110,21 +128,26 @@ def verify(
             f"job {settings.job_id} has committed no offsets; start it, or give its FRAUD_JOB_ID"
         )
     findings = Findings()
-    found, audit = Found(findings), ProgressAudit(topics.transactions, reach)
+    found, audit = Found(findings, topics), ProgressAudit(topics, reach)
     _read_outputs(log, settings, found, audit, progress)
     furthest, settled = audit.table_ends()
     reach |= {place: max(end, reach.get(place, 0)) for place, end in furthest.items()}
     settled = reach | settled
-    verdict = Verdict(findings, ends=settled)
+    verdict = Verdict(findings, topics=topics, ends=settled)
     _, _, refused = tables(log, settings, reach, load)
     refused = [letter for letter in refused if letter.offset < settled[letter.topic, letter.partition]]
     _compare(refused, found, verdict)
     for judged in (judge or here(log, settings, load))(reach):
         verdict.kinds += judged.kinds
+        for pair, counts in judged.trials.items():
+            verdict.trials[pair] = verdict.trials.get(pair, Counter()) + counts
         _compare(judged.outcomes, found, verdict)
         progress("recomputing", verdict.events, sum(transactions.values()))
     found.finish(settled)
-    audit.check_totals(verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}), settled)
+    audit.check_totals(
+        verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}), settled, verdict.shadow_alerts
+    )
+    audit.trials.check_totals(verdict.trials)
     verdict.problems, verdict.late_table_changes = audit.problems, audit.late_table_changes
     return verdict
 
@@ -141,11 +164,13 @@ def committed_by(log: Log, settings: JobSettings) -> dict[tuple[str, int], int]:
 
 def _compare(outcomes: list[Outcome], found: Found, verdict: Verdict) -> None:
     for outcome in outcomes:
-        if outcome.kind == Kind.ALERT:
-            found.compare_alert(outcome)
-        else:
+        if outcome.kind is Kind.DEAD_LETTER:
             found.compare_dead_letter(outcome)
             verdict.dead_letters[str(outcome.reason)] += 1
+        if outcome.alert:
+            found.compare_alert(outcome)
+        found.compare_shadows(outcome)
+        verdict.shadow_alerts += len(outcome.shadows)
 
 
 def _read_outputs(
@@ -155,17 +180,22 @@ def _read_outputs(
     for record in _counted(log, topics.job_progress, progress):
         if record.key == settings.job_id.encode():
             audit.add_progress(record)
-    for record in _counted(log, topics.fraud_alerts, progress):
-        found.add_alert(record)
-        audit.add_alert(record)
+    for topic in (topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts):
+        for record in _counted(log, topic, progress, may_lack=topic != topics.fraud_alerts):
+            found.add_alert(record)
+            audit.add_alert(record)
     for record in _counted(log, topics.dead_letters, progress):
         found.add_dead_letter(record)
         audit.add_dead_letter(record)
     audit.check()
 
 
-def _counted(log: Log, topic: str, progress: Progress) -> Iterator[Record]:
-    for done, record in enumerate(log.read(topic), 1):
-        yield record
-        if done % STEP == 0:
-            progress(f"reading {topic}", done, 0)
+def _counted(log: Log, topic: str, progress: Progress, *, may_lack: bool = False) -> Iterator[Record]:
+    try:
+        for done, record in enumerate(log.read(topic), 1):
+            yield record
+            if done % STEP == 0:
+                progress(f"reading {topic}", done, 0)
+    except MissingTopicError:
+        if not may_lack:  # former releases did not write them; what had to be there is missing then
+            raise

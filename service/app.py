@@ -7,10 +7,12 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from service import api_docs, security
 from service.health.job_watch import JobWatch
 from service.health.routes import health_routes, sidecar_version
 from service.metrics.collector import registry_of
 from service.metrics.http import HttpMetrics
+from service.security.roles import Anyone, see_all_declared
 from service.settings import ServiceSettings
 
 LINKS = {
@@ -20,6 +22,8 @@ LINKS = {
     "metrics": "/metrics",
     "status": "/v1/status",
     "progress": "/v1/progress",
+    "audit": "/v1/audit",
+    "docs": "/docs",
     "openapi": "/openapi.json",
 }
 
@@ -30,6 +34,9 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     Args:
         settings: what to watch.
         clock: seconds since 1970-01-01 UTC.
+
+    Raises:
+        TokensError: the tokens file cannot be used.
     """
     job = JobWatch(settings, clock)
     registry = registry_of(job)
@@ -40,13 +47,24 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         yield
         job.stop()
 
-    app = FastAPI(title="card-fraud sidecar", version=sidecar_version(), lifespan=lifespan)
-    app.add_middleware(HttpMetrics, registry=registry)
+    # the pages of FastAPI's own would load scripts from elsewhere
+    app = FastAPI(
+        title="card-fraud sidecar",
+        version=sidecar_version(),
+        lifespan=lifespan,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    security.install(app, settings, clock)
+    api_docs.install(app)
+    app.add_middleware(HttpMetrics, registry=registry)  # the last: it sees what is refused, too
     app.include_router(health_routes(job, registry))
 
     @app.get("/")
-    def index() -> dict[str, Any]:
+    def index(_: Anyone) -> dict[str, Any]:
         """What is here."""
         return {"service": "card-fraud sidecar", "job_id": settings.job_id, "links": LINKS}
 
+    see_all_declared(app)
     return app

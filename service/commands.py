@@ -3,6 +3,7 @@
 import errno
 import signal
 import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +22,18 @@ def serve(
     port: Annotated[int, typer.Option(help="0 takes a free one")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
     job_id: Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to watch")] = "card-fraud",
+    tokens_file: Annotated[
+        Path | None,
+        typer.Option(envvar="FRAUD_TOKENS_FILE", help="Who may call; made by `fraud tokens add`"),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(envvar="FRAUD_TLS_CERT", help="Certificate and its chain, PEM")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(envvar="FRAUD_TLS_KEY", help="Its private key, PEM")] = None,
+    insecure_http: Annotated[
+        bool,
+        typer.Option(envvar="FRAUD_INSECURE_HTTP", help="Beyond this machine without TLS: a proxy does it"),
+    ] = False,
     max_progress_age: Annotated[
         float,
         typer.Option(
@@ -36,6 +49,7 @@ def serve(
     import uvicorn
 
     from service.app import create_app
+    from service.security import listening
     from service.settings import ServiceSettings
     from streaming_job.environment import client_settings
 
@@ -44,18 +58,32 @@ def serve(
         job_id=job_id,
         max_progress_age_s=max_progress_age,
         kafka=client_settings(kafka),
+        tokens_file=tokens_file,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        insecure_http=insecure_http,
     )
+    listening.check(host, settings)
+    sidecar = create_app(settings)
     listener = _listen(host, port)
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(settings), log_level="warning", access_log=False, timeout_graceful_shutdown=SHUTDOWN_S
+            sidecar,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=SHUTDOWN_S,
+            proxy_headers=False,  # the client's address is not what a client says it is
+            server_header=False,
+            ssl_certfile=tls_cert,
+            ssl_keyfile=tls_key,
         )
     )
     # uvicorn raises the signal that stopped it once more when it is done: it has had its effect
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     shown = f"[{host}]" if ":" in host else host
-    typer.echo(f"sidecar: http://{shown}:{listener.getsockname()[1]}/")
+    scheme = "http" if tls_cert is None else "https"
+    typer.echo(f"sidecar: {scheme}://{shown}:{listener.getsockname()[1]}/")
     server.run(sockets=[listener])
 
 

@@ -1,5 +1,6 @@
 """Settings of the sidecar, from the environment (`FRAUD_...`, as for the job) or from code."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from confluent_kafka import KafkaException
@@ -38,6 +39,21 @@ class ServiceSettings(BaseSettings):
     """A partition in which nothing waits, and to which nothing has come for so long, is idle."""
     runbook: str = "docs/runbook.md"
     """Address of the runbook; a reason code is an anchor in it."""
+
+    tokens_file: Path | None = None
+    """Who may call (`fraud tokens`); without it processes of this machine, as admin."""
+    tls_cert: Path | None = None
+    """PEM file of the certificate and its chain."""
+    tls_key: Path | None = None
+    """PEM file of its private key, without a password."""
+    insecure_http: bool = False
+    """Listen beyond this machine without TLS, because a proxy does it."""
+    rate_per_s: Annotated[float, Field(ge=0)] = 250.0
+    """Requests a second that a caller may send, on average; 0: no limit."""
+    rate_burst: Annotated[int, Field(ge=1)] = 500
+    """Requests that a caller may send at once."""
+    max_body_bytes: Annotated[int, Field(ge=1)] = 64 * 1024
+    """Size of a request's body at most."""
 
     @property
     def inputs(self) -> tuple[str, ...]:

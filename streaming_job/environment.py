@@ -17,7 +17,8 @@ PREFIX = "FRAUD_"
 OF_COMMANDS = (
     "DATA_DIR", "HANDBOOK_DIR", "HYPOTHESIS", "IVY_SETTINGS", "MAX_PROGRESS_AGE_S", "MAX_SILENCE_S",
     "OFFSETS_INTERVAL_S", "LIMIT_FLOOR_S", "LIMIT_CEILING_S", "VERDICT_WINDOW_S", "IDLE_AFTER_S", "RUNBOOK",
-    "POSTGRES_DSN", "CRASH_POINTS",
+    "POSTGRES_DSN", "CRASH_POINTS", "TOKENS_FILE", "TLS_CERT", "TLS_KEY",
+    "INSECURE_HTTP", "RATE_PER_S", "RATE_BURST", "MAX_BODY_BYTES",
 )  # fmt: skip
 """Variables that are no settings of the job: the sidecar's, the stack's, the simulator's, the tests'."""
 

@@ -2,20 +2,24 @@
 
 from loadtests.oracle.judge import Oracle
 from loadtests.oracle.records import Kind, Outcome, Part, Record, Rules, digest, part
+from loadtests.oracle.rollout_log import RolloutLog
+from loadtests.oracle.rollouts import Scorer
 from loadtests.oracle.scoring import Model
-from loadtests.oracle.tables import ProfileLog, Rollout, RolloutLog
+from loadtests.oracle.tables import ProfileLog
+from loadtests.oracle.trials import Pair
 
 __all__ = [
     "Kind",
     "Model",
     "Oracle",
     "Outcome",
+    "Pair",
     "Part",
     "ProfileLog",
     "Record",
-    "Rollout",
     "RolloutLog",
     "Rules",
+    "Scorer",
     "digest",
     "part",
 ]

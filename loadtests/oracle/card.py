@@ -53,6 +53,7 @@ class Card:
         "countries",
         "hot",
         "ids",
+        "last_written",
         "mean",
         "merchants",
         "most_events",
@@ -91,7 +92,9 @@ class Card:
         self.hot: HotCard | None = None
         """What counts once there are too many transactions to look at each."""
         self.alerts: list[int] = []
-        """Arrival times of this card's alerts in the order of decision, ms."""
+        """Arrival times of this card's alerts in the order of decision, the suppressed included; ms."""
+        self.last_written: int | None = None
+        """Arrival time of the last one that was not suppressed, ms."""
 
     def is_forgotten(self, arrival: int, lateness_ms: int, had_profile: Callable[[int], bool]) -> bool:
         """Whether a transaction that arrives then finds the card forgotten.

@@ -6,35 +6,23 @@ job are the reasons of the contract, the model and the policy; neither decoding 
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import groupby
-from typing import Any, NamedTuple
 
-from feature_store.catalogue import NAMES
-from loadtests.oracle.card import Card, Profile, View
+from loadtests.oracle import alerts
+from loadtests.oracle.alerts import SINCE_VERSION_2, Pending, Verdict
+from loadtests.oracle.card import Card, View
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
-from loadtests.oracle.records import UNITS, Kind, Outcome, Record, Rules, Transaction
-from loadtests.oracle.scoring import Model, Score, known, reasons, scores
-from loadtests.oracle.tables import BEGINNING, ProfileLog, Rollout, RolloutLog, dead_letter
-from models.policy import Counts, alert_id, decide
+from loadtests.oracle.records import Kind, Outcome, Record, Rules
+from loadtests.oracle.rollout_log import RolloutLog
+from loadtests.oracle.rollouts import Scorer
+from loadtests.oracle.scoring import Model, Score, reasons, scores
+from loadtests.oracle.tables import ProfileLog, dead_letter
+from loadtests.oracle.trials import Trials
+from models.policy import REVIEW
+from models.registry import ModelRef
 
 CHUNK = 10_000
 """Transactions that are scored together."""
-
-
-class _Pending(NamedTuple):
-    """An accepted transaction with everything that its decision needs but the score."""
-
-    topic: str
-    tx: Transaction
-    card: Card
-    profile: Profile | None
-    status: str | None
-    rollout: Rollout
-    features: dict[str, float]
-    row: list[float]
-    late: bool
-    conflicting: bool
 
 
 class Oracle:
@@ -42,8 +30,8 @@ class Oracle:
 
     Args:
         profiles: the profile topic, folded.
-        rollouts: the rollout topic, folded; must hold at least one rollout.
-        load: gives the model of a rollout.
+        rollouts: the rollout topic, folded; must hold a champion.
+        load: gives the model of a scorer.
         rules: which transactions are accepted.
     """
 
@@ -51,13 +39,15 @@ class Oracle:
         self,
         profiles: ProfileLog,
         rollouts: RolloutLog,
-        load: Callable[[Rollout], Model],
+        load: Callable[[Scorer], Model],
         rules: Rules,
     ) -> None:
+        self.trials = Trials()
+        """What the trials have to count of all that has been judged."""
         self._profiles = profiles
         self._rollouts = rollouts
         self._load = load
-        self._models: dict[str, Model] = {}
+        self._models: dict[ModelRef, Model] = {}
         self._rules = rules
         self._cards: dict[str, Card] = {}
 
@@ -67,7 +57,7 @@ class Oracle:
         Args:
             records: of each partition in the order of offsets; partitions may be mixed.
         """
-        chunk: list[_Pending | Outcome] = []
+        chunk: list[Pending | Outcome] = []
         for record in records:
             chunk.append(self._features(record))
             if len(chunk) == CHUNK:
@@ -75,7 +65,7 @@ class Oracle:
                 chunk = []
         yield from self._decide(chunk)
 
-    def _features(self, record: Record) -> "_Pending | Outcome":
+    def _features(self, record: Record) -> Pending | Outcome:
         try:
             tx = read_transaction(record, self._rules)
         except RefusedError as refused:
@@ -85,96 +75,94 @@ class Oracle:
             tx.arrival, self._rules.allowed_lateness_ms, partial(self._profiles.had_version, tx.card_id)
         ):
             card = self._cards[tx.card_id] = Card()
+        plan = self._rollouts.plan(tx.arrival)
+        assert plan is not None
+        run = self.trials.follow(record.partition, plan.trial)
         if card.has(tx):
             return Outcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)
         # of a card that has been ahead, nothing is looked up behind that
         seen_at = max(tx.arrival, card.arrival)
         profile = self._profiles.in_force(tx.card_id, seen_at)
         status = self._profiles.status(tx.card_id, seen_at)
-        rollout = self._rollouts.in_force(tx.arrival)
         view = View(tx, card, profile)
         found = compute(view)
-        row = [found[name] for name in self._model(rollout).feature_names]
-        return _Pending(
-            record.topic, tx, card, profile, status, rollout, found, row, view.late, view.conflicting,
-        )  # fmt: skip
+        return Pending(record.topic, tx, card, profile, status, plan, run, found, view.late, view.conflicting)
 
-    def _model(self, rollout: Rollout) -> Model:
-        model = self._models.get(rollout.rollout_id)
+    def _model(self, scorer: Scorer) -> Model:
+        model = self._models.get(scorer.model)
         if model is None:
-            model = self._models[rollout.rollout_id] = self._load(rollout)
+            model = self._models[scorer.model] = self._load(scorer)
         return model
 
-    def _decide(self, chunk: "list[_Pending | Outcome]") -> Iterator[Outcome]:
-        scores = self._scores([item for item in chunk if isinstance(item, _Pending)])
+    def _decide(self, chunk: list[Pending | Outcome]) -> Iterator[Outcome]:
+        found = iter(self._scores([item for item in chunk if isinstance(item, Pending)]))
         for item in chunk:
-            yield item if isinstance(item, Outcome) else self._decision(item, next(scores))
+            yield item if isinstance(item, Outcome) else self._decision(item, next(found))
 
-    def _scores(self, pending: list[_Pending]) -> Iterator[Score]:
-        """Scores in the order of `pending`, one call for each run of rows of the same rollout."""
-        for _, rows in groupby(pending, key=lambda item: item.rollout.rollout_id):
-            run = list(rows)
-            yield from scores(self._model(run[0].rollout), [item.row for item in run])
+    def _scores(self, pending: list[Pending]) -> list[dict[ModelRef, Score]]:
+        """What each model of its plan says of each transaction, one call for all rows of a model."""
+        asked: dict[Scorer, list[int]] = {}
+        for number, item in enumerate(pending):
+            for scorer in (item.plan.champion, *item.plan.challengers):
+                asked.setdefault(scorer, []).append(number)
+        found: list[dict[ModelRef, Score]] = [{} for _ in pending]
+        for scorer, numbers in asked.items():
+            model = self._model(scorer)
+            rows = [_row(model, pending[number]) for number in numbers]
+            for number, score in zip(numbers, scores(model, rows), strict=True):
+                found[number][scorer.model] = score
+        return found
 
-    def _decision(self, item: _Pending, score: Score) -> Outcome:
-        tx, card, rollout = item.tx, item.card, item.rollout
-        decision = decide(
-            rollout.policy,
-            score.value,
-            Counts(**{name: int(item.features[name]) for name in Counts.__dataclass_fields__}),
-            item.status,
-            item.profile is not None,
-            card.suspicious_count(tx.arrival)["day"],
+    def _decision(self, item: Pending, answers: dict[ModelRef, Score]) -> Outcome:
+        tx, card, plan = item.tx, item.card, item.plan
+        champion, *challengers = (
+            alerts.verdict(item, one, answers[one.model]) for one in (plan.champion, *plan.challengers)
         )
-        if decision is None:
-            return Outcome(item.topic, tx.partition, tx.offset, Kind.PASSED)
+        decider, challenger_failure = champion, None
+        side = alerts.membership(tx.card_id, plan)
+        if side is not None and side["is_member"]:
+            canary = next(one for one in challengers if one.scorer.challenger == plan.canary)
+            challenger_failure = canary.score.failure
+            decider = champion if challenger_failure else canary
+        if plan.trial is not None:
+            said = {one.scorer.challenger: one.said(one is decider) for one in challengers}
+            self.trials.add(item.run, plan.trial, tx.card_id, tx.arrival, champion.said(), said)
+        shadows = tuple(
+            alerts.shadow_alert(item, one, champion)
+            for one in challengers
+            if (one.decision is None) != (champion.decision is None)
+        )
+        place = item.topic, tx.partition, tx.offset
+        if decider.decision is None:
+            return Outcome(*place, Kind.PASSED, shadows=shadows)
         card.alerts.append(tx.arrival)
-        model = self._model(rollout)
-        told, unexplained = reasons(model, item.row, score)
-        alert: dict[str, Any] = {
-            "schema_version": 1,
-            "alert_id": alert_id(
-                tx.card_id,
-                tx.transaction_id,
-                event_time=tx.event_time,
-                units=tx.units,
-                merchant_id=tx.merchant_id,
-                country=tx.country,
-            ),
-            "card_id": tx.card_id,
-            "transaction_id": tx.transaction_id,
-            "merchant_id": tx.merchant_id,
-            "amount": tx.units / UNITS,
-            "currency": tx.currency,
-            "country": tx.country,
-            "event_time": tx.event_time,
-            "arrival_time": tx.arrival,
-            "decision": decision.decision,
-            "rules": list(decision.rules),
-            "score": score.value,
-            "model_failure": score.failure or unexplained,
-            "threshold": rollout.policy.threshold,
-            "reasons": told,
-            "features": {name: known(item.features[name]) for name in NAMES},
-            "model": {"name": model.name, "version": model.version, "digest": model.digest},
-            "rollout_id": rollout.rollout_id,
-            "profile": _version(item.profile, tx.arrival),
-            "suspicious_count": card.suspicious_count(tx.arrival),
-            "late": item.late,
-            "conflicting_repetition": item.conflicting,
-            "source": {"topic": item.topic, "partition": tx.partition, "offset": tx.offset},
-        }
-        looked_at = frozenset(model.feature_names)
-        return Outcome(item.topic, tx.partition, tx.offset, Kind.ALERT, alert=alert, looked_at=looked_at)
+        model = self._model(decider.scorer)
+        told, unexplained = reasons(model, _row(model, item), decider.score)
+        alert = alerts.alert(item, decider, told, unexplained, challenger_failure)
+        kind = Kind.ALERT
+        if self._is_cooling(item, decider):
+            kind = Kind.SUPPRESSED
+            alert["suppressed_by"] = {"arrival_time": card.last_written}
+        else:
+            card.last_written = tx.arrival
+        return Outcome(
+            *place,
+            kind,
+            alert=alert,
+            looked_at=frozenset(model.feature_names),
+            optional=SINCE_VERSION_2 if decider.scorer.version == 1 and not plan.challengers else frozenset(),
+            shadows=shadows,
+        )
+
+    @staticmethod
+    def _is_cooling(item: Pending, decider: Verdict) -> bool:
+        """Whether the card's last written alert is so fresh that a review is not written."""
+        cooldown_ms, last = decider.scorer.policy.cooldown_s * 1000, item.card.last_written
+        assert decider.decision is not None
+        if last is None or cooldown_ms == 0 or decider.decision.decision != REVIEW:
+            return False
+        return item.tx.arrival - last < cooldown_ms
 
 
-def _version(profile: Profile | None, seen_at: int) -> dict[str, Any] | None:
-    if profile is None:
-        return None
-    return {
-        "status": profile.status,
-        "partition": profile.partition,
-        "offset": profile.offset,
-        "arrival_time": profile.known_from,
-        "age_ms": None if profile.known_from == BEGINNING else max(seen_at - profile.known_from, 0),
-    }
+def _row(model: Model, item: Pending) -> list[float]:
+    return [item.features[name] for name in model.feature_names]

@@ -72,6 +72,7 @@ class Kind(StrEnum):
 
     PASSED = "passed"
     ALERT = "alert"
+    SUPPRESSED = "suppressed"
     DUPLICATE = "duplicate"
     DEAD_LETTER = "dead_letter"
 
@@ -86,11 +87,15 @@ class Outcome(NamedTuple):
     reason: Reason | None = None
     """Why it is a dead letter, else None."""
     alert: dict[str, Any] | None = None
-    """The whole alert as its contract has it, else None."""
+    """The whole alert, written or suppressed, as its contract has it, else None."""
     digest: bytes = b""
     """Of a dead letter: `digest` of the refused record's key and value."""
     looked_at: frozenset[str] = frozenset()
     """Names of the features that the alert's model looks at: an older release's alert may have only these."""
+    optional: frozenset[str] = frozenset()
+    """Fields of the alert that an older release, which also could have decided it, does not write."""
+    shadows: tuple[dict[str, Any], ...] = ()
+    """Records of shadow-alerts: challengers whose verdicts differ from the champion's."""
 
 
 class Part(NamedTuple):

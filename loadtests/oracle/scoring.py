@@ -14,21 +14,6 @@ class Model(Protocol):
     """What the oracle needs of a model: `models.scoring.Scorer`."""
 
     @property
-    def name(self) -> str:
-        """Of the registered model."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """Of the registered model."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of its files."""
-        ...
-
-    @property
     def feature_names(self) -> tuple[str, ...]:
         """Columns of x, in order."""
         ...

@@ -1,22 +1,16 @@
-"""What the bank knew and when: profile versions per card, and rollouts, by their arrival on the log."""
+"""What the bank knew and when: profile versions per card, by their arrival on the log."""
 
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from feature_store.catalogue import IDENTITIES
 from loadtests.oracle import decode
 from loadtests.oracle.card import Profile
 from loadtests.oracle.decode import RefusedError
 from loadtests.oracle.records import Kind, Outcome, Record, digest, part
-from models.errors import ModelError, ModelMissingError, ModelUnavailableError
-from models.policy import Policy
-from models.registry import ModelRef
-from models.rollouts import events
-from models.rollouts.events import Challenger, Event, Type
-from streaming_job.contracts import ContractError, Reason
+from streaming_job.contracts import Reason
 
 BEGINNING = 0
 """Not later than any arrival."""
@@ -169,120 +163,3 @@ def _lsn(envelope: Any) -> int:
     """Place in Postgres's log; 0 if it is not told."""
     lsn = _source(envelope).get("lsn")
     return lsn if type(lsn) is int and 0 < lsn < 2**56 else 0
-
-
-class Rollout(NamedTuple):
-    """A model and a policy that decide for every card."""
-
-    rollout_id: str
-    model: ModelRef
-    policy: Policy
-
-
-class RolloutLog:
-    """Every rollout and withdrawal in the order of the log.
-
-    Args:
-        load: gives the model of a rollout, or raises; default: every model can decide.
-        unavailable: offsets of the rollouts whose models the job said it could not have: nobody can find that
-            out afterwards.
-    """
-
-    def __init__(
-        self, load: Callable[[Rollout], object] = lambda _: None, unavailable: Collection[int] = ()
-    ) -> None:
-        self._load, self._unavailable = load, unavailable
-        self._names: set[str] = set()
-        self._proposed: dict[str, tuple[Challenger, ...]] = {}
-        """Of the second version, by rollout_id."""
-        self._usable: list[tuple[int, int, Rollout]] = []
-        """(known from, offset, rollout)."""
-        self._withdrawn: list[tuple[int, int, str, bool]] = []
-        """(known from, offset, rollout_id, from the beginning)."""
-        self._latest = 0
-
-    def __len__(self) -> int:
-        return len(self._usable)
-
-    def read(self, records: Iterable[Record]) -> list[Outcome]:
-        """Fold the rollout topic in the order of offsets; returns the dead letters."""
-        refused = []
-        for record in records:
-            reason = self._fold(record)
-            if reason is not None:
-                refused.append(dead_letter(record, reason))
-        return refused
-
-    def _fold(self, record: Record) -> Reason | None:
-        if not record.value:
-            return Reason.EMPTY_VALUE
-        if len(record.value) > decode.MAX_RECORD_BYTES:
-            return Reason.RECORD_TOO_LARGE
-        try:
-            told = events.read(record.value)
-        except ContractError:
-            return Reason.INVALID_VALUE
-        for event in told:
-            reason = self._take(record, event)
-            if reason is not None:
-                return reason
-        return None
-
-    def _take(self, record: Record, event: Event) -> Reason | None:
-        name = event.rollout_id
-        if event.type is Type.PROPOSED:
-            for one in event.challengers:
-                reason = self._fault(record.offset, Rollout(name, one.model, one.policy))
-                if reason is not None:
-                    if event.schema_version == 1:
-                        self._names.add(name)
-                    return reason
-            self._names.add(name)
-            self._proposed[name] = event.challengers
-            return None
-        if name not in self._names:
-            return Reason.UNKNOWN_ROLLOUT
-        if event.type is Type.PROMOTED:
-            best = next(one for one in self._proposed[name] if one.name == event.challenger)
-            self._latest = max(self._latest, record.timestamp)
-            self._usable.append((self._latest, record.offset, Rollout(name, best.model, best.policy)))
-        if event.type is Type.WITHDRAWN:
-            alive = self._alive(math.inf)
-            if alive and {rollout.rollout_id for rollout in alive} == {name}:
-                return Reason.LAST_ROLLOUT
-            self._latest = max(self._latest, record.timestamp)
-            self._withdrawn.append((self._latest, record.offset, name, event.from_the_beginning))
-        return None
-
-    def _fault(self, offset: int, rollout: Rollout) -> Reason | None:
-        if not set(rollout.model.features) <= set(IDENTITIES):
-            return Reason.INCOMPATIBLE_FEATURES
-        if offset in self._unavailable:
-            return Reason.MODEL_UNAVAILABLE
-        try:
-            self._load(rollout)
-        except (ModelMissingError, ModelUnavailableError):
-            return Reason.MODEL_UNAVAILABLE
-        except ModelError:
-            return Reason.MODEL_REFUSED
-        return None
-
-    def _alive(self, until: float) -> list[Rollout]:
-        """Usable rollouts known by `until`, less those withdrawn by then."""
-        return [
-            rollout
-            for known_from, offset, rollout in self._usable
-            if known_from <= until and not self._is_void(offset, rollout, until)
-        ]
-
-    def _is_void(self, offset: int, rollout: Rollout, until: float = -math.inf) -> bool:
-        """Whether a rollout is withdrawn by `until`, or from the beginning."""
-        return any(
-            name == rollout.rollout_id and offset < at and (since <= until or from_the_beginning)
-            for since, at, name, from_the_beginning in self._withdrawn
-        )
-
-    def in_force(self, arrival: int) -> Rollout:
-        """The newest rollout that the log held at `arrival`; the first of all for what arrived before it."""
-        alive = self._alive(arrival)
-        return alive[-1] if alive else next(r for _, at, r in self._usable if not self._is_void(at, r))

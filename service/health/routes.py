@@ -14,6 +14,8 @@ from service.health.job_watch import JobWatch
 from service.health.readiness import reasons_of
 from service.health.shared import Shared
 from service.health.status import status_of
+from service.security.problems import Problem
+from service.security.roles import Anyone, Viewer
 
 OFF = ("0", "false", "no")
 
@@ -31,41 +33,42 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
     status = Shared(lambda: orjson.dumps(status_of(job.view(), job.settings, versions)))
 
     @router.get("/livez")
-    async def live() -> dict[str, str]:
+    async def live(_: Anyone) -> dict[str, str]:
         """This process answers; it asks nobody else."""
         return {"status": "ok"}
 
     @router.get("/healthz")
-    async def health() -> dict[str, str]:
+    async def health(_: Anyone) -> dict[str, str]:
         """As `/livez`."""
         return {"status": "ok"}
 
     @router.get("/readyz")
-    def ready(verbose: str | None = None) -> JSONResponse:
-        """The metrics can be believed and every key group keeps up; 503 with the reasons if not."""
+    def ready(caller: Anyone, verbose: str | None = None) -> JSONResponse:
+        """The metrics can be believed and every key group keeps up; 503 if not: viewers get reasons."""
         found = job.checks()
-        reasons = reasons_of(found)
-        body: dict[str, Any] = {"ready": all(check.is_ok for check in found), "reasons": reasons}
-        if verbose is not None and verbose.lower() not in OFF:
+        body: dict[str, Any] = {"ready": all(check.is_ok for check in found)}
+        if caller is not None:  # they name topics and brokers
+            body["reasons"] = reasons_of(found)
+        if caller is not None and verbose is not None and verbose.lower() not in OFF:
             body["checks"] = [check.to_json() for check in found]
         return JSONResponse(body, status_code=200 if body["ready"] else 503)
 
     @router.get("/metrics")
-    async def scrape() -> Response:
+    async def scrape(_: Viewer) -> Response:
         """For Prometheus."""
         return Response(await metrics.get(), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/v1/status")
-    async def told() -> Response:
+    async def told(_: Viewer) -> Response:
         """What is wrong, since when, and what to do."""
         return Response(await status.get(), media_type="application/json")
 
     @router.get("/v1/progress")
-    def newest() -> JSONResponse:
+    def newest(_: Viewer) -> JSONResponse:
         """The newest progress record (job-progress.v2) of each key group; 404 before the first."""
         groups = job.progress.groups
         if not groups:
-            return JSONResponse({"detail": "the job has not written progress yet"}, status_code=404)
+            raise Problem(404, "no_progress", "the job has not written progress yet; is it running?")
         by_group = {str(group): groups[group] for group in sorted(groups)}
         return JSONResponse({"key_groups": key_groups(groups), "groups": by_group})
 

@@ -26,11 +26,13 @@ class Contract(StrEnum):
     PROFILE = "profile.v1"
     CHARGEBACK = "chargeback.v1"
     ALERT = "alert.v1"
+    SHADOW_ALERT = "shadow-alert.v1"
     DEAD_LETTER = "dead-letter.v1"
     JOB_PROGRESS = "job-progress.v2"
     MODEL_ROLLOUT = "model-rollout.v2"
     MODEL_ROLLOUT_V1 = "model-rollout.v1"
     MODEL_WITHDRAWAL_V1 = "model-withdrawal.v1"
+    AUDIT_RECORD = "audit-record.v1"
 
 
 class Reason(StrEnum):

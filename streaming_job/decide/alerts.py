@@ -1,5 +1,6 @@
 """The alert: its fields, in the order in which they are written."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,9 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import NAMES
 from feature_store.layout import BEGINNING, STATUSES, UNITS_PER_CURRENCY, country_name
-from models.policy import alert_id
+from models.policy import DECLINE, REVIEW, alert_id
 from models.rollouts.machine import Decides
+from streaming_job.decide.ruling import Ruling, digest_of
 from streaming_job.decode.transactions import unquote
 from streaming_job.progress.outcome import Alert
 
@@ -27,83 +29,113 @@ def reasons(features: NDArray[np.float64], contributions: NDArray[np.float64]) -
     ]
 
 
+@dataclass(frozen=True)
+class Told:
+    """What a transaction's alerts tell of it, whoever decides."""
+
+    quote: bytes
+    """What is told of the transaction word for word (`transactions.quote`)."""
+    record: np.void
+    """The transaction (TRANSACTION)."""
+    topic: str
+    """Its topic."""
+    profile: np.void | None
+    """The version in force (PROFILE), None without one."""
+    late: bool
+    """Whether a later event of the card had been decided before."""
+    conflicting: bool
+    """Whether its id had been accepted before, with other content."""
+    suspicious_day: int
+    """Alerts of the card in the last 24 clock hours, this one included."""
+    suspicious_total: int
+    """Alerts of the card, this one included."""
+
+
 def build(
-    quote: bytes,
-    record: np.void,
-    topic: str,
-    *,
-    decision: str,
-    rules: tuple[str, ...],
-    score: float | None,
-    model_failure: str | None,
-    rollout: Decides,
-    features: NDArray[np.float64],
+    told: Told,
+    ruling: Ruling,
+    row: int,
     contributions: NDArray[np.float64],
-    profile: np.void | None,
-    suspicious_day: int,
-    suspicious_total: int,
-    late: bool,
-    conflicting: bool,
-) -> Alert:
+    failure: str | None,
+    held_since: int = 0,
+) -> tuple[Alert, tuple[str, ...]]:
     """An alert of contract alert.v1; the same inputs give the same bytes.
 
     Args:
-        quote: what is told of the transaction word for word (`transactions.quote`).
-        record: the transaction (TRANSACTION).
-        topic: its topic.
-        decision: review or decline.
-        rules: those that fired.
-        score: None when the model failed.
-        model_failure: how it failed (`models.guarded`); None when it did not.
-        rollout: the one that decided.
-        features: shape (len(FEATURES),).
+        told: of its transaction.
+        ruling: of the plan by which it was decided.
+        row: of the transaction in the ruling.
         contributions: what each feature added to the log-odds, shape (len(FEATURES),).
-        profile: the version in force (PROFILE), None without one.
-        suspicious_day: alerts of the card in the last 24 clock hours, this one included.
-        suspicious_total: alerts of the card, this one included.
-        late: whether a later event of the card had been decided before.
-        conflicting: whether its id had been accepted before, with other content.
+        failure: how the deciding model failed (`models.guarded`); None when it did not.
+        held_since: of an alert that is held back the arrival of the card's last one sent, ms; else 0.
+
+    Returns:
+        The alert, and the rules that fired.
     """
-    card_id, transaction_id, merchant_id, currency = unquote(quote)
-    country = country_name(int(record["country"]))
+    record, deciding = told.record, ruling.deciding(row)
+    who, verdicts = deciding.who, deciding.verdicts
+    rules = verdicts.rules(row, told.suspicious_day)
+    card_id, transaction_id, merchant_id, currency = unquote(told.quote)
+    features = ruling.features[row]
     alert = {
         "schema_version": 1,
-        "alert_id": alert_id(
-            card_id,
-            transaction_id,
-            event_time=int(record["time"]),
-            units=int(record["amount"]),
-            merchant_id=merchant_id,
-            country=country,
-        ),
+        "alert_id": name_of(told),
         "card_id": card_id,
         "transaction_id": transaction_id,
         "merchant_id": merchant_id,
         "amount": int(record["amount"]) / UNITS_PER_CURRENCY,
         "currency": currency,
-        "country": country,
+        "country": country_name(int(record["country"])),
         "event_time": int(record["time"]),
         "arrival_time": int(record["arrival"]),
-        "decision": decision,
+        "decision": DECLINE if verdicts.declines(rules) else REVIEW,
         "rules": rules,
-        "score": score,
-        "model_failure": model_failure,
-        "threshold": rollout.policy.threshold,
+        "score": deciding.score(row),
+        "model_failure": failure,
+        "challenger_failure": ruling.challenger_failure(row),
+        "threshold": who.policy.threshold,
+        "policy": digest_of(who.policy),
         "reasons": reasons(features, contributions),
         "features": dict(zip(NAMES, features.tolist(), strict=True)),
-        "model": {
-            "name": rollout.model.name,
-            "version": rollout.model.version,
-            "digest": rollout.model.digest,
-        },
-        "rollout_id": rollout.rollout_id,
-        "profile": None if profile is None else _profile(profile, int(record["arrival"])),
-        "suspicious_count": {"day": suspicious_day, "total": suspicious_total},
-        "late": late,
-        "conflicting_repetition": conflicting,
-        "source": {"topic": topic, "partition": int(record["partition"]), "offset": int(record["offset"])},
+        "model": model_of(who),
+        "rollout_id": who.rollout_id,
+        "rollout_seq": who.seq,
+        "role": who.role,
+        "membership": ruling.member(row),
+        "profile": None if told.profile is None else _profile(told.profile, int(record["arrival"])),
+        "suspicious_count": {"day": told.suspicious_day, "total": told.suspicious_total},
+        "late": told.late,
+        "conflicting_repetition": told.conflicting,
+        "source": source_of(told),
     }
-    return Alert(int(record["partition"]), int(record["offset"]), card_id.encode(), orjson.dumps(alert))
+    if held_since:
+        alert["suppressed_by"] = {"arrival_time": held_since}
+    value = orjson.dumps(alert)
+    return Alert(int(record["partition"]), int(record["offset"]), card_id.encode(), value), rules
+
+
+def name_of(told: Told) -> str:
+    """The alert's id (`models.policy.alert_id`)."""
+    card_id, transaction_id, merchant_id, _ = unquote(told.quote)
+    return alert_id(
+        card_id,
+        transaction_id,
+        event_time=int(told.record["time"]),
+        units=int(told.record["amount"]),
+        merchant_id=merchant_id,
+        country=country_name(int(told.record["country"])),
+    )
+
+
+def model_of(who: Decides) -> dict[str, str]:
+    """The `model` of a record."""
+    return {"name": who.model.name, "version": who.model.version, "digest": who.model.digest}
+
+
+def source_of(told: Told) -> dict[str, Any]:
+    """The `source` of a record."""
+    record = told.record
+    return {"topic": told.topic, "partition": int(record["partition"]), "offset": int(record["offset"])}
 
 
 def _profile(profile: np.void, seen_at: int) -> dict[str, Any]:

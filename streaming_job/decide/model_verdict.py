@@ -59,14 +59,14 @@ class ModelJudge:
         return Verdict()
 
     def warm_up(self, newest: Plan | None) -> None:
-        """Load the models of the plan in force, so that no transaction waits for them.
+        """Load the champion's model, so that no transaction waits for it.
 
-        If one cannot be had, the transaction that needs it says so: the log may hold a withdrawal before it.
+        If it cannot be had, the transaction that needs it says so: the log may hold a withdrawal before that.
         """
         if newest is None:
             return
-        for one in (newest.champion, *newest.challengers):
-            try:
-                self._load(one.model)
-            except ModelError as fault:
-                log.error("the model of rollout %s, in force, cannot be loaded: %s", one.rollout_id, fault)
+        champion = newest.champion
+        try:
+            self._load(champion.model)
+        except ModelError as fault:
+            log.error("the model of rollout %s, in force, cannot be loaded: %s", champion.rollout_id, fault)

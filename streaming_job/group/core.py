@@ -19,11 +19,13 @@ from feature_store.journal import Meta, PieceStore, append, seal
 from feature_store.layout import PROFILE, TRANSACTION
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
-from streaming_job.decide.decider import Decider, LoadModel, Stopwatch
+from streaming_job.decide.decider import Decider, Deciders, Stopwatch
 from streaming_job.decide.model_verdict import ModelJudge
 from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
+from streaming_job.decide.scoring import Challengers, LoadModel
 from streaming_job.decode import profiles, snapshots, transactions
 from streaming_job.decode.transactions import TimeLimits
+from streaming_job.group.trial_pieces import TrialPieces
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.measures import measure
@@ -46,6 +48,8 @@ class Rules:
     load_model: LoadModel
     """Gives the scorer of a rollout, for rows with the catalogue's columns; has waited before it says that
     the model is unavailable."""
+    load_challenger: LoadModel | None = None
+    """The same for challengers, for which nothing waits; None: `load_model`."""
 
 
 class GroupCore:
@@ -83,10 +87,15 @@ class GroupCore:
         if blob:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
-        self._judge.warm_up(self._rollouts.newest)
+        self._trial = TrialPieces(store, self._rollouts.steps)
+        if self._rollouts.steps:  # the last record may be of a run from an older checkpoint, cut short
+            self.outcome.applied = self._trial.applied.to_json()
+        challengers = Challengers(rules.load_challenger or rules.load_model)
+        self._deciders = Deciders(self._rollouts, rules.load_model, challengers, self._trial.units)
+        self._warm_up()
         self.watch = Stopwatch(self.outcome)
         self._changes: list[tuple[NDArray[np.void], NDArray[np.int32]]] = []
-        self._transactions: list[tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.bool_]]] = []
+        self._transactions: list[tuple[NDArray[Any], ...]] = []
         self.pending = 0
         """Changes and transactions that no delta holds yet."""
 
@@ -152,7 +161,9 @@ class GroupCore:
         refused = self._rollouts.fold(new, self._rules.topics, self._judge)
         self._new_rollouts = True
         self.outcome.set_aside = self._rollouts.set_aside
-        self._judge.warm_up(self._rollouts.newest)
+        self._trial.folded()
+        self.outcome.applied = self._trial.applied.to_json()
+        self._warm_up()
         if self._group == 0:  # every group gets every rollout; this one speaks of them
             quiet = self.quiet.get((records.topic, 0), 0)
             self._bury(refused)
@@ -160,6 +171,14 @@ class GroupCore:
             self.outcome.counts["rollouts"] += sum(
                 record.offset >= quiet and record.offset not in faulty for record in new
             )
+
+    def _warm_up(self) -> None:
+        """Load the models of the plan in force, so that no transaction waits for them."""
+        newest, challengers = self._rollouts.newest, self._deciders.challengers
+        self._judge.warm_up(newest)
+        challengers.try_again()
+        for one in newest.challengers if newest is not None else ():
+            challengers.scorer(one.model)
 
     def decide(self, records: Records, *, silent: bool = False) -> None:
         """Decide transactions, each partition in the order of offsets.
@@ -178,6 +197,7 @@ class GroupCore:
             kept, self.outcome = self.outcome, Outcome()
             self.watch = Stopwatch(self.outcome)
             self._decide(records)
+            kept.applied = self.outcome.applied or kept.applied
             self.outcome = kept
             self.watch = Stopwatch(self.outcome)
         else:
@@ -203,14 +223,17 @@ class GroupCore:
         if not batch.size:
             return
         cards = self._state.card_numbers(batch)
-        decider = Decider(
-            self._state, self._rollouts, records.topic, self._rules.load_model, self.outcome, self.watch
-        )
+        if self._trial.applied.see(batch):
+            self._trial.moved()
+            self.outcome.applied = self._trial.applied.to_json()
+        decider = Decider(self._state, self._deciders, records.topic, self.outcome, self.watch)
         decided = decider.decide(batch, decoded.quotes, cards)
         reach(Step.DECIDED)
         measure(self.outcome, batch, decided, self._state)
         accepted = decided.accepted
-        self._transactions.append((batch[accepted], cards[accepted], decided.alerted[accepted]))
+        self._transactions.append(
+            (batch[accepted], cards[accepted], decided.alerted[accepted], decided.suppressed[accepted])
+        )
         self.pending += batch.size
         self.watch.lap("measure")
 
@@ -232,9 +255,11 @@ class GroupCore:
         if not self.pending:
             return 0
         changes, change_cards = _joined(self._changes, (PROFILE, np.int32))
-        batch, cards, alerted = _joined(self._transactions, (TRANSACTION, np.int32, np.bool_))
+        batch, cards, alerted, suppressed = _joined(
+            self._transactions, (TRANSACTION, np.int32, np.bool_, np.bool_)
+        )
         self._changes, self._transactions, self.pending = [], [], 0
-        delta = Delta(changes, change_cards, batch, cards, alerted)
+        delta = Delta(changes, change_cards, batch, cards, alerted, suppressed)
         written = append(store, self._meta, self._state, delta)
         self.watch.lap("persist")
         return written
@@ -245,6 +270,7 @@ class GroupCore:
         if self._new_rollouts:
             store.put(ROLLOUTS, orjson.dumps(self._rollouts.records))
             self._new_rollouts = False
+        self._trial.seal(store)
         save_positions(self._meta, positions)
         seal(store, self._meta)
 

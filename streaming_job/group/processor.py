@@ -86,6 +86,15 @@ def _copy(directory: Path, lateness_ms: int) -> WorkingCopy:
 
 
 @lru_cache(maxsize=8)
+def _at_once(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
+    """The scorer of a model, asked for once: nothing waits for a challenger.
+
+    Raises:
+        ModelError: it cannot be had, or must not decide.
+    """
+    return registry.load(ref, tracking_uri, cache_dir).on(NAMES)
+
+
 def _model(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
     """The scorer of a rollout; what does not answer is asked again for a while, and the group waits.
 
@@ -96,7 +105,7 @@ def _model(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
     begun = time.monotonic()
     while True:
         try:
-            return registry.load(ref, tracking_uri, cache_dir).on(NAMES)
+            return _at_once(ref, tracking_uri, cache_dir)
         except ModelUnavailableError as fault:
             if time.monotonic() - begun > MODEL_PATIENCE_S:
                 raise
@@ -166,7 +175,7 @@ class GroupProcessor(StatefulProcessor):
     def _opening(self, group: int, query_id: str) -> Opening:
         known = self._settings
         limits = TimeLimits(known.allowed_lateness_ms, known.allowed_skew_ms, known.refuse_card_numbers)
-        rules = Rules(known.topics, self._key_groups, limits, self._load_model)
+        rules = Rules(known.topics, self._key_groups, limits, self._load_model, self._load_challenger)
         return Opening(known, rules, group, query_id, self._instance)
 
     def _directory(self, group: int) -> Path:
@@ -175,6 +184,9 @@ class GroupProcessor(StatefulProcessor):
 
     def _load_model(self, ref: ModelRef) -> Scorer:
         return _model(ref, self._settings.mlflow_tracking_uri, self._settings.work_dir / "models")
+
+    def _load_challenger(self, ref: ModelRef) -> Scorer:
+        return _at_once(ref, self._settings.mlflow_tracking_uri, self._settings.work_dir / "models")
 
     def close(self) -> None:
         """Nothing to release: what is open serves the next epoch."""

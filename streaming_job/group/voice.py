@@ -60,7 +60,8 @@ class GroupVoice:
             SinkError: the brokers do not take it.
         """
         outcome = take_outcome()
-        outcome.alerts.sort(key=lambda alert: (alert.partition, alert.offset))
+        for alerts in (outcome.alerts, outcome.suppressed, outcome.shadow_alerts):
+            alerts.sort(key=lambda alert: (alert.partition, alert.offset))
         outcome.counts["rebuilds"], self._rebuilds = self._rebuilds, 0
         if self._took_ms:  # of the one before: this one's own is not known yet
             outcome.phases["transaction"] += self._took_ms  # type: ignore[assignment]
@@ -77,7 +78,15 @@ class GroupVoice:
         )
         begun = time.perf_counter()
         self._writer.write(
-            Output(self._progress.commit_id, outcome.alerts, outcome.dead_letters, progress, ends)
+            Output(
+                self._progress.commit_id,
+                outcome.alerts,
+                outcome.dead_letters,
+                progress,
+                ends,
+                outcome.suppressed,
+                outcome.shadow_alerts,
+            )
         )
         self._took_ms = 1000 * (time.perf_counter() - begun)
         self._notes |= {COMMIT_ID: self._progress.commit_id, LAST: progress.decode()}

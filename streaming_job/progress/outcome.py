@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.progress.trials import Trials
 
 LATENESS_MS = (0.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 6e4, 3e5, 6e5, 3.6e6, 2.16e7, 8.64e7, 6.048e8)
 """Upper bounds of the lateness histogram: event time behind arrival."""
@@ -72,6 +74,10 @@ class Outcome:
     """Everything that one Kafka transaction has to tell; it grows with each set of records decided."""
 
     alerts: list[Alert] = field(default_factory=list)
+    suppressed: list[Alert] = field(default_factory=list)
+    """Alerts that a cooldown held back."""
+    shadow_alerts: list[Alert] = field(default_factory=list)
+    """Verdicts of challengers that differ from the champion's."""
     dead_letters: list[DeadLetter] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     """Counts of the contract's `counts`, except those that follow from the lists; and rebuilds."""
@@ -93,5 +99,9 @@ class Outcome:
     """Size of the state: cards, cards_without_profile, events, local_bytes; empty if nobody has looked."""
     rollout: dict[str, Any] | None = None
     """The newest rollout that decided: its number among the reigns, its id, its model (`ModelRef`)."""
+    trials: Trials = field(default_factory=Trials)
+    """What challengers and champion made of the same transactions."""
+    applied: orjson.Fragment | None = None
+    """The newest rollout events, and where they began to hold; None if nothing has changed."""
     set_aside: dict[int, str] | None = None
     """By offset of all rollouts that cannot decide: why; None if no rollout has come."""

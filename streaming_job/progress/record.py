@@ -48,7 +48,14 @@ def counts_of(outcome: Outcome) -> dict[str, int]:
     letters = len(outcome.dead_letters)
     # what offsets say would count the markers of transactions, too
     records = sum(counts[name] for name in READ) + letters
-    return {"records": records, **counts, "alerts": len(outcome.alerts), "dead_letters": letters}
+    return {
+        "records": records,
+        **counts,
+        "alerts": len(outcome.alerts),
+        "suppressed": len(outcome.suppressed),
+        "shadow_alerts": len(outcome.shadow_alerts),
+        "dead_letters": letters,
+    }
 
 
 def dead_letters_by_reason(outcome: Outcome) -> dict[str, int]:

@@ -4,77 +4,17 @@ The job writes the totals into each progress record, so whoever wants them reads
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from streaming_job.progress.histogram import Histogram
+from streaming_job.progress.trials import Trials
+
+__all__ = ["HISTOGRAMS", "Histogram", "Totals", "add_counts"]
 
 HISTOGRAMS = ("lateness_ms", "latency_ms", "profile_age_ms", "scores")
 """Of a progress record."""
-
-
-@dataclass
-class Histogram:
-    """Counts by upper bound; bounds may change between releases, then their union is kept."""
-
-    bounds: tuple[float, ...] = ()
-    """Ascending upper bounds, b of them."""
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
-    """Values in each bucket alone (not cumulative), shape (b + 1,); the last bucket is open."""
-    total: float = 0.0
-    """Sum of the values."""
-
-    def add(self, bounds: Sequence[float], counts: NDArray[np.int64] | Sequence[int], total: float) -> None:
-        """Add a histogram.
-
-        Args:
-            bounds: ascending upper bounds, b of them.
-            counts: by bucket, b + 1 of them.
-            total: sum of the values.
-
-        Raises:
-            ValueError: there are more or fewer counts than buckets.
-        """
-        if len(counts) != len(bounds) + 1:
-            raise ValueError(f"{len(counts)} counts for {len(bounds)} bounds")
-        if self.bounds != tuple(bounds):
-            union = tuple(sorted({*self.bounds, *bounds}))
-            self.counts = _spread(self.bounds, self.counts, union) + _spread(bounds, counts, union)
-            self.bounds = union
-        else:
-            self.counts = self.counts + counts
-        self.total += total
-
-    def add_json(self, record: Mapping[str, Any]) -> None:
-        """Add `{le, counts, sum}` of a record."""
-        counts = np.array([int(count) for count in record["counts"]], dtype=np.int64)
-        self.add([float(bound) for bound in record["le"]], counts, float(record["sum"]))
-
-    def cumulative(self) -> list[tuple[float, int]]:
-        """(upper bound, values at or below it), ascending; the last bound is infinity."""
-        return list(zip([*self.bounds, float("inf")], np.cumsum(self.counts).tolist(), strict=True))
-
-    def to_json(self) -> dict[str, Any]:
-        """`{le, counts, sum}`; counts are an array, which orjson knows."""
-        return {"le": self.bounds, "counts": self.counts, "sum": self.total}
-
-    @staticmethod
-    def from_json(record: Mapping[str, Any]) -> "Histogram":
-        """Inverse of `to_json`, and of the same after a trip through JSON."""
-        made = Histogram()
-        made.add_json(record)
-        return made
-
-
-def _spread(
-    bounds: Sequence[float], counts: NDArray[np.int64] | Sequence[int], union: tuple[float, ...]
-) -> NDArray[np.int64]:
-    """Counts by the buckets of `union`, which holds all of `bounds`; each stays at its upper bound."""
-    spread = np.zeros(len(union) + 1, dtype=np.int64)
-    spread[[*np.searchsorted(union, bounds).tolist(), len(union)]] = counts
-    return spread
 
 
 @dataclass
@@ -100,6 +40,8 @@ class Totals:
     """Time by phase of the work."""
     rebuilds: int = 0
     """Local copies of state rebuilt from the checkpoint."""
+    trials: Trials = field(default_factory=Trials)
+    """Of the newest rollouts with challengers."""
 
     def add(self, other: "Totals") -> None:
         """Take in those of another key group."""
@@ -114,6 +56,7 @@ class Totals:
         self.elapsed_ms += other.elapsed_ms
         add_counts(self.phases_ms, other.phases_ms)
         self.rebuilds += other.rebuilds
+        self.trials.add(other.trials)
 
     @staticmethod
     def of_groups(groups: Iterable["Totals"]) -> "Totals":
@@ -135,6 +78,7 @@ class Totals:
             "elapsed_ms": self.elapsed_ms,
             "phases_ms": {name: round(ms, 3) for name, ms in self.phases_ms.items()},
             "rebuilds": self.rebuilds,
+            "trials": self.trials.to_json(),
         }
 
     @staticmethod
@@ -154,6 +98,7 @@ class Totals:
             elapsed_ms=float(record["elapsed_ms"]),
             phases_ms=_numbers(record["phases_ms"]),
             rebuilds=int(record["rebuilds"]),
+            trials=Trials.from_json(record.get("trials", {})),
         )
 
 

@@ -59,6 +59,7 @@ class GroupProgress:
         # a transaction without decisions looks at neither
         self._sizes: Mapping[str, int] = {**_NO_SIZES, **last.get("state", {})}
         self._rollout = {name: last.get(name) for name in ("rollout_id", "model")}
+        self._applied: Any = last.get("applied", [])
         self._set_aside: Mapping[str, str] = last.get("rollouts_set_aside", {})
 
     def record(
@@ -104,6 +105,8 @@ class GroupProgress:
         totals.elapsed_ms += now - started_at
         add_counts(totals.phases_ms, outcome.phases)
         totals.rebuilds += rebuilds
+        totals.trials.add(outcome.trials)
+        self._applied = outcome.applied or self._applied
         self.commit_id += 1
         self._sizes = outcome.sizes or self._sizes
         if outcome.rollout is not None:
@@ -120,6 +123,10 @@ class GroupProgress:
             "dead_letters_by_reason": by_reason,
             "alerts_by_rule": outcome.rules,
             "alerts_digest": alerts_digest(outcome.alerts),
+            "suppressed_digest": alerts_digest(outcome.suppressed),
+            "shadow_digest": alerts_digest(outcome.shadow_alerts),
+            "trials": outcome.trials.to_json(),
+            "applied": self._applied,
             **histograms,
             "phases_ms": {name: round(ms, 3) for name, ms in outcome.phases.items()},
             "state": {**self._sizes, "rebuilds": rebuilds},

@@ -49,6 +49,10 @@ class Output:
     """The progress record."""
     ends: Offsets
     """Positions after it: of the group's transactions partitions, and of the tables' partitions."""
+    suppressed: Sequence[Alert] = ()
+    """Alerts that a cooldown held back."""
+    shadow_alerts: Sequence[Alert] = ()
+    """Verdicts of challengers that differ from the champion's."""
 
 
 class GroupWriter:
@@ -177,8 +181,13 @@ class GroupWriter:
         producer.begin()
         reach(Step.BEGUN)
         # Step 3. Send what has come of the records, and the account of it.
-        for alert in output.alerts:
-            producer.produce(topics.fraud_alerts, alert.key, alert.value, headers)
+        for topic, found in (
+            (topics.fraud_alerts, output.alerts),
+            (topics.suppressed_alerts, output.suppressed),
+            (topics.shadow_alerts, output.shadow_alerts),
+        ):
+            for alert in found:
+                producer.produce(topic, alert.key, alert.value, headers)
         for letter in output.dead_letters:
             producer.produce(topics.dead_letters, letter.record_key, letter.encode(), headers)
         producer.produce(topics.job_progress, self._settings.job_id.encode(), output.progress, [])

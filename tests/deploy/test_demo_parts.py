@@ -15,7 +15,7 @@ from deploy.demo.state import Run
 from deploy.demo.view import Moment
 from deploy.demo.watch import Percentiles
 from deploy.local.processes import Server
-from loadtests.comparison import Findings
+from loadtests.findings import Findings
 from loadtests.oracle import Kind
 from loadtests.verify import Verdict
 

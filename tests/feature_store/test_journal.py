@@ -24,7 +24,7 @@ from feature_store.codec import StateDamagedError
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, load_meta
-from feature_store.layout import FORMAT_VERSION, PROFILE, TRANSACTION, UPSERT
+from feature_store.layout import FORMAT_VERSION, OLDEST_FORMAT, PROFILE, TRANSACTION, UPSERT
 from feature_store.pieces import gather, write_piece
 from loadtests.bench.feature_load import FeatureLoad
 
@@ -302,10 +302,8 @@ def test_newer_format_asks_for_the_newer_program(persisted, kind):
 
 def test_format_that_was_never_released_is_refused(persisted):
     blob = bytearray(persisted["meta"])
-    struct.pack_into("B", blob, 4, FORMAT_VERSION - 1)
-    with pytest.raises(
-        StateDamagedError, match=rf"format {FORMAT_VERSION - 1}, which no release has written"
-    ):
+    struct.pack_into("B", blob, 4, OLDEST_FORMAT - 1)
+    with pytest.raises(StateDamagedError, match=rf"format {OLDEST_FORMAT - 1}, which no release has written"):
         codec.decode(bytes(blob), "meta")
 
 

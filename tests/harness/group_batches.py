@@ -58,6 +58,9 @@ def merged(outcomes: Iterable[Outcome]) -> Outcome:
     whole = Outcome()
     for outcome in outcomes:
         whole.alerts += outcome.alerts
+        whole.suppressed += outcome.suppressed
+        whole.shadow_alerts += outcome.shadow_alerts
+        whole.trials.add(outcome.trials, most=10**6)
         whole.dead_letters += outcome.dead_letters
         whole.counts.update(outcome.counts)
         whole.rules.update(outcome.rules)

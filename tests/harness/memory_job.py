@@ -8,7 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+import orjson
 import pytest
 
 from feature_store import deltas, journal, pieces
@@ -24,6 +26,7 @@ from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit
 from streaming_job.log.records import Offsets, Place
 from streaming_job.progress.outcome import Outcome
+from streaming_job.progress.trials import Trials
 
 DELTA_ROWS, CARDS_PER_PIECE = 9, 3
 
@@ -34,9 +37,13 @@ class Output:
 
     alerts: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     """By partition of their transactions, in the order of the topic."""
+    suppressed: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    shadow_alerts: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     dead_letters: dict[Place, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     """By partition of their records, in the order of the topic."""
     counts: Counter[str] = field(default_factory=Counter)
+    """Of all progress records together."""
+    trials: Trials = field(default_factory=Trials)
     """Of all progress records together."""
     said: Offsets = field(default_factory=dict)
     """Committed offsets of transactions."""
@@ -45,11 +52,28 @@ class Output:
 
     def add(self, outcome: Outcome) -> None:
         """Append what has come of records."""
-        for alert in outcome.alerts:
-            self.alerts[alert.partition].append(alert.value)
+        for told, topic in (
+            (outcome.alerts, self.alerts),
+            (outcome.suppressed, self.suppressed),
+            (outcome.shadow_alerts, self.shadow_alerts),
+        ):
+            for alert in told:
+                topic[alert.partition].append(alert.value)
+        self.trials.add(outcome.trials, most=10**6)
         for letter in outcome.dead_letters:
             self.dead_letters[letter.topic, letter.partition].append(letter.encode())
         self.counts.update(outcome.counts)
+
+    def counted(self) -> dict[str, Any]:
+        """The trials' counts without times, and without sums, which depend on the order of additions."""
+        told: dict[str, Any] = orjson.loads(orjson.dumps(self.trials.to_json()))
+        for trial in told.values():
+            for counts in trial["challengers"].values():
+                for name in ("time_ms", "champion_time_ms"):
+                    del counts[name]
+                for name in ("scores", "champion_scores"):
+                    del counts[name]["sum"]
+        return told
 
 
 class MemoryVoice:

@@ -3,10 +3,14 @@
 import random
 
 from harness.job_world import DAY, HOUR, MINUTE, SECOND, World, newer_ref, subset_ref
+from harness.random_trials import random_event
 
 
-def random_world(seed: int, n: int = 150, partitions: int = 1) -> World:
-    """A day of a dozen cards: profile changes, rollouts, late, repeated, broken and misplaced records."""
+def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool = False) -> World:
+    """A day of a dozen cards: profile changes, rollouts, late, repeated, broken and misplaced records.
+
+    `trials`: also rollouts of the second version, and models that fail (`random_trials.load_any`).
+    """
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)
     world.rollout("r1", 0, max_count_5m=3)
@@ -43,6 +47,8 @@ def random_world(seed: int, n: int = 150, partitions: int = 1) -> World:
                 missing_profile=rng.choice(["score", "review"]),
                 model=rng.choice([None, None, subset_ref(), newer_ref()]),
             )
+        if trials and rng.random() < 0.15:
+            world.event(random_event(rng, world), clock)
         if rng.random() < 0.05:
             world.raw_tx(
                 rng.choice([None, b"", b"{", b"[]", b'{"amount": 1}', b"\xff" * 10]), clock,

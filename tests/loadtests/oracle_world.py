@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from feature_store.catalogue import IDENTITIES, feature_names
-from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog, Rules
+from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog, Rules, Scorer
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -34,6 +34,53 @@ class AmountModel:
         return raised
 
 
+class DoubleModel(AmountModel):
+    """A model that finds everything twice as suspicious."""
+
+    def score(self, x: np.ndarray) -> np.ndarray:
+        return np.minimum(x[:, 0] / 500, 1.0)
+
+
+class ChokingModel(DoubleModel):
+    """One that chokes on amounts that end in 99 cents, and finds no number for those that end in 98."""
+
+    def score(self, x: np.ndarray) -> np.ndarray:
+        cents = np.round(x[:, 0] * 100) % 100
+        if (cents == 99).any():
+            raise ValueError("no")
+        return np.where(cents == 98, np.nan, super().score(x))
+
+
+MODELS = {"1": AmountModel(), "2": DoubleModel(), "3": ChokingModel()}
+
+
+def load(scorer: Scorer) -> AmountModel:
+    """The model of a scorer, by its version."""
+    return MODELS[scorer.model.version]
+
+
+def model(version: str = "1") -> dict[str, Any]:
+    """A model as rollouts name it."""
+    return {
+        "name": "card-fraud",
+        "version": version,
+        "uri": f"models:/card-fraud/{version}",
+        "digest": "0def"[int(version)] * 64,
+        "features": list(IDENTITIES),
+    }
+
+
+def challenger(name: str = "b", version: str = "2", *, role: str = "canary", **policy: Any) -> dict[str, Any]:
+    """A challenger as a proposal has it."""
+    return {
+        "name": name,
+        "role": role,
+        "share_bp": 1_000,
+        "model": model(version),
+        "policy": {"threshold": 0.5, "max_count_5m": 10, **policy},
+    }
+
+
 class World:
     """Collects records as the log would hold them, then asks the oracle."""
 
@@ -56,20 +103,40 @@ class World:
             "schema_version": 1,
             "rollout_id": rollout_id,
             "role": "champion",
-            "model": {
-                "name": "card-fraud",
-                "version": "1",
-                "uri": "models:/card-fraud/1",
-                "digest": "d" * 64,
-                "features": list(IDENTITIES),
-            },
+            "model": model(),
             "policy": {"threshold": threshold, "max_count_5m": max_count_5m},
             "created_by": "test",
             "created_at": arrival,
         }
-        self.rollouts.append(
-            Record("model-rollouts", 0, len(self.rollouts), arrival, None, json.dumps(value).encode())
-        )
+        self.raw_rollout(value, arrival)
+
+    def raw_rollout(self, value: dict[str, Any], arrival: int) -> None:
+        text = json.dumps(value).encode()
+        self.rollouts.append(Record("model-rollouts", 0, len(self.rollouts), arrival, b"r", text))
+
+    def event(self, kind: str, rollout_id: str, seq: int, *, arrival: int = START, **fields: Any) -> None:
+        """An event of version 2; `arrival` as the log has it."""
+        value = {
+            "schema_version": 2,
+            "type": kind,
+            "rollout_id": rollout_id,
+            "seq": seq,
+            "expected_seq": seq - 1,
+            "idempotency_key": f"{kind}-{seq}",
+            "actor": "test",
+            "approved_by": None,
+            "reason": "",
+            "created_at": START,
+            **fields,
+        }
+        self.raw_rollout(value, arrival)
+
+    def propose(
+        self, rollout_id: str, *challengers: dict[str, Any], arrival: int = START, **fields: Any
+    ) -> None:
+        """A rollout against model 1."""
+        given = {"champion": model(), "guards": None, "line": "card-fraud", **fields}
+        self.event("proposed", rollout_id, 1, arrival=arrival, challengers=list(challengers), **given)
 
     def profile(
         self, op: str, *, arrival: int, card: str = "c", key: bytes | None = None, **row: Any
@@ -120,13 +187,8 @@ class World:
         profiles, rollouts = ProfileLog(), RolloutLog()
         profiles.read(self.profiles)
         rollouts.read(self.rollouts)
-        oracle = Oracle(
-            profiles,
-            rollouts,
-            lambda _: AmountModel(),
-            self._rules,
-        )
-        return list(oracle.judge(self.transactions))
+        self.oracle = Oracle(profiles, rollouts, load, self._rules)
+        return list(self.oracle.judge(self.transactions))
 
     def alerts(self) -> list[dict[str, Any]]:
         return [outcome.alert for outcome in self.outcomes() if outcome.alert]
@@ -134,3 +196,7 @@ class World:
     def feature(self, name: str) -> list[float | None]:
         """Value of a feature for every transaction that is an alert, in log order."""
         return [alert["features"][name] for alert in self.alerts()]
+
+    def shadows(self) -> list[dict[str, Any]]:
+        """All shadow alerts, in log order."""
+        return [shadow for outcome in self.outcomes() for shadow in outcome.shadows]

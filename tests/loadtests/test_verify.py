@@ -1,87 +1,24 @@
 """The audit finds what is planted: a missing, a repeated, a foreign, a changed record, a wrong account."""
 
-import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
-from oracle_world import START, AmountModel, World
+from audited_log import MemoryLog, audit, changed, counts, digest, job_output, letter_of, refused
+from oracle_world import START, World
 
-from loadtests.comparison import Findings, Found
-from loadtests.oracle import Kind, Outcome, ProfileLog, Record
+from loadtests.comparison import Found
+from loadtests.findings import Findings
+from loadtests.oracle import Record
+from loadtests.oracle.alerts import SINCE_VERSION_2
 from loadtests.progress_audit import ProgressAudit
-from loadtests.verify import Verdict, VerifyError, verify
-from streaming_job.settings import JobSettings
+from loadtests.verify import VerifyError
+from streaming_job.contracts.topics import Topics
 
 pytestmark = pytest.mark.unit
 
-SETTINGS = JobSettings(
-    bootstrap_servers="none", mlflow_tracking_uri="none", checkpoint="none", work_dir="none", job_id="job"
-)
-HEADERS = (("query_id", b"q"), ("key_group", b"0"), ("commit_id", b"1"))
-
-
-class MemoryLog:
-    """Topics as lists."""
-
-    def __init__(self, topics: dict[str, list[Record]], group: Mapping[tuple[str, int], int]) -> None:
-        self.topics, self.group = topics, dict(group)
-
-    def committed(self, group: str, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
-        assert group == "job"
-        return self.group
-
-    def ends(self, topic: str) -> dict[int, int]:
-        return {0: len(self.topics[topic])}
-
-    def read(self, topic: str, ends: Mapping[int, int] | None = None) -> Iterator[Record]:
-        return (r for r in self.topics[topic] if ends is None or r.offset < ends.get(r.partition, 0))
-
-
-def letter_of(outcome: Outcome, record: Record) -> Record:
-    letter = {
-        "schema_version": 1,
-        "reason": outcome.reason.value,
-        "detail": "for a person",
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "arrival_time": record.timestamp,
-        "key_base64": base64.b64encode(record.key).decode(),
-        "value_base64": base64.b64encode(record.value).decode(),
-    }
-    return Record("dead-letters", 0, 0, START, record.key, json.dumps(letter).encode(), HEADERS)
-
-
-def refused(world: World) -> list[Outcome]:
-    return ProfileLog().read(world.profiles)
-
-
-def job_output(world: World) -> MemoryLog:
-    """The log after a job without faults has read everything in one commit."""
-    alerts, letters = [], []
-    for record, outcome in zip(world.transactions, world.outcomes(), strict=True):
-        if outcome.kind == Kind.ALERT:
-            value = json.dumps(outcome.alert).encode()
-            key = outcome.alert["card_id"].encode()
-            alerts.append(Record("fraud-alerts", 0, len(alerts), START, key, value, HEADERS))
-        elif outcome.kind == Kind.DEAD_LETTER:
-            letters.append(letter_of(outcome, record)._replace(offset=len(letters)))
-    topics = {
-        "transactions": world.transactions,
-        "bank.public.card_profiles": world.profiles,
-        "model-rollouts": world.rollouts,
-        "fraud-alerts": alerts,
-        "dead-letters": letters,
-        "job-progress": [progress(world, alerts, letters)],
-    }
-    group = {
-        ("transactions", 0): len(world.transactions),
-        ("bank.public.card_profiles", 0): len(world.profiles),
-        ("model-rollouts", 0): len(world.rollouts),
-    }
-    return MemoryLog(topics, group)
+T = Topics(transactions="t")
 
 
 def told(
@@ -111,7 +48,7 @@ def told(
 
 
 def problems(*records: Record, ends: Mapping[tuple[str, int], int] | None = None) -> list[str]:
-    audit = ProgressAudit("t", ends or {})
+    audit = ProgressAudit(T, ends or {})
     for record in records:
         audit.add_progress(record)
     audit.check()
@@ -141,14 +78,14 @@ def test_groups_number_their_commits_apart_and_heartbeats_move_nothing() -> None
     ]
     ends = {("t", 0): 9, ("t", 1): 4}
     assert problems(*records, ends=ends) == []
-    audit = ProgressAudit("t", ends)
+    audit = ProgressAudit(T, ends)
     for record in records:
         audit.add_progress(record)
     assert audit.table_ends() == ({("p", 0): 4}, {("p", 0): 2})
 
 
 def test_group_that_has_not_told_anything_has_read_no_table() -> None:
-    audit = ProgressAudit("t", {})
+    audit = ProgressAudit(T, {})
     audit.add_progress(told(1, spans=[("p", 0, 0, 2)]))
     assert audit.table_ends() == ({("p", 0): 2}, {("p", 0): 0})
 
@@ -175,35 +112,6 @@ def test_commits_beyond_the_audited_offsets_are_left_alone() -> None:
     assert problems(first, second, ends={("t", 0): 8}) == []
 
 
-def progress(world: World, alerts: list[Record], letters: list[Record]) -> Record:
-    kinds = [outcome.kind for outcome in world.outcomes()]
-    counts = {
-        "transactions": kinds.count(Kind.PASSED) + kinds.count(Kind.ALERT),
-        "duplicates": kinds.count(Kind.DUPLICATE),
-        "alerts": len(alerts),
-        "dead_letters": len(letters),
-        "late_table_changes": 0,
-    }
-    value = {
-        "query_id": "q",
-        "key_group": 0,
-        "key_groups": 1,
-        "commit_id": 1,
-        "counts": counts,
-        "alerts_digest": hashlib.sha256(b"".join(alert.value for alert in alerts)).hexdigest(),
-        "partitions": [
-            {"topic": topic, "partition": 0, "start_offset": 0, "end_offset": len(records)}
-            for topic, records in (
-                ("transactions", world.transactions),
-                ("bank.public.card_profiles", world.profiles),
-                ("model-rollouts", world.rollouts),
-            )
-        ],
-        "totals": {"since": 1, "commits": 1, "counts": counts},
-    }
-    return Record("job-progress", 0, 0, START, b"job", json.dumps(value).encode())
-
-
 @pytest.fixture
 def log() -> MemoryLog:
     """Three alerts, a duplicate, two dead letters, one transaction that passes."""
@@ -215,19 +123,6 @@ def log() -> MemoryLog:
     world.raw(b"{")
     world.tx(0, -1.0)
     return job_output(world)
-
-
-def audit(log: MemoryLog) -> Verdict:
-    return verify(log, SETTINGS, lambda _: AmountModel())
-
-
-def changed(record: Record, **fields: object) -> Record:
-    return record._replace(value=json.dumps({**json.loads(record.value), **fields}).encode())
-
-
-def counts(verdict: Verdict) -> tuple[int, int, int, int]:
-    found = verdict.findings
-    return found.missing, found.duplicated, found.unexpected, found.different
 
 
 def test_job_without_faults_is_clean(log):
@@ -412,3 +307,21 @@ def test_job_that_committed_nothing_cannot_be_audited(log):
     log.group.clear()
     with pytest.raises(VerifyError, match="committed no offsets"):
         audit(log)
+
+
+def test_former_release_without_the_new_topics_and_fields_is_clean(log):
+    del log.topics["shadow-alerts"], log.topics["suppressed-alerts"]
+    former = []
+    for record in log.topics["fraud-alerts"]:
+        told = json.loads(record.value)
+        kept = {name: told[name] for name in told if name not in SINCE_VERSION_2}
+        former.append(record._replace(value=json.dumps(kept).encode()))
+    log.topics["fraud-alerts"] = former
+    (record,) = log.topics["job-progress"]
+    told = json.loads(record.value)
+    for name in ("shadow_digest", "suppressed_digest", "trials"):
+        del told[name]
+    told["alerts_digest"] = digest(former)
+    log.topics["job-progress"] = [record._replace(value=json.dumps(told).encode())]
+    verdict = audit(log)
+    assert verdict.is_clean, verdict.report()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from fastapi.testclient import TestClient
+from harness.local_client import LocalClient
 from harness.progress_records import progress
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -95,12 +95,12 @@ def settings_of(servers: str, topics: Topics) -> ServiceSettings:
 
 
 @pytest.fixture
-def sidecar(job: Job) -> Iterator[TestClient]:
-    with TestClient(create_app(job.settings)) as client:
+def sidecar(job: Job) -> Iterator[LocalClient]:
+    with LocalClient(create_app(job.settings)) as client:
         yield client
 
 
-def samples(client: TestClient) -> dict[str, float]:
+def samples(client: LocalClient) -> dict[str, float]:
     """Samples without labels by name; those with labels by name{value,...}."""
     text = client.get("/metrics").text
     return {
@@ -110,7 +110,7 @@ def samples(client: TestClient) -> dict[str, float]:
     }
 
 
-def test_commits_show_up_once_and_aborted_ones_never(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+def test_commits_show_up_once_and_aborted_ones_never(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
     reason = "the job has not written progress yet; 0 records wait"
     wait_for(lambda: sidecar.get("/readyz").json()["reasons"] == [reason], what="no readiness without a job")
     assert sidecar.get("/v1/progress").status_code == 404
@@ -144,7 +144,7 @@ def test_a_restarted_sidecar_tells_the_same_totals_of_all_groups(job: Job, wait_
         job.write(commit_id, key_groups=2, written_at=now)
     told = []
     for _ in range(2):
-        with TestClient(create_app(job.settings)) as client:
+        with LocalClient(create_app(job.settings)) as client:
             wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
             told.append(samples(client))
     assert told[0]["fraud_transactions_total"] == 12_400
@@ -158,7 +158,7 @@ def test_a_restarted_sidecar_tells_the_same_totals_of_all_groups(job: Job, wait_
     }
 
 
-def test_a_group_that_is_missing_is_named(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+def test_a_group_that_is_missing_is_named(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
     job.write(1, key_groups=2, written_at=int(time.time() * 1000))
     reason = "key group 1 has not written progress yet"
     wait_for(lambda: sidecar.get("/readyz").json()["reasons"] == [reason], what="the reason")
@@ -166,7 +166,7 @@ def test_a_group_that_is_missing_is_named(job: Job, sidecar: TestClient, wait_fo
     wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness")
 
 
-def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
     job.feed(30)
     wait_for(lambda: samples(sidecar).get("fraud_lag_records") == 30, what="lag of the input")
     wait_for(lambda: samples(sidecar)["fraud_lag_seconds"] > 0, what="age of the input")
@@ -185,7 +185,7 @@ def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: TestClient, 
     assert samples(sidecar)["fraud_lag_seconds"] == 0
 
 
-def test_an_open_transaction_is_told_from_the_jobs_lag(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+def test_an_open_transaction_is_told_from_the_jobs_lag(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
     job.feed(5)
     job.write(1, end=5, written_at=int(time.time() * 1000))
     producer = Producer({"bootstrap.servers": job.settings.bootstrap_servers, "transactional.id": "hangs"})
@@ -224,7 +224,7 @@ def test_each_verdict_is_given_when_the_broker_shows_what_it_means(job: Job, wai
         mine = {"topic": topic, "start_offset": 0, "end_offset": end, "active_at": moved_ms}
         job.write(next(commits), end=end, written_at=now, partitions=[{**parts[0], **mine}])
 
-    with TestClient(create_app(hasty(job))) as client:
+    with LocalClient(create_app(hasty(job))) as client:
 
         def found() -> dict[str, Any]:
             inputs = client.get("/v1/status").json()["inputs"]
@@ -277,7 +277,7 @@ def test_each_verdict_is_given_when_the_broker_shows_what_it_means(job: Job, wai
 def test_an_instance_that_takes_over_is_counted(job: Job, wait_for: Any) -> None:
     job.feed(2)
     position = f"fraud_partition_committed_offset{{0,{job.settings.topics.transactions}}}"
-    with TestClient(create_app(job.settings)) as client:
+    with LocalClient(create_app(job.settings)) as client:
 
         def has_counted(number: int) -> bool:
             seen = samples(client)
@@ -288,7 +288,7 @@ def test_an_instance_that_takes_over_is_counted(job: Job, wait_for: Any) -> None
             wait_for(lambda number=number: has_counted(number), what=f"the {instance} instance")
 
 
-def test_the_feeds_newest_signs_of_life_are_told(job: Job, sidecar: TestClient, wait_for: Any) -> None:
+def test_the_feeds_newest_signs_of_life_are_told(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
     wait_for(lambda: "fraud_lag_records" in samples(sidecar), what="the first look")
     assert not [name for name in samples(sidecar) if name.startswith("fraud_profile_feed")]
     servers = {"bootstrap.servers": job.settings.bootstrap_servers}
@@ -315,7 +315,7 @@ def test_a_sidecar_that_starts_before_its_topics_finds_them(
     topics = topic_names()
     topics = topics.model_copy(update={"profiles": f"{topics.transactions}-profiles"})
     settings = settings_of(stack.bootstrap_servers, topics)
-    with TestClient(create_app(settings)) as client:
+    with LocalClient(create_app(settings)) as client:
         missing = f"topic {topics.job_progress} does not exist"
         wait_for(lambda: missing in client.get("/readyz").json()["reasons"], what="the reason")
         topics_made(stack.bootstrap_servers, topics)
@@ -386,7 +386,7 @@ def test_the_sidecar_survives_a_killed_broker_and_counts_on(tmp_path: Path, wait
     try:
         settings = settings_of(servers, Topics())
         Job(settings).write(1, written_at=int(time.time() * 1000))
-        with TestClient(create_app(settings)) as client:
+        with LocalClient(create_app(settings)) as client:
             wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
             embedded.kill(tmp_path, "kafka")
             wait_for(lambda: client.get("/readyz").status_code == 503, what="the broker's fault")

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from fastapi.testclient import TestClient
+from harness.local_client import LocalClient
 
 from service.app import create_app
 from service.health.shared import KEPT_S, Shared
@@ -63,18 +63,18 @@ def test_a_failure_is_not_kept() -> None:
 
 
 @pytest.fixture
-def client() -> TestClient:
+def client() -> LocalClient:
     """Of a sidecar whose threads were never started: it knows nothing."""
-    return TestClient(create_app(ServiceSettings(bootstrap_servers="127.0.0.1:1")))
+    return LocalClient(create_app(ServiceSettings(bootstrap_servers="127.0.0.1:1")))
 
 
-def test_liveness_asks_nobody(client: TestClient) -> None:
+def test_liveness_asks_nobody(client: LocalClient) -> None:
     for path in ("/livez", "/healthz"):
         answer = client.get(path)
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
 
 
-def test_readiness_lists_its_checks_when_asked(client: TestClient) -> None:
+def test_readiness_lists_its_checks_when_asked(client: LocalClient) -> None:
     short = client.get("/readyz")
     assert (short.status_code, sorted(short.json())) == (503, ["ready", "reasons"])
     for question in ("verbose", "verbose=1", "verbose=true"):
@@ -83,7 +83,7 @@ def test_readiness_lists_its_checks_when_asked(client: TestClient) -> None:
     assert "checks" not in client.get("/readyz?verbose=false").json()
 
 
-def test_status_says_that_nothing_is_known(client: TestClient) -> None:
+def test_status_says_that_nothing_is_known(client: LocalClient) -> None:
     told = client.get("/v1/status").json()
     assert told["verdict"] == "UNKNOWN"
     assert {reason["code"] for reason in told["reasons"]} == {"broker_unreachable", "progress_incomplete"}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
+from harness.local_client import LocalClient
 from harness.progress_records import progress
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
@@ -295,7 +295,7 @@ def test_guards_are_a_state_set() -> None:
 
 
 def test_requests_are_counted_by_the_routes_template() -> None:
-    client = TestClient(create_app(SETTINGS))
+    client = LocalClient(create_app(SETTINGS))
     for path in ("/livez", "/livez?x=1", "/nothing/here", "/nor/here", "/v1/status"):
         client.get(path)
     client.request("BREW", "/livez")

@@ -9,8 +9,7 @@ from harness.job_world import TOPICS, model_ref, newer_ref, scorer, subset_ref
 from harness.rollout_records import challenger, event, proposed, rollout_v1, withdrawal_v1
 
 from feature_store.catalogue import IDENTITIES
-from loadtests.oracle import Record
-from loadtests.oracle.tables import RolloutLog
+from loadtests.oracle import Record, RolloutLog
 from models.errors import ModelMissingError, ModelUnavailableError
 from models.policy import Policy
 from models.registry import ModelRef

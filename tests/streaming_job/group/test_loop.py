@@ -9,6 +9,7 @@ from harness.group_batches import Group, as_records
 from harness.job_world import SECOND, TOPICS, World
 from harness.memory_job import MemoryJob, Output, mortal
 from harness.memory_log import Fate, KilledError, as_written
+from harness.random_trials import load_any
 from harness.random_world import random_world
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,9 +20,11 @@ from feature_store.card_view import CardState, describe
 from feature_store.group_state import GroupState
 from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild
 from loadtests.oracle import Record
+from streaming_job.decide.applied_events import AppliedEvents
 from streaming_job.group import loop
 from streaming_job.group.core import GroupCore, Rules
 from streaming_job.group.loop import Follower, Pace
+from streaming_job.group.trial_pieces import APPLIED
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
 
@@ -39,20 +42,20 @@ COUNTS = (
 @cache
 def case(seed: int, partitions: int, groups: int) -> tuple[Rules, list[Record]]:
     """A job, and its log."""
-    world = random_world(seed, TRANSACTIONS, partitions)
-    return world.rules(groups), as_written(world)
+    world = random_world(seed, TRANSACTIONS, partitions, trials=seed % 3 > 0)
+    return world.rules(groups, load_any), as_written(world)
 
 
 @cache
-def uncut(seed: int, partitions: int, groups: int, group: int) -> tuple[Output, dict[Any, Any]]:
-    """What a group says of the whole log in one pass, and what it knows then."""
+def uncut(seed: int, partitions: int, groups: int, group: int) -> tuple[Output, dict[Any, Any], bytes]:
+    """What a group says of the whole log in one pass, what it knows then, and where events held."""
     rules, log = case(seed, partitions, groups)
     transactions = [record for record in log if record.topic == rules.topics.transactions]
     pass_ = Group(group, rules)
     pass_.take([record for record in log if record.topic in rules.topics.tables], transactions)
     output = Output()
     output.add(pass_.core.take_outcome())
-    return output, knowledge(rebuilt(pass_.store))
+    return output, knowledge(rebuilt(pass_.store)), pass_.store[APPLIED]
 
 
 def rebuilt(pieces: Any) -> GroupState:
@@ -110,8 +113,12 @@ def test_output_and_state_are_those_of_an_uncut_pass(seed, shape, epochs, chance
             calm += 1
             assert calm < 60
         found = knowledge(rebuilt(job.pieces))
-    expected, known = uncut(seed, *shape)
+    expected, known, applied = uncut(seed, *shape)
     assert dict(job.output.alerts) == dict(expected.alerts)
+    assert dict(job.output.suppressed) == dict(expected.suppressed)
+    assert dict(job.output.shadow_alerts) == dict(expected.shadow_alerts)
+    assert job.output.counted() == expected.counted()
+    assert AppliedEvents.decode(job.pieces[APPLIED]) == AppliedEvents.decode(applied)
     assert dict(job.output.dead_letters) == dict(expected.dead_letters)
     assert {name: job.output.counts[name] for name in COUNTS} == {
         name: expected.counts[name] for name in COUNTS

@@ -72,7 +72,8 @@ def test_a_record_tells_what_came_of_the_log_between_its_offsets() -> None:
     assert told["counts"] == {
         "records": 14, "transactions": 10, "duplicates": 2, "profile_changes": 1, "rollouts": 0, "late": 0,
         "conflicting_repetition": 3,
-        "late_table_changes": 1, "missing_profile": 0, "scoring_failures": 0, "alerts": 1, "dead_letters": 1,
+        "late_table_changes": 1, "missing_profile": 0, "scoring_failures": 0, "alerts": 1, "suppressed": 0,
+        "shadow_alerts": 0, "dead_letters": 1,
     }  # fmt: skip
     assert told["dead_letters_by_reason"] == {"wrong_partition": 1}
     assert told["alerts_digest"] == hashlib.sha256(b'{"alert": 1}').hexdigest()

@@ -1,0 +1,191 @@
+"""The records that a decision leaves: alerts as their contract has them, and shadow alerts."""
+
+from typing import Any, NamedTuple
+
+from feature_store.catalogue import NAMES
+from loadtests.oracle.card import Card, Profile
+from loadtests.oracle.membership import bucket
+from loadtests.oracle.records import UNITS, Transaction
+from loadtests.oracle.rollouts import Plan, Scorer
+from loadtests.oracle.scoring import Score, known
+from loadtests.oracle.tables import BEGINNING
+from loadtests.oracle.trials import Run, Said
+from models.policy import Counts, Decision, alert_id, decide
+
+SINCE_VERSION_2 = frozenset({"rollout_seq", "role", "membership", "policy", "challenger_failure"})
+"""Fields that releases which knew no other rollouts than those of version 1 do not write."""
+
+
+class Pending(NamedTuple):
+    """An accepted transaction with everything that its decision needs but the scores."""
+
+    topic: str
+    tx: Transaction
+    card: Card
+    profile: Profile | None
+    status: str | None
+    plan: Plan
+    run: Run
+    """Of its partition under its trial."""
+    features: dict[str, float]
+    late: bool
+    conflicting: bool
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Where the transaction lies."""
+        return {"topic": self.topic, "partition": self.tx.partition, "offset": self.tx.offset}
+
+    @property
+    def alert_id(self) -> str:
+        """Of every alert of the transaction."""
+        tx = self.tx
+        return alert_id(
+            tx.card_id,
+            tx.transaction_id,
+            event_time=tx.event_time,
+            units=tx.units,
+            merchant_id=tx.merchant_id,
+            country=tx.country,
+        )
+
+
+class Verdict(NamedTuple):
+    """What a model and a policy say of a transaction."""
+
+    scorer: Scorer
+    score: Score
+    decision: Decision | None
+    """None: no alert."""
+
+    def said(self, decides: bool = False) -> Said:
+        """What trials count of it."""
+        return Said(self.score.value, self.decision is not None, decides)
+
+    @property
+    def rules(self) -> list[str]:
+        """Those that fired."""
+        return [] if self.decision is None else list(self.decision.rules)
+
+
+def verdict(item: Pending, scorer: Scorer, score: Score) -> Verdict:
+    """What a scorer says, given the card's alerts so far."""
+    names = ("count_1m", "count_5m", "count_1h", "arrivals_1m", "arrivals_5m", "arrivals_1h")
+    decision = decide(
+        scorer.policy,
+        score.value,
+        Counts(*(int(item.features[name]) for name in names)),
+        item.status,
+        item.profile is not None,
+        item.card.suspicious_count(item.tx.arrival)["day"],
+    )
+    return Verdict(scorer, score, decision)
+
+
+def membership(card_id: str, plan: Plan) -> dict[str, Any] | None:
+    """On which side of a canary the card is; None without canary."""
+    if not plan.canary:
+        return None
+    place = bucket(card_id, plan.salt)
+    return {
+        "rollout_id": plan.trial,
+        "challenger": plan.canary,
+        "bucket": place,
+        "share_bp": plan.share_bp,
+        "is_member": place < plan.share_bp,
+    }
+
+
+def alert(
+    item: Pending,
+    decider: Verdict,
+    told: list[dict[str, Any]],
+    unexplained: str | None,
+    challenger_failure: str | None,
+) -> dict[str, Any]:
+    """The alert of a transaction whose card's alerts have been counted up to it.
+
+    Args:
+        item: the transaction.
+        decider: who decided, and how.
+        told: the features that raised the score most.
+        unexplained: why there are none.
+        challenger_failure: how the canary failed that should have decided.
+    """
+    assert decider.decision is not None
+    tx, scorer, score = item.tx, decider.scorer, decider.score
+    return {
+        "schema_version": 1,
+        "alert_id": item.alert_id,
+        "card_id": tx.card_id,
+        "transaction_id": tx.transaction_id,
+        "merchant_id": tx.merchant_id,
+        "amount": tx.units / UNITS,
+        "currency": tx.currency,
+        "country": tx.country,
+        "event_time": tx.event_time,
+        "arrival_time": tx.arrival,
+        "decision": decider.decision.decision,
+        "rules": decider.rules,
+        "score": score.value,
+        "model_failure": score.failure or unexplained,
+        "threshold": scorer.policy.threshold,
+        "reasons": told,
+        "features": {name: known(item.features[name]) for name in NAMES},
+        "model": _named(scorer),
+        "rollout_id": scorer.rollout_id,
+        "rollout_seq": scorer.seq,
+        "role": "canary" if scorer.challenger else "champion",
+        "membership": membership(tx.card_id, item.plan),
+        "policy": scorer.policy.digest(),
+        "challenger_failure": challenger_failure,
+        "profile": _version(item.profile, tx.arrival),
+        "suspicious_count": item.card.suspicious_count(tx.arrival),
+        "late": item.late,
+        "conflicting_repetition": item.conflicting,
+        "source": item.source,
+    }
+
+
+def shadow_alert(item: Pending, challenger: Verdict, champion: Verdict) -> dict[str, Any]:
+    """What a challenger says where the champion says otherwise."""
+    scorer = challenger.scorer
+    return {
+        "schema_version": 1,
+        "alert_id": item.alert_id,
+        "card_id": item.tx.card_id,
+        "transaction_id": item.tx.transaction_id,
+        "arrival_time": item.tx.arrival,
+        "rollout_id": scorer.rollout_id,
+        "seq": scorer.seq,
+        "challenger": scorer.challenger,
+        "role": "canary" if scorer.challenger == item.plan.canary else "shadow",
+        "model": _named(scorer),
+        "score": challenger.score.value,
+        "threshold": scorer.policy.threshold,
+        "alerts": challenger.decision is not None,
+        "rules": challenger.rules,
+        "champion": {
+            "score": champion.score.value,
+            "alerts": champion.decision is not None,
+            "rules": champion.rules,
+        },
+        "source": item.source,
+    }
+
+
+def _named(scorer: Scorer) -> dict[str, str]:
+    model = scorer.model
+    return {"name": model.name, "version": model.version, "digest": model.digest}
+
+
+def _version(profile: Profile | None, seen_at: int) -> dict[str, Any] | None:
+    if profile is None:
+        return None
+    return {
+        "status": profile.status,
+        "partition": profile.partition,
+        "offset": profile.offset,
+        "arrival_time": profile.known_from,
+        "age_ms": None if profile.known_from == BEGINNING else max(seen_at - profile.known_from, 0),
+    }

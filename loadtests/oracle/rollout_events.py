@@ -1,0 +1,244 @@
+"""What a record of the rollout topic says, if it keeps its contract: version 2, and the two of version 1.
+
+Plain `if`s after the text of the contracts, written without looking at the job's reader. Every breach is the
+same dead letter, so nothing is said of which one it is.
+"""
+
+import json
+import re
+from typing import Any, NamedTuple
+
+import orjson
+
+from models.errors import ModelError
+from models.policy import Policy
+from models.registry import ModelRef
+
+MOST_WHOLE, MOST_64 = 2**53 - 1, 2**64 - 1
+MOST_TIME = 99_999_999_999_999
+MOST_CHALLENGERS = 4
+TYPES = {
+    "proposed", "shadow_started", "canary_set", "paused", "resumed", "breached", "rolled_back", "promoted",
+    "withdrawn",
+}  # fmt: skip
+COUNTS = ("max_count_1m", "max_count_5m", "max_count_1h", "escalate_after")
+_DIGEST = re.compile("[0-9a-f]{64}")
+_FEATURE = re.compile("[^:,]+:[0-9]+")
+
+
+class BrokenError(Exception):
+    """The record does not keep its contract."""
+
+
+class Candidate(NamedTuple):
+    """A challenger as it was proposed."""
+
+    name: str
+    role: str
+    """What it is meant to become: shadow or canary."""
+    share_bp: int
+    model: ModelRef
+    policy: Policy
+
+
+class Event(NamedTuple):
+    """One step of a rollout, without when it was asked for: what a repetition has to repeat."""
+
+    version: int
+    """Of the contract: 1 or 2."""
+    type: str
+    rollout_id: str
+    seq: int
+    """Number within the rollout, from 1; of version 1: 0, it had none."""
+    key: str
+    """Names the request."""
+    said: tuple[Any, ...]
+    """Actor, who agreed, and why."""
+    champion: str | None = None
+    """proposed: digest of the model in force."""
+    any_champion: bool = False
+    """proposed: whatever is in force."""
+    candidates: tuple[Candidate, ...] = ()
+    guards: Any = None
+    line: str = ""
+    challenger: str = ""
+    """canary_set, breached, promoted: its name."""
+    share_bp: int = 0
+    """canary_set."""
+    evidence: Any = None
+    """breached: guard and verdict."""
+    from_the_beginning: bool = False
+    """withdrawn: also for what arrived under it and is still to be decided."""
+
+
+def read(value: bytes) -> tuple[Event, ...]:
+    """The event of a record; a rollout of version 1 is proposed and promoted at once.
+
+    Raises:
+        BrokenError: the record does not keep its contract.
+    """
+    try:
+        row = json.loads(value.decode())
+        _require(isinstance(row, dict))
+        if "withdraws" in row:
+            events = _withdrawal(row)
+        elif _is(row.get("schema_version"), 1):
+            events = _rollout(row)
+        else:
+            events = _event(row)
+        # half a surrogate pair, or more than 64 bits: JSON in Python, and in no record that quotes it
+        orjson.dumps([_written(event) for event in events])
+    except (ValueError, TypeError, OverflowError, RecursionError, KeyError, ModelError) as fault:
+        raise BrokenError(str(fault)) from fault
+    return events
+
+
+def _written(event: Event) -> list[Any]:
+    candidates = [
+        (*one[:3], *vars(one.model).values(), *vars(one.policy).values()) for one in event.candidates
+    ]
+    return [*event._replace(candidates=()), candidates]
+
+
+def _event(row: dict[str, Any]) -> tuple[Event, ...]:
+    _require(_is(row["schema_version"], 2) and isinstance(row["type"], str) and row["type"] in TYPES)
+    kind, seq = row["type"], _whole(row["seq"], 1)
+    _require(_whole(row["expected_seq"], 0) == seq - 1)
+    approved_by = row["approved_by"]
+    said = (
+        _text(row["actor"], 1, 200),
+        approved_by if approved_by is None else _text(approved_by, 1, 200),
+        _text(row["reason"], 0, 1000),
+    )
+    _whole(row["created_at"], 0, MOST_TIME)
+    event = Event(2, kind, _text(row["rollout_id"]), seq, _text(row["idempotency_key"]), said)
+    # a field is what the contract says wherever it stands; it counts where its type has it
+    told = _told(row)
+    own = {
+        "proposed": ("champion", "candidates", "guards", "line"),
+        "canary_set": ("challenger", "share_bp"),
+        "breached": ("challenger", "evidence"),
+        "promoted": ("challenger",),
+        "withdrawn": ("from_the_beginning",),
+    }.get(kind, ())
+    event = event._replace(**{name: told[name] for name in own})
+    if kind == "proposed":
+        event = event._replace(any_champion=told.get("any_champion", False))
+        names = [one.name for one in event.candidates]
+        _require(len(set(names)) == len(names))
+        _require(sum(one.role == "canary" for one in event.candidates) <= 1)
+    return (event,)
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if "champion" in row:
+        told["champion"] = None if row["champion"] is None else _model(row["champion"]).digest
+    if "challengers" in row:
+        challengers = row["challengers"]
+        _require(isinstance(challengers, list) and 1 <= len(challengers) <= MOST_CHALLENGERS)
+        told["candidates"] = tuple(map(_candidate, challengers))
+    if "guards" in row:
+        _require(row["guards"] is None or isinstance(row["guards"], dict))
+        told["guards"] = row["guards"]
+    for name in ("line", "challenger", "guard"):
+        if name in row:
+            told[name] = _text(row[name])
+    if "share_bp" in row:
+        told["share_bp"] = _whole(row["share_bp"], 1, 10_000)
+    if "verdict" in row:
+        _require(isinstance(row["verdict"], dict))
+    if "guard" in row and "verdict" in row:
+        told["evidence"] = (told["guard"], row["verdict"])
+    for name in ("any_champion", "from_the_beginning"):
+        if name in row:
+            _require(isinstance(row[name], bool))
+            told[name] = row[name]
+    return told
+
+
+def _rollout(row: dict[str, Any]) -> tuple[Event, ...]:
+    _require(row["role"] == "champion")
+    policy = row["policy"]
+    _require(isinstance(policy, dict))
+    # what later versions have beside these, this one did not know
+    known = {
+        name: policy[name] for name in ("threshold", "max_count_5m", "missing_profile") if name in policy
+    }
+    said = (row["created_by"],)
+    _require(isinstance(row["created_by"], str))
+    _whole(row["created_at"], 0, MOST_TIME)
+    only = Candidate("challenger", "canary", 10_000, _model(row["model"]), _policy(known, MOST_64))
+    name = _text(row["rollout_id"])
+    proposed = Event(1, "proposed", name, 0, "", said, None, True, (only,), line=only.model.name)
+    return proposed, Event(1, "promoted", name, 0, "", said, challenger=only.name)
+
+
+def _withdrawal(row: dict[str, Any]) -> tuple[Event, ...]:
+    _require(_is(row["schema_version"], 1) and isinstance(row["from_the_beginning"], bool))
+    _require(isinstance(row["created_by"], str))
+    _whole(row["created_at"], 0, MOST_TIME)
+    said = (row["created_by"], _text(row["reason"], 1, 1000))
+    name = _text(row["withdraws"])
+    return (Event(1, "withdrawn", name, 0, "", said, from_the_beginning=row["from_the_beginning"]),)
+
+
+def _candidate(row: Any) -> Candidate:
+    _require(isinstance(row, dict) and row["role"] in ("shadow", "canary"))
+    return Candidate(
+        _text(row["name"]), row["role"], _whole(row["share_bp"], 0, 10_000), _model(row["model"]),
+        _policy(row["policy"]),
+    )  # fmt: skip
+
+
+def _model(row: Any) -> ModelRef:
+    _require(isinstance(row, dict))
+    texts = {name: row[name] for name in ("name", "version", "uri", "digest")}
+    features = row["features"]
+    _require(all(isinstance(one, str) for one in texts.values()))
+    _require(_DIGEST.fullmatch(texts["digest"]) is not None)
+    _require(isinstance(features, list) and len(features) > 0)
+    _require(all(isinstance(one, str) and _FEATURE.fullmatch(one) for one in features))
+    _require(len(set(features)) == len(features))
+    return ModelRef(**texts, features=tuple(features))
+
+
+def _policy(row: Any, most: int = MOST_WHOLE) -> Policy:
+    _require(isinstance(row, dict))
+    threshold = row["threshold"]
+    _require(isinstance(threshold, int | float) and not isinstance(threshold, bool))
+    told: dict[str, Any] = {
+        "threshold": float(threshold),
+        "max_count_5m": _whole(row["max_count_5m"], 1, most),
+    }
+    for name in COUNTS:
+        if row.get(name) is not None:
+            told[name] = _whole(row[name], 1)
+    if "cooldown_s" in row:
+        told["cooldown_s"] = _whole(row["cooldown_s"], 0)
+    for name in ("missing_profile", "blocked", "closed"):
+        if name in row:
+            told[name] = _text(row[name])
+    return Policy(**told)
+
+
+def _require(kept: bool) -> None:
+    if not kept:
+        raise ValueError
+
+
+def _is(value: Any, version: int) -> bool:
+    return not isinstance(value, bool) and bool(value == version)
+
+
+def _text(value: Any, least: int = 1, most: int = 64) -> str:
+    _require(isinstance(value, str) and least <= len(value) <= most)
+    found: str = value
+    return found
+
+
+def _whole(value: Any, least: int, most: int = MOST_WHOLE) -> int:
+    """A whole number, which JSON also writes as 6.0; true and false are no numbers."""
+    _require(isinstance(value, int | float) and not isinstance(value, bool) and value == int(value))
+    _require(least <= value <= most)
+    return int(value)

@@ -1,0 +1,43 @@
+"""`GET /v1/audit`: who changed what."""
+
+import hashlib
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from service.security import audit
+from service.security.audit_log import AuditLog, Stored
+from service.security.roles import Admin
+
+router = APIRouter()
+LARGEST_OFFSET = 2**63 - 1
+
+
+def audit_log(request: Request) -> AuditLog:
+    """The log of the application."""
+    log: AuditLog = request.app.state.audit_log
+    return log
+
+
+@router.get("/v1/audit")
+def newest(
+    _: Admin,
+    log: Annotated[AuditLog, Depends(audit_log)],
+    limit: Annotated[int, Query(ge=1, le=500, description="Records at most")] = 50,
+    before: Annotated[
+        int | None, Query(ge=0, le=LARGEST_OFFSET, description="Only records before this offset")
+    ] = None,
+) -> dict[str, Any]:
+    """The newest records of the audit log, newest first; `next` is the `before` of the next page."""
+    found = log.newest(limit, before)
+    return {
+        "records": [_shown(one) for one in found],
+        "next": found[-1].offset if len(found) == limit else None,
+    }
+
+
+def _shown(stored: Stored) -> dict[str, Any]:
+    record = audit.read(stored.value)
+    if record is None:  # written by something else than the sidecar
+        return {"offset": stored.offset, "foreign_sha256": hashlib.sha256(stored.value).hexdigest()}
+    return {"offset": stored.offset, "record": record}

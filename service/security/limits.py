@@ -1,0 +1,148 @@
+"""Limits of requests: size of the body, rate of each caller."""
+
+import ipaddress
+import math
+from asyncio import wait_for
+from collections import OrderedDict
+from collections.abc import Callable
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.security.problems import Problem, answer
+from service.security.roles import CALLER, Caller
+
+BODY_S = 10.0
+"""How long a client may take to send a body."""
+MOST_CALLERS = 10_000
+"""Buckets kept; the one used longest ago goes first."""
+
+
+class BodyLimit:
+    """ASGI middleware: takes a body in before the application sees the request, or refuses it (413, 408)."""
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+        self._app, self._max = app, max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if "content-length" not in headers and "transfer-encoding" not in headers:
+            await self._app(scope, receive, send)
+            return
+        try:
+            stated = headers.get("content-length", "")
+            if stated.isdecimal() and int(stated[:20]) > self._max:
+                raise self._too_large()
+            replay = await wait_for(self._taken(receive), BODY_S)
+        except Problem as problem:
+            await answer(problem, scope["path"])(scope, receive, send)
+        except TimeoutError:
+            late = Problem(408, "request_timeout", f"no whole body came in {BODY_S:.0f} s; repeat it")
+            await answer(late, scope["path"])(scope, receive, send)
+        else:
+            await self._app(scope, replay, send)
+
+    async def _taken(self, receive: Receive) -> Receive:
+        """A `receive` that gives the whole body at once, and then what comes after it."""
+        body, more, last = b"", True, None
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                last, more = message, False  # the client has gone
+                break
+            body += message.get("body", b"")
+            if len(body) > self._max:
+                raise self._too_large()
+            more = message.get("more_body", False)
+        first: list[Message] = [last or {"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return first.pop() if first else await receive()
+
+        return replay
+
+    def _too_large(self) -> Problem:
+        # what is left of the body is not read
+        return Problem(
+            413, "body_too_large", f"a body has at most {self._max} bytes", {"Connection": "close"}
+        )
+
+
+class TokenBuckets:
+    """A token bucket for each caller: full at first, refilled at a steady rate, one token for a request."""
+
+    def __init__(self, rate_per_s: float, burst: float, most: int = MOST_CALLERS) -> None:
+        """Make none yet.
+
+        Args:
+            rate_per_s: tokens that come back each second.
+            burst: tokens of a full bucket, at least 1.
+            most: buckets kept. To forget one fills it: a flood of addresses gains a burst each.
+        """
+        self._rate, self._burst, self._most = rate_per_s, max(1.0, burst), most
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait_s(self, key: str, now_s: float) -> float:
+        """Take a token: 0.0; or, if there is none, the seconds until there is one.
+
+        Args:
+            key: the caller.
+            now_s: of a clock that does not go back.
+        """
+        left, at = self._buckets.pop(key, (self._burst, now_s))
+        left = min(self._burst, left + max(0.0, now_s - at) * self._rate)
+        allowed = left >= 1.0
+        self._buckets[key] = (left - 1.0 if allowed else left, now_s)
+        if len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+        return 0.0 if allowed else (1.0 - left) / self._rate
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+
+class RateLimit:
+    """ASGI middleware: 429 and Retry-After for a caller who asks too often."""
+
+    def __init__(
+        self, app: ASGIApp, *, buckets: TokenBuckets, clock: Callable[[], float], exempt: frozenset[str]
+    ) -> None:
+        """Limit an application.
+
+        Args:
+            app: the application.
+            buckets: of the callers.
+            clock: seconds, monotonic.
+            exempt: paths without a limit: a probe that is refused would have the sidecar restarted.
+        """
+        self._app, self._buckets, self._clock, self._exempt = app, buckets, clock, exempt
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http" and scope["path"] not in self._exempt:
+            wait_s = self._buckets.wait_s(key_of(scope), self._clock())
+            if wait_s > 0:
+                after = {"Retry-After": str(math.ceil(wait_s))}
+                problem = Problem(429, "rate_limited", f"too many requests; wait {wait_s:.1f} s", after)
+                await answer(problem, scope["path"])(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def key_of(scope: Scope) -> str:
+    """Whose bucket a request is taken from: its token's; without one its address's (IPv6: the /64's)."""
+    caller = scope.get(CALLER)
+    client = (scope.get("client") or ("",))[0]
+    if isinstance(caller, Caller) and caller.name != "local":
+        return f"token {caller.name}"
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return f"address {client}"
+    if address.version == 6 and address.ipv4_mapped is None:
+        return f"address {ipaddress.ip_network((address, 64), strict=False)}"
+    return f"address {client}"

@@ -1,0 +1,106 @@
+"""Errors as problem details (RFC 9457): every answer from 400 on has this one form."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from confluent_kafka import KafkaException
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from feature_store.errors import FraudError
+from service.security.headers import SAFE
+from service.settings import say
+
+MEDIA_TYPE = "application/problem+json"
+LONGEST_PATH = 256
+"""Characters of the path that an answer repeats."""
+
+
+class Problem(HTTPException):
+    """An answer that says what is wrong; raise it anywhere in a route."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
+        """Describe it.
+
+        Args:
+            status: HTTP status, 400 to 599.
+            code: names the kind of problem for programs; listed in docs/errors.md.
+            detail: what happened and what to do, for people; nothing secret.
+            headers: of the answer.
+            more: further members of the answer (RFC 9457, section 3.2).
+        """
+        super().__init__(status, detail, dict(headers or {}))
+        self.code = code
+        self.more = more
+
+
+def answer(problem: Problem, path: str) -> Response:
+    """The response to a problem that occurred at a path."""
+    status = HTTPStatus(problem.status_code)
+    body = {
+        "type": f"/docs#{problem.code}",
+        "title": status.phrase,
+        "status": status.value,
+        "detail": problem.detail,
+        "code": problem.code,
+        "instance": quote(path[:LONGEST_PATH], errors="replace"),
+        **problem.more,
+    }
+    return JSONResponse(body, status.value, problem.headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of an application as a problem."""
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        return answer(error if isinstance(error, Problem) else _of_framework(error, request), _path(request))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        # without the input: it may hold what must not stand in logs of proxies and clients
+        faults = [{"loc": [str(part) for part in one["loc"]], "msg": one["msg"]} for one in error.errors()]
+        first = f"{'.'.join(faults[0]['loc'])}: {faults[0]['msg']}" if faults else "it is not as described"
+        return answer(
+            Problem(422, "invalid_request", f"the request is not valid: {first}; see /docs", errors=faults),
+            _path(request),
+        )
+
+    @app.exception_handler(FraudError)
+    async def ours(request: Request, error: FraudError) -> Response:
+        # errors that a room raises on purpose may bring their own status and name
+        status = getattr(error, "status", 500)
+        return answer(Problem(status, getattr(error, "check", "failed"), str(error)), _path(request))
+
+    @app.exception_handler(KafkaException)
+    async def no_broker(request: Request, error: KafkaException) -> Response:
+        detail = f"the brokers did not answer: {say(error)}; check them, then repeat the request"
+        return answer(Problem(503, "broker_unavailable", detail), _path(request))
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, _: Exception) -> Response:
+        # the server logs the traceback; the client gets none. This answer is made outside of all middlewares
+        detail = "a defect of the sidecar; its log has the traceback"
+        return answer(Problem(500, "internal_error", detail, SAFE), _path(request))
+
+
+def _path(request: Request) -> str:
+    return str(request.scope.get("path", ""))
+
+
+def _of_framework(error: HTTPException, request: Request) -> Problem:
+    """A problem for what the framework refuses by itself."""
+    status = HTTPStatus(error.status_code)
+    code = status.phrase.lower().replace(" ", "_").replace("-", "_")
+    details = {
+        404: "there is nothing at this path; see /docs",
+        405: f"{request.method} is not for this path; see /docs",
+    }
+    return Problem(status.value, code, details.get(status.value, str(error.detail)), error.headers)

@@ -1,0 +1,82 @@
+"""`fraud tokens`: who may call the sidecar."""
+
+import getpass
+import os
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.security import tokens
+from service.security.roles import Role
+from service.security.tokens import TokensError
+
+UNITS_S = {"m": 60, "h": 3600, "d": 86400}
+OWN_FILES_ONLY = 0o077
+
+app = typer.Typer(no_args_is_help=True, help="Tokens of the sidecar's callers; the file holds hashes only.")
+
+TheFile = Annotated[Path, typer.Option("--file", envvar="FRAUD_TOKENS_FILE", help="The tokens file")]
+Name = Annotated[str, typer.Argument(help="Who it is for, for example alice or prometheus")]
+
+
+@app.command("add")
+def add(
+    name: Name,
+    file: TheFile,
+    role: Annotated[str, typer.Option(help="viewer, operator or admin")],
+    expires: Annotated[str | None, typer.Option(help="After so long: 90d, 12h, 30m; default: never")] = None,
+) -> None:
+    """Make a token and show it, this once."""
+    os.umask(OWN_FILES_ONLY)
+    now_ms = _now_ms()
+    expires_at = None if expires is None else now_ms + _duration_ms(expires)
+    secret = tokens.add(file, name, _role(role), getpass.getuser(), now_ms, expires_at)
+    typer.echo(secret)
+    typer.echo("the line above is the token; it is kept nowhere, and not shown again", err=True)
+
+
+@app.command("list")
+def list_tokens(file: TheFile) -> None:
+    """Tell who has a token, and what it is worth."""
+    now_ms = _now_ms()
+    for token in tokens.read(file):
+        until = "never expires" if token.expires_at is None else f"expires {_day(token.expires_at)}"
+        revoked = "" if token.revoked_at is None else f" {_day(token.revoked_at)} by {token.revoked_by}"
+        typer.echo(
+            f"{token.name:<24} {token.role.word:<9} {token.state(now_ms)}{revoked}, made "
+            f"{_day(token.created_at)} by {token.created_by}, {until}"
+        )
+
+
+@app.command("revoke")
+def revoke(name: Name, file: TheFile) -> None:
+    """Make a token worthless, from the next request on."""
+    os.umask(OWN_FILES_ONLY)
+    tokens.revoke(file, name, getpass.getuser(), _now_ms())
+    typer.echo(f"the token of {name} is revoked")
+
+
+def _role(word: str) -> Role:
+    try:
+        return Role.of(word)
+    except ValueError:
+        raise TokensError(f"{word!r} is no role; take viewer, operator or admin") from None
+
+
+def _duration_ms(text: str) -> int:
+    found = re.fullmatch(r"([1-9][0-9]{0,4})([mhd])", text)
+    if found is None:
+        raise TokensError(f"{text!r} is no time; write for example 90d, 12h or 30m")
+    return int(found[1]) * UNITS_S[found[2]] * 1000
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _day(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,215 @@
+"""The tokens file: who may call the sidecar. It holds hashes only.
+
+A token is 256 random bits, so its SHA-256 is enough: slow, salted hashes make guessing costly where people
+choose secrets, and random bits cannot be guessed (decision 50). The file is replaced whole, so it is never
+seen half-written.
+"""
+
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+
+from feature_store.errors import FraudError
+from service.security.roles import Role
+
+PREFIX = "fraud_"
+"""By it scanners find tokens where none belong."""
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class TokensError(FraudError):
+    """The tokens file cannot be used, or a change of it is refused."""
+
+
+class Token(BaseModel):
+    """An entry of the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._@-]{0,63}$")]
+    """Who it was given to."""
+    role: Annotated[
+        Role,
+        BeforeValidator(lambda word: Role.of(word) if isinstance(word, str) else word),
+        PlainSerializer(lambda role: role.word, return_type=str),
+    ]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    created_at: int
+    """Milliseconds since 1970-01-01 UTC, as all times here."""
+    created_by: str
+    """User of the operating system."""
+    expires_at: int | None = None
+    revoked_at: int | None = None
+    revoked_by: str | None = None
+
+    def state(self, now_ms: int) -> Literal["active", "expired", "revoked"]:
+        """What it is worth now."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and now_ms >= self.expires_at else "active"
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    schema_version: Literal[1] = 1
+    tokens: tuple[Token, ...] = ()
+
+
+def digest(secret: str) -> str:
+    """What the file holds of a token."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def read(path: Path) -> tuple[Token, ...]:
+    """The file's tokens.
+
+    Raises:
+        TokensError: it is not there, damaged, or others than its owner may write it.
+    """
+    try:
+        if path.stat().st_mode & OTHERS_WRITE:
+            raise TokensError(f"{path} may be written by others than its owner; chmod 600 it")
+        return _File.model_validate_json(path.read_bytes()).tokens
+    except OSError as fault:
+        raise TokensError(
+            f"the tokens file {path} cannot be read: {fault.strerror}; `fraud tokens add` makes it"
+        ) from fault
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise TokensError(
+            f"{path} is no tokens file: {place or 'JSON'}: {first['msg']}; restore it"
+        ) from None
+
+
+def add(path: Path, name: str, role: Role, by: str, now_ms: int, expires_at: int | None = None) -> str:
+    """Add a token; its secret, which is kept nowhere.
+
+    Raises:
+        TokensError: there is one of that name, or the name cannot be one.
+    """
+    secret = PREFIX + secrets.token_urlsafe(32)
+    with _changing(path) as tokens:
+        if name == "local" or any(one.name == name and one.revoked_at is None for one in tokens):
+            raise TokensError(f"there is a token of {name}; revoke it first, or give another name")
+        try:
+            tokens.append(
+                Token(
+                    name=name,
+                    role=role,
+                    sha256=digest(secret),
+                    created_at=now_ms,
+                    created_by=by,
+                    expires_at=expires_at,
+                )
+            )
+        except ValidationError:
+            raise TokensError(
+                f"{name!r} is no name: take 1 to 64 of a-z, 0-9, dot, underscore, at sign, hyphen"
+            ) from None
+    return secret
+
+
+def revoke(path: Path, name: str, by: str, now_ms: int) -> None:
+    """Revoke the token of a name; it stays in the file, to be listed.
+
+    Raises:
+        TokensError: there is none that is not revoked.
+    """
+    with _changing(path, must_exist=True) as tokens:
+        for place, token in enumerate(tokens):
+            if token.name == name and token.revoked_at is None:
+                tokens[place] = token.model_copy(update={"revoked_at": now_ms, "revoked_by": by})
+                return
+        raise TokensError(f"there is no token of {name} to revoke; see `fraud tokens list`")
+
+
+@contextmanager
+def _changing(path: Path, *, must_exist: bool = False) -> Iterator[list[Token]]:
+    """The tokens, to be altered; written if nothing is raised. One process at a time."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise TokensError(
+            f"{path} cannot be written: {fault.strerror}; choose a place of your own"
+        ) from fault
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tokens = list(read(path)) if must_exist or path.exists() else []
+        yield tokens
+        _write(path, _File(tokens=tuple(tokens)).model_dump_json(indent=1).encode() + b"\n")
+    finally:
+        os.close(lock)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as fault:
+        raise TokensError(f"{path} cannot be written: {fault.strerror}; nothing was changed") from fault
+
+
+class TokensFile:
+    """The file as it is now: read anew whenever it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        """Read it.
+
+        Raises:
+            TokensError: it cannot be used.
+        """
+        self._path = path
+        self._seen: tuple[int, ...] | None = None
+        self._tokens: tuple[Token, ...] = ()
+        self._fresh()
+
+    def find(self, secret: str) -> Token | None:
+        """The token of a secret, in time that does not depend on how much of a hash agrees.
+
+        Raises:
+            TokensError: the file has changed and cannot be used: who was revoked in it is not known.
+        """
+        wanted, found = digest(secret), None
+        for token in self._fresh():
+            if hmac.compare_digest(token.sha256, wanted):
+                found = token
+        return found
+
+    def _fresh(self) -> tuple[Token, ...]:
+        try:
+            now = self._path.stat()
+            seen: tuple[int, ...] | None = (
+                now.st_mtime_ns,
+                now.st_ctime_ns,
+                now.st_ino,
+                now.st_size,
+                now.st_mode,
+            )
+        except OSError:
+            seen = None
+        if seen is None or seen != self._seen:
+            self._seen = None
+            self._tokens = read(self._path)
+            self._seen = seen
+        return self._tokens

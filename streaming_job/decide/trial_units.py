@@ -1,0 +1,161 @@
+"""Units of the paired comparison: by card, and by card and clock hour of arrival, who has alerted so far.
+
+A transaction is no independent trial: a burst on one card is one event for both models. So guards count
+card-hours and cards. Whether a unit is `both` or only one model's is known when its last transaction is
+decided; until then it is state: as flags it survives checkpoints, and is decided again exactly between P
+and Q.
+
+Each partition has its own units, because partitions are read at different speeds, and what is kept must
+follow from the order within one. Memory is bounded by the alerts: a card stands here if a model alerted on
+it since the trial began, an hour of it if that was in the partition's newest clock hour or the one before.
+When a partition comes to a transaction of another trial, or of none, its units go.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from feature_store.catalogue import HOUR_MS
+from feature_store.codec import decode, encode
+from streaming_job.progress.trials import PAIRED
+
+HOURS_KEPT = 2
+"""Clock hours of a partition that may still get alerts: arrivals of different cards may lie out of order by
+so much. An alert that comes later counts for its card, and for no hour."""
+CHAMPION = 1
+"""Flag of a unit: the champion alerted; that of challenger i is CHAMPION << (i + 1)."""
+_BOTH, _ONLY_CHAMPION, _ONLY_CHALLENGER = PAIRED
+_KINDS = (None, _ONLY_CHAMPION, _ONLY_CHALLENGER, _BOTH)
+
+Card = tuple[int, int]
+Change = tuple[Counter[str], Counter[str]]
+"""Of one challenger: what is added to its card-hours and its cards, by PAIRED."""
+
+
+@dataclass
+class PartitionUnits:
+    """Units of one partition's running trial."""
+
+    rollout_id: str
+    newest: int = 0
+    """Clock hour of the newest arrival on which somebody alerted."""
+    hours: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """(lo, hi, clock hour) -> flags."""
+    cards: dict[Card, int] = field(default_factory=dict)
+    """(lo, hi) -> flags."""
+
+    def enter(self, card: Card, arrival: int, flags: int, changes: Sequence[Change]) -> None:
+        """Take in a transaction on which somebody alerted.
+
+        Args:
+            card: (lo, hi).
+            arrival: ms.
+            flags: who did.
+            changes: by challenger; added to.
+        """
+        hour = arrival // HOUR_MS
+        if hour > self.newest:
+            self.newest = hour
+            oldest = hour - HOURS_KEPT
+            self.hours = {unit: known for unit, known in self.hours.items() if unit[2] > oldest}
+        before = self.cards.get(card, 0)
+        self.cards[card] = before | flags
+        _count(before, before | flags, changes, 1)
+        if hour > self.newest - HOURS_KEPT:
+            unit = (*card, hour)
+            before = self.hours.get(unit, 0)
+            self.hours[unit] = before | flags
+            _count(before, before | flags, changes, 0)
+
+
+def _count(before: int, after: int, changes: Sequence[Change], which: int) -> None:
+    if before == after:
+        return
+    for number, change in enumerate(changes):
+        was, now = (_KINDS[flags & 1 | (flags >> number + 1 & 1) << 1] for flags in (before, after))
+        if was != now:
+            if was is not None:
+                change[which][was] -= 1
+            if now is not None:
+                change[which][now] += 1
+
+
+class TrialUnits:
+    """Units of all partitions of a key group."""
+
+    def __init__(self) -> None:
+        """Without any."""
+        self._partitions: dict[int, PartitionUnits] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything is kept."""
+        return bool(self._partitions)
+
+    def of(self, partition: int, rollout_id: str | None) -> PartitionUnits | None:
+        """Units of a partition whose next transactions are of a trial; those of any other trial go.
+
+        Args:
+            partition: of the transactions.
+            rollout_id: the trial; None: there is none, and the answer is None.
+        """
+        known = self._partitions.get(partition)
+        if known is not None and known.rollout_id == rollout_id:
+            return known
+        self._partitions.pop(partition, None)
+        if rollout_id is None:
+            return None
+        units = self._partitions[partition] = PartitionUnits(rollout_id)
+        return units
+
+    def encode(self) -> bytes:
+        """As bytes."""
+        known = sorted(self._partitions.items())
+        head = [
+            [number, units.rollout_id, units.newest, len(units.cards), len(units.hours)]
+            for number, units in known
+        ]
+        cards = [(*card, flags) for _, units in known for card, flags in units.cards.items()]
+        hours = [(*unit, flags) for _, units in known for unit, flags in units.hours.items()]
+        return encode(
+            {
+                "head": np.frombuffer(orjson.dumps(head), dtype=np.uint8),
+                **_columns("cards", cards, 3),
+                **_columns("hours", hours, 4),
+            }
+        )
+
+    @staticmethod
+    def decode(blob: bytes) -> "TrialUnits":
+        """Inverse of `encode`.
+
+        Raises:
+            StateDamagedError: the blob cannot be trusted.
+        """
+        raw = decode(blob, "trial units")
+        all_cards, all_hours = _rows(raw, "cards", 3), _rows(raw, "hours", 4)
+        made = TrialUnits()
+        for number, rollout_id, newest, n_cards, n_hours in orjson.loads(raw["head"].tobytes()):
+            units = PartitionUnits(rollout_id, newest)
+            for _ in range(n_cards):
+                lo, hi, flags = next(all_cards)
+                units.cards[lo, hi] = flags
+            for _ in range(n_hours):
+                lo, hi, hour, flags = next(all_hours)
+                units.hours[lo, hi, hour] = flags
+            made._partitions[number] = units
+        return made
+
+
+def _columns(name: str, rows: Sequence[tuple[int, ...]], width: int) -> dict[str, NDArray[np.uint64]]:
+    table = np.array(rows, dtype=np.uint64).reshape(len(rows), width)
+    return {f"{name}.{column}": np.ascontiguousarray(table[:, column]) for column in range(width)}
+
+
+def _rows(raw: dict[str, NDArray[Any]], name: str, width: int) -> Iterator[tuple[int, ...]]:
+    columns = [raw[f"{name}.{column}"].astype(np.uint64).tolist() for column in range(width)]
+    return zip(*columns, strict=True)

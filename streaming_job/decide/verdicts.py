@@ -1,0 +1,112 @@
+"""What a policy says of transactions: the rules of `models.policy`, all rows at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.catalogue import COLUMN
+from feature_store.layout import BLOCKED, CLOSED
+from models.policy import (
+    BLOCKED_CARD,
+    CLOSED_CARD,
+    DECLINE,
+    ESCALATED,
+    IGNORE,
+    MISSING_PROFILE,
+    REVIEW,
+    SCORE,
+    VELOCITY_1H,
+    VELOCITY_1M,
+    VELOCITY_5M,
+    Policy,
+)
+
+_WINDOWS = {
+    window: (COLUMN[f"count_{window}"], COLUMN[f"arrivals_{window}"]) for window in ("1m", "5m", "1h")
+}
+_VELOCITIES = {
+    VELOCITY_1M: ("1m", "max_count_1m"),
+    VELOCITY_5M: ("5m", "max_count_5m"),
+    VELOCITY_1H: ("1h", "max_count_1h"),
+}
+_STANDINGS = {BLOCKED_CARD: (BLOCKED, "blocked"), CLOSED_CARD: (CLOSED, "closed")}
+
+
+class Facts:
+    """What rules look at beside the score, of n transactions; shared by the policies that are asked."""
+
+    def __init__(
+        self, features: NDArray[np.float64], standing: NDArray[np.uint8], version: NDArray[np.int32]
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            features: shape (n, len(FEATURES)).
+            standing: status of the cards (index into STATUSES), shape (n,).
+            version: profile version in force, or -1, shape (n,).
+        """
+        self._features, self.standing, self.without_profile = features, standing, version < 0
+        self._counts: dict[str, NDArray[np.float64]] = {}
+
+    def count(self, window: str) -> NDArray[np.float64]:
+        """Transactions of the card in a window, by event time or arrival, whichever are more, shape (n,)."""
+        if window not in self._counts:
+            by_event_time, by_arrival = _WINDOWS[window]
+            self._counts[window] = np.maximum(self._features[:, by_event_time], self._features[:, by_arrival])
+        return self._counts[window]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What a policy says of n transactions."""
+
+    policy: Policy
+    fired: Mapping[str, NDArray[np.bool_]]
+    """Rules that look at one transaction -> where they fired, shape (n,); in the order of RULES."""
+    alerts: NDArray[np.bool_]
+    """Which would be alerts, shape (n,)."""
+
+    def rules(self, row: int, day: int) -> tuple[str, ...]:
+        """What fired of a row that is an alert, the `day`th of its card in a day."""
+        after = self.policy.escalate_after
+        fired = [rule for rule, rows in self.fired.items() if rows[row]]
+        if fired and after is not None and day >= after:
+            fired.append(ESCALATED)
+        return tuple(fired)
+
+    def declines(self, rules: tuple[str, ...]) -> bool:
+        """Whether an alert of these rules is a decline."""
+        return ESCALATED in rules or any(
+            rule in rules and getattr(self.policy, mode) == DECLINE for rule, (_, mode) in _STANDINGS.items()
+        )
+
+    @property
+    def declined(self) -> NDArray[np.bool_]:
+        """Which are declines whatever the card did before, shape (n,)."""
+        out = np.zeros(self.alerts.size, dtype=np.bool_)
+        for rule, (_, mode) in _STANDINGS.items():
+            if getattr(self.policy, mode) == DECLINE:
+                out |= self.fired[rule]
+        return out
+
+
+def verdicts(policy: Policy, scores: NDArray[np.float64], facts: Facts) -> Verdicts:
+    """Ask a policy.
+
+    Args:
+        policy: to be asked.
+        scores: NaN where the model failed: the other rules decide alone there, shape (n,).
+        facts: of the same n transactions.
+    """
+    fired = {SCORE: scores >= policy.threshold}
+    for rule, (window, name) in _VELOCITIES.items():
+        if (most := getattr(policy, name)) is not None:
+            fired[rule] = facts.count(window) > float(most)
+    for rule, (standing, mode) in _STANDINGS.items():
+        if getattr(policy, mode) != IGNORE:
+            fired[rule] = facts.standing == standing
+    if policy.missing_profile == REVIEW:
+        fired[MISSING_PROFILE] = facts.without_profile
+    return Verdicts(policy, fired, np.logical_or.reduce(list(fired.values())))

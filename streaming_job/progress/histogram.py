@@ -1,0 +1,70 @@
+"""A histogram that can be added to others, also to those of releases with other bounds. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass
+class Histogram:
+    """Counts by upper bound; bounds may change between releases, then their union is kept."""
+
+    bounds: tuple[float, ...] = ()
+    """Ascending upper bounds, b of them."""
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    """Values in each bucket alone (not cumulative), shape (b + 1,); the last bucket is open."""
+    total: float = 0.0
+    """Sum of the values."""
+
+    def add(self, bounds: Sequence[float], counts: NDArray[np.int64] | Sequence[int], total: float) -> None:
+        """Add a histogram.
+
+        Args:
+            bounds: ascending upper bounds, b of them.
+            counts: by bucket, b + 1 of them.
+            total: sum of the values.
+
+        Raises:
+            ValueError: there are more or fewer counts than buckets.
+        """
+        if len(counts) != len(bounds) + 1:
+            raise ValueError(f"{len(counts)} counts for {len(bounds)} bounds")
+        if self.bounds != tuple(bounds):
+            union = tuple(sorted({*self.bounds, *bounds}))
+            self.counts = _spread(self.bounds, self.counts, union) + _spread(bounds, counts, union)
+            self.bounds = union
+        else:
+            self.counts = self.counts + counts
+        self.total += total
+
+    def add_json(self, record: Mapping[str, Any]) -> None:
+        """Add `{le, counts, sum}` of a record."""
+        counts = np.array([int(count) for count in record["counts"]], dtype=np.int64)
+        self.add([float(bound) for bound in record["le"]], counts, float(record["sum"]))
+
+    def cumulative(self) -> list[tuple[float, int]]:
+        """(upper bound, values at or below it), ascending; the last bound is infinity."""
+        return list(zip([*self.bounds, float("inf")], np.cumsum(self.counts).tolist(), strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """`{le, counts, sum}`; counts are an array, which orjson knows."""
+        return {"le": self.bounds, "counts": self.counts, "sum": self.total}
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> "Histogram":
+        """Inverse of `to_json`, and of the same after a trip through JSON."""
+        made = Histogram()
+        made.add_json(record)
+        return made
+
+
+def _spread(
+    bounds: Sequence[float], counts: NDArray[np.int64] | Sequence[int], union: tuple[float, ...]
+) -> NDArray[np.int64]:
+    """Counts by the buckets of `union`, which holds all of `bounds`; each stays at its upper bound."""
+    spread = np.zeros(len(union) + 1, dtype=np.int64)
+    spread[[*np.searchsorted(union, bounds).tolist(), len(union)]] = counts
+    return spread

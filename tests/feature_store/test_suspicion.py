@@ -1,0 +1,111 @@
+"""Counts, escalation and cooldown of a card's alerts, against three loops that read every alert again."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from histories import DAY, HOUR, MINUTE, START, History
+from hypothesis import given
+from hypothesis import strategies as st
+from thoroughness import examples
+
+from feature_store.arena import MemoryArena
+from feature_store.deltas import Delta
+from feature_store.group_state import AlertTerms, GroupState
+from feature_store.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
+
+pytestmark = pytest.mark.unit
+
+
+@dataclass(frozen=True)
+class Row:
+    """A transaction of card `card` that may be an alert."""
+
+    card: str
+    wait: int
+    is_alert: bool
+    is_declined: bool
+    escalate_after: int
+    cooldown_ms: int
+
+
+ROWS = st.lists(
+    st.builds(
+        Row,
+        card=st.sampled_from("abc"),
+        wait=st.sampled_from([0, 1, MINUTE, HOUR, 7 * HOUR, DAY, 3 * DAY]),
+        is_alert=st.integers(0, 3).map(bool),
+        is_declined=st.integers(0, 5).map(lambda n: n == 0),
+        escalate_after=st.sampled_from([0, 0, 1, 2, 4]),
+        cooldown_ms=st.sampled_from([0, MINUTE, HOUR, 2 * DAY]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+def naive(rows: list[Row], restarted: list[bool]) -> list[tuple[int, int, int]]:
+    """(day, total, since when it is held back) of each row, all alerts so far looked at each time.
+
+    `restarted`: rows whose card had been forgotten, which is another test's matter.
+    """
+    out: list[tuple[int, int, int]] = []
+    alerts: list[tuple[str, int]] = []
+    sent: list[tuple[str, int]] = []
+    arrival = START
+    for row, anew in zip(rows, restarted, strict=True):
+        arrival += row.wait
+        if anew:
+            alerts = [alert for alert in alerts if alert[0] != row.card]
+            sent = [alert for alert in sent if alert[0] != row.card]
+        mine = [at for card, at in alerts if card == row.card]
+        day = 1 + sum(at // HOUR > arrival // HOUR - 24 for at in mine)
+        held = 0
+        if row.is_alert:
+            alerts.append((row.card, arrival))
+            is_urgent = row.is_declined or (row.escalate_after and day >= row.escalate_after)
+            last = max((at for card, at in sent if card == row.card), default=None)
+            if not is_urgent and row.cooldown_ms and last is not None and arrival - last <= row.cooldown_ms:
+                held = last
+            else:
+                sent.append((row.card, arrival))
+        out.append((day, len(mine) + 1, held))
+    return out
+
+
+@examples(200, thorough=5_000)
+@given(ROWS, st.sets(st.integers(1, 39)), st.booleans())
+def test_counts_escalation_and_cooldown_are_those_of_a_naive_reading(
+    rows: list[Row], cuts: set[int], rebuilds: bool
+) -> None:
+    history = History()
+    arrival = 0
+    for row in rows:
+        arrival += row.wait
+        history.tx(arrival, card=row.card)
+    batch = history.records()
+    state, meta, store = GroupState(MemoryArena()), Meta(), MemoryPieces()
+    found: list[tuple[int, int, int]] = []
+    restarted: list[bool] = []
+    borders = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
+    for start, end in pairwise(borders):
+        part, told = batch[start:end], rows[start:end]
+        cards = state.card_numbers(part)
+        applied = state.apply(part, cards)
+        alerted = np.array([row.is_alert for row in told])
+        terms = AlertTerms(
+            np.array([row.is_declined for row in told]),
+            np.array([row.escalate_after for row in told]),
+            np.array([row.cooldown_ms for row in told]),
+        )
+        restarted += applied.restarted.tolist()
+        counts = state.weigh_alerts(cards, part["arrival"], alerted, applied.restarted, terms)
+        found += zip(counts.day.tolist(), counts.total.tolist(), counts.held_since.tolist(), strict=True)
+        nothing = state.profiles[:0], np.zeros(0, np.int32)
+        append(store, meta, state, Delta(*nothing, part, cards, alerted, counts.held_since > 0))
+        seal(store, meta)
+        if rebuilds:
+            state, meta = GroupState(MemoryArena()), load_meta(store)
+            rebuild(store, meta, state)
+    assert found == naive(rows, restarted)

@@ -1,0 +1,86 @@
+"""Rollouts of the second version, drawn at random: open ones, canaries, pauses, breaches, rollbacks."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+
+from harness.job_world import World, load, model_ref, scorer, subset_ref
+from harness.rollout_records import challenger, event, proposed
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts import machine
+from models.rollouts.events import Event, Type, read
+from models.rollouts.machine import Line
+from models.scoring import Scorer
+
+RAISES, NO_NUMBER = model_ref("6"), model_ref("7")
+"""Models that fail on some transactions, and on all."""
+
+
+class _Failing:
+    """A model that raises about large amounts, or never gives a number."""
+
+    def __init__(self, ref: ModelRef) -> None:
+        self._raises = ref == RAISES
+
+    def score(self, x: np.ndarray) -> np.ndarray:
+        if not self._raises:
+            return np.full(len(x), np.nan)
+        if (x[:, 0] > 300).any():
+            raise ValueError("such amounts were not in the training set")
+        return scorer("2").score(x)
+
+    def explain(self, x: np.ndarray) -> np.ndarray:
+        return scorer("2").explain(x)
+
+
+def load_any(ref: ModelRef) -> Scorer:
+    """As `load`; also of models that fail."""
+    if ref in (RAISES, NO_NUMBER):
+        return replace(scorer("2"), version=ref.version, digest=ref.digest, classifier=_Failing(ref))
+    return load(ref)
+
+
+def random_policy(rng: random.Random) -> Policy:
+    """Of any rules."""
+    return Policy(
+        rng.choice([0.0, 0.3, 0.5, rng.random()]), rng.choice([2, 4, 50]), rng.choice(["score", "review"]),
+        rng.choice([None, 2]), rng.choice([None, 4]), rng.choice(["decline", "review", "ignore"]),
+        rng.choice(["decline", "review", "ignore"]), rng.choice([None, 1, 2, 4]), rng.choice([0, 60, 3_600]),
+    )  # fmt: skip
+
+
+def random_event(rng: random.Random, world: World) -> Event:
+    """One that may follow in the log so far; sometimes one that may not."""
+    line = Line()
+    for record in world.rollouts:
+        try:
+            for told in read(record.value or b""):
+                line = machine.apply(line, told)
+        except Exception:  # broken, or refused
+            continue
+    name = line.open or next(reversed(line.trials), "none")
+    kinds = machine.allowed(line, name)
+    if line.open is None and (not kinds or rng.random() < 0.8):
+        models = [model_ref("1"), model_ref("2"), subset_ref(), RAISES, NO_NUMBER]
+        names = rng.sample("bcd", rng.randrange(1, 4))
+        return proposed(
+            f"r-{len(world.rollouts)}",
+            *(
+                challenger(rng.choice(models), one, "canary" if one == names[0] else "shadow",
+                           random_policy(rng))
+                for one in names
+            ),
+        )  # fmt: skip
+    kind = rng.choice(kinds or tuple(Type)[1:])
+    if kind in (Type.ROLLED_BACK, Type.BREACHED, Type.PROMOTED) and rng.random() < 0.6:
+        kind = rng.choice(kinds)  # trials are to last
+    known = line.trials.get(name)
+    seq = (known.seq if known else 0) + rng.choice([1] * 9 + [2])
+    if known is None or kind not in (Type.CANARY_SET, Type.BREACHED, Type.PROMOTED):
+        return event(kind, name, seq)
+    own = {"challenger": rng.choice(known.challengers).name}
+    if kind is Type.CANARY_SET:
+        return event(kind, name, seq, **own, share_bp=rng.choice([1_000, 5_000, 10_000]))
+    return event(kind, name, seq, **own)

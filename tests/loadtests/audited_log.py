@@ -1,0 +1,155 @@
+"""Logs as a job without faults leaves them after one commit, to plant faults in."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+
+from oracle_world import START, World, load
+
+from loadtests.oracle import Kind, Outcome, ProfileLog, Record, RolloutLog
+from loadtests.topic_log import MissingTopicError
+from loadtests.trial_audit import PLAIN
+from loadtests.verify import Verdict, verify
+from streaming_job.settings import JobSettings
+
+SETTINGS = JobSettings(
+    bootstrap_servers="none", mlflow_tracking_uri="none", checkpoint="none", work_dir="none", job_id="job"
+)
+ALERTS = ("fraud-alerts", "shadow-alerts", "suppressed-alerts")
+SIDES = ("both", "only_champion", "only_challenger")
+HEADERS = (("query_id", b"q"), ("key_group", b"0"), ("commit_id", b"1"))
+
+
+class MemoryLog:
+    """Topics as lists."""
+
+    def __init__(self, topics: dict[str, list[Record]], group: Mapping[tuple[str, int], int]) -> None:
+        self.topics, self.group = topics, dict(group)
+
+    def committed(self, group: str, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
+        assert group == "job"
+        return self.group
+
+    def ends(self, topic: str) -> dict[int, int]:
+        return {0: len(self.topics[topic])}
+
+    def read(self, topic: str, ends: Mapping[int, int] | None = None) -> Iterator[Record]:
+        if topic not in self.topics:
+            raise MissingTopicError(f"no topic {topic}")
+        return (r for r in self.topics[topic] if ends is None or r.offset < ends.get(r.partition, 0))
+
+
+def letter_of(outcome: Outcome, record: Record) -> Record:
+    letter = {
+        "schema_version": 1,
+        "reason": outcome.reason.value,
+        "detail": "for a person",
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "arrival_time": record.timestamp,
+        "key_base64": base64.b64encode(record.key).decode(),
+        "value_base64": base64.b64encode(record.value).decode(),
+    }
+    return Record("dead-letters", 0, 0, START, record.key, json.dumps(letter).encode(), HEADERS)
+
+
+def refused(world: World) -> list[Outcome]:
+    return ProfileLog().read(world.profiles)
+
+
+def job_output(world: World) -> MemoryLog:
+    """The log after a job without faults has read everything in one commit."""
+    alerts: dict[str, list[Record]] = {name: [] for name in ALERTS}
+    letters = []
+    for record, outcome in zip(world.transactions, world.outcomes(), strict=True):
+        written = [("shadow-alerts", shadow) for shadow in outcome.shadows]
+        if outcome.alert:
+            name = "suppressed-alerts" if outcome.kind == Kind.SUPPRESSED else "fraud-alerts"
+            written.append((name, outcome.alert))
+        for name, alert in written:
+            value, key = json.dumps(alert).encode(), alert["card_id"].encode()
+            alerts[name].append(Record(name, 0, len(alerts[name]), START, key, value, HEADERS))
+        if outcome.kind == Kind.DEAD_LETTER:
+            letters.append(letter_of(outcome, record)._replace(offset=len(letters)))
+    for outcome in RolloutLog().read(world.rollouts):
+        record = world.rollouts[outcome.offset]
+        letters.append(letter_of(outcome, record)._replace(offset=len(letters)))
+    topics = {
+        "transactions": world.transactions,
+        "bank.public.card_profiles": world.profiles,
+        "model-rollouts": world.rollouts,
+        **alerts,
+        "dead-letters": letters,
+        "job-progress": [progress(world, alerts, letters)],
+    }
+    group = {
+        ("transactions", 0): len(world.transactions),
+        ("bank.public.card_profiles", 0): len(world.profiles),
+        ("model-rollouts", 0): len(world.rollouts),
+    }
+    return MemoryLog(topics, group)
+
+
+def digest(records: list[Record]) -> str:
+    return hashlib.sha256(b"".join(record.value for record in records)).hexdigest()
+
+
+def trials(world: World) -> dict[str, dict]:
+    """Of a progress record, as the contract has them."""
+    found: dict[str, dict] = {}
+    for (rollout_id, name), flat in world.oracle.trials.counts().items():
+        told: dict[str, object] = {plain: flat[plain] for plain in (*PLAIN, "seq")} | {"time_ms": 1.5}
+        told |= {unit: {side: flat[f"{unit}.{side}"] for side in SIDES} for unit in ("card_hours", "cards")}
+        for histogram in ("scores", "champion_scores"):
+            told[histogram] = {"le": [], "counts": [flat[f"{histogram}.{n}"] for n in range(21)], "sum": 0.5}
+        found.setdefault(rollout_id, {"seq": 3, "challengers": {}})["challengers"][name] = told
+    return found
+
+
+def progress(world: World, alerts: dict[str, list[Record]], letters: list[Record]) -> Record:
+    kinds = [outcome.kind for outcome in world.outcomes()]
+    counts = {
+        "transactions": sum(kinds.count(kind) for kind in (Kind.PASSED, Kind.ALERT, Kind.SUPPRESSED)),
+        "duplicates": kinds.count(Kind.DUPLICATE),
+        "alerts": len(alerts["fraud-alerts"]),
+        "shadow_alerts": len(alerts["shadow-alerts"]),
+        "suppressed": len(alerts["suppressed-alerts"]),
+        "dead_letters": len(letters),
+        "late_table_changes": 0,
+    }
+    value = {
+        "query_id": "q",
+        "key_group": 0,
+        "key_groups": 1,
+        "commit_id": 1,
+        "counts": counts,
+        "alerts_digest": digest(alerts["fraud-alerts"]),
+        "shadow_digest": digest(alerts["shadow-alerts"]),
+        "suppressed_digest": digest(alerts["suppressed-alerts"]),
+        "trials": trials(world),
+        "partitions": [
+            {"topic": topic, "partition": 0, "start_offset": 0, "end_offset": len(records)}
+            for topic, records in (
+                ("transactions", world.transactions),
+                ("bank.public.card_profiles", world.profiles),
+                ("model-rollouts", world.rollouts),
+            )
+        ],
+        "totals": {"since": 1, "commits": 1, "counts": counts, "trials": trials(world)},
+    }
+    return Record("job-progress", 0, 0, START, b"job", json.dumps(value).encode())
+
+
+def audit(log: MemoryLog) -> Verdict:
+    return verify(log, SETTINGS, load)
+
+
+def changed(record: Record, **fields: object) -> Record:
+    return record._replace(value=json.dumps({**json.loads(record.value), **fields}).encode())
+
+
+def counts(verdict: Verdict) -> tuple[int, int, int, int]:
+    found = verdict.findings
+    return found.missing, found.duplicated, found.unexpected, found.different

@@ -1,0 +1,244 @@
+"""The oracle's own reading of the rollout topic: what is refused and why, and the plan at an arrival."""
+
+import json
+from typing import Any
+
+import pytest
+from oracle_world import START, World, challenger, model
+
+from loadtests.oracle import RolloutLog
+from loadtests.oracle.rollouts import Plan
+from models.errors import ModelError, ModelMissingError
+from streaming_job.contracts import Reason
+
+pytestmark = pytest.mark.unit
+
+
+def folded(world: World, **options: Any) -> tuple[RolloutLog, list[Reason | None]]:
+    """The log, and why each record was refused."""
+    log = RolloutLog(**options)
+    refused = {outcome.offset: outcome.reason for outcome in log.read(world.rollouts)}
+    return log, [refused.get(record.offset) for record in world.rollouts]
+
+
+def reasons(world: World) -> list[Reason | None]:
+    """Of the records after the first champion and a proposal."""
+    return folded(world)[1][2:]
+
+
+@pytest.fixture
+def world() -> World:
+    """Model 1 decides; b of version 2 is proposed, with another one for the shadow only."""
+    world = World()
+    world.propose("x", challenger(), challenger("s", "3", role="shadow"))
+    return world
+
+
+def scored(plan: Plan | None) -> tuple[str, list[str], str, int]:
+    assert plan is not None
+    return (
+        plan.champion.rollout_id,
+        [one.challenger for one in plan.challengers],
+        plan.canary,
+        plan.share_bp,
+    )
+
+
+def test_the_way_from_shadow_to_promotion(world):
+    """START + 1 shadow, 2 canary, 3 more, 4 paused, 5 resumed, 6 promoted, 7 withdrawn"""
+    world.event("shadow_started", "x", 2, arrival=START + 1)
+    world.event("canary_set", "x", 3, arrival=START + 2, challenger="b", share_bp=100)
+    world.event("canary_set", "x", 4, arrival=START + 3, challenger="b", share_bp=2_000)
+    world.event("paused", "x", 5, arrival=START + 4)
+    world.event("resumed", "x", 6, arrival=START + 5)
+    world.event("promoted", "x", 7, arrival=START + 6, challenger="b")
+    world.event("withdrawn", "x", 8, arrival=START + 7, from_the_beginning=False)
+    log, refused = folded(world)
+    assert refused == [None] * 9
+    assert [scored(log.plan(START + at)) for at in range(-1, 8)] == [
+        ("r1", [], "", 0),
+        ("r1", [], "", 0),
+        ("r1", ["b", "s"], "", 0),
+        ("r1", ["b", "s"], "b", 100),
+        ("r1", ["b", "s"], "b", 2_000),
+        ("r1", ["b", "s"], "", 0),
+        ("r1", ["b", "s"], "b", 2_000),
+        ("x", [], "", 0),
+        ("r1", [], "", 0),
+    ]
+    plan = log.plan(START + 3)
+    assert (plan.champion.seq, {one.seq for one in plan.challengers}, plan.trial) == (2, {4}, "x")
+    assert plan.salt == "card-fraud/card-fraud"
+    assert (log.plan(START + 6).champion.seq, log.plan(START + 6).champion.model.version) == (7, "2")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        ["shadow_started"],
+        ["shadow_started", "canary_set"],
+        ["shadow_started", "paused"],
+        ["shadow_started", "breached"],
+    ],
+)
+def test_rolled_back_from_every_phase_that_is_not_final_whatever_was_expected(world, before):
+    fields = {"canary_set": {"challenger": "b", "share_bp": 100}}
+    fields["breached"] = {"challenger": "b", "guard": "failures", "verdict": {}}
+    for seq, kind in enumerate(before, 2):
+        world.event(kind, "x", seq, **fields.get(kind, {}))
+    world.event("rolled_back", "x", 99)
+    world.event("rolled_back", "x", 100)
+    assert reasons(world) == [None] * (len(before) + 1) + [Reason.ROLLOUT_CONFLICT]
+
+
+def test_after_a_breach_only_the_champion_scores(world):
+    world.event("shadow_started", "x", 2)
+    world.event("breached", "x", 3, arrival=START + 1, challenger="b", guard="failures", verdict={})
+    world.event("rolled_back", "x", 4, arrival=START + 2)
+    log, refused = folded(world)
+    assert refused[2:] == [None] * 3
+    assert [scored(log.plan(START + at))[1] for at in (0, 1, 2)] == [["b", "s"], [], []]
+
+
+@pytest.mark.parametrize(
+    ("kind", "seq", "fields", "reason"),
+    [
+        ("shadow_started", 3, {}, Reason.ROLLOUT_CONFLICT),
+        ("shadow_started", 1, {}, Reason.ROLLOUT_CONFLICT),
+        ("canary_set", 2, {"challenger": "b", "share_bp": 1}, Reason.ROLLOUT_CONFLICT),
+        ("paused", 2, {}, Reason.ROLLOUT_CONFLICT),
+        ("resumed", 2, {}, Reason.ROLLOUT_CONFLICT),
+        ("withdrawn", 2, {"from_the_beginning": True}, Reason.ROLLOUT_CONFLICT),
+        ("promoted", 2, {"challenger": "z"}, Reason.ROLLOUT_CONFLICT),
+        ("rolled_back", 1, {}, Reason.ROLLOUT_CONFLICT),
+        ("shadow_started", 2, {"idempotency_key": "proposed-1"}, Reason.ROLLOUT_CONFLICT),
+        ("shadow_started", 2, {"rollout_id": "y"}, Reason.UNKNOWN_ROLLOUT),
+        ("shadow_started", 2, {"expected_seq": 0}, Reason.INVALID_VALUE),
+        ("shadow_started", 2, {"schema_version": 3}, Reason.INVALID_VALUE),
+        ("shadow_started", 2, {"actor": ""}, Reason.INVALID_VALUE),
+        ("shadow_started", 2, {"share_bp": 0}, Reason.INVALID_VALUE),
+        ("shadow_started", 2, {"reason": "\ud800"}, Reason.INVALID_VALUE),
+        ("promoted", 2, {}, Reason.INVALID_VALUE),
+        ("halted", 2, {}, Reason.INVALID_VALUE),
+        ("promoted", 2, {"challenger": "s"}, None),
+        ("shadow_started", 2.0, {"colour": "red", "expected_seq": 1.0}, None),
+    ],
+)
+def test_events_that_cannot_follow_are_refused_with_their_reason(world, kind, seq, fields, reason):
+    rollout_id = fields.pop("rollout_id", "x")
+    world.event(kind, rollout_id, seq, **fields)
+    assert reasons(world) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, None),
+        ({"champion": None}, Reason.ROLLOUT_CONFLICT),
+        ({"champion": model("2")}, Reason.ROLLOUT_CONFLICT),
+        ({"champion": model("2"), "any_champion": True}, None),
+        ({"challengers": [challenger(), challenger()]}, Reason.INVALID_VALUE),
+        ({"challengers": [challenger(), challenger("c")]}, Reason.INVALID_VALUE),
+        ({"challengers": []}, Reason.INVALID_VALUE),
+        ({"challengers": [challenger(str(n), role="shadow") for n in range(5)]}, Reason.INVALID_VALUE),
+        ({"challengers": [challenger(threshold=1.5)]}, Reason.INVALID_VALUE),
+        ({"challengers": [challenger(blocked="sing")]}, Reason.INVALID_VALUE),
+        ({"challengers": [challenger(cooldown_s=-1)]}, Reason.INVALID_VALUE),
+        (
+            {"challengers": [{**challenger(), "model": {**model("2"), "features": ["amount:9"]}}]},
+            Reason.INCOMPATIBLE_FEATURES,
+        ),
+    ],
+)
+def test_proposals_are_refused_with_their_reason(fields, reason):
+    world = World()
+    given = {"champion": model(), "guards": None, "line": "l", "challengers": [challenger()], **fields}
+    world.event("proposed", "x", 1, **given)
+    assert folded(world)[1] == [None, reason]
+
+
+def test_second_open_rollout_and_an_old_name_are_conflicts(world):
+    world.propose("y", challenger())
+    world.event("rolled_back", "x", 2)
+    world.propose("x", challenger())
+    world.propose("y", challenger())
+    assert reasons(world) == [Reason.ROLLOUT_CONFLICT, None, Reason.ROLLOUT_CONFLICT, None]
+
+
+def test_repetition_is_ignored_and_a_key_for_something_else_is_a_conflict(world):
+    world.event("shadow_started", "x", 2, idempotency_key="k")
+    world.event("shadow_started", "x", 2, idempotency_key="k", created_at=START + 5, arrival=START + 9)
+    world.event("shadow_started", "x", 2, idempotency_key="k", actor="another")
+    world.event("paused", "x", 3)
+    assert reasons(world) == [None, None, Reason.ROLLOUT_CONFLICT, None]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [(ModelMissingError("gone"), Reason.MODEL_UNAVAILABLE), (ModelError("bad"), Reason.MODEL_REFUSED)],
+)
+def test_proposal_whose_model_cannot_decide_is_refused_whole(world, fault, reason):
+    def load(scorer: Any) -> None:
+        if scorer.model.version == "3":
+            raise fault
+
+    world.event("shadow_started", "x", 2)
+    log, refused = folded(world, load=load)
+    assert refused == [None, reason, Reason.UNKNOWN_ROLLOUT]
+    assert scored(log.plan()) == ("r1", [], "", 0)
+
+
+def test_what_the_job_could_not_have_is_taken_at_its_word(world):
+    assert folded(world, unavailable={1})[1] == [None, Reason.MODEL_UNAVAILABLE]
+
+
+def test_rollout_of_version_1_decides_at_once_and_ends_what_is_open(world):
+    world.event("shadow_started", "x", 2)
+    world.rollout("r2", arrival=START + 1, threshold=0.1)
+    world.event("paused", "x", 3, arrival=START + 2)
+    log, refused = folded(world)
+    assert refused[2:] == [None, None, Reason.ROLLOUT_CONFLICT]
+    assert scored(log.plan(START + 1)) == ("r2", [], "", 0)
+    assert log.plan().champion.version == 1
+
+
+def test_withdrawals_bring_back_the_champion_before_and_the_last_one_stays(world):
+    world.event("withdrawn", "r1", 3, from_the_beginning=False)
+    world.event("promoted", "x", 2, arrival=START + 1, challenger="b")
+    world.event("withdrawn", "r1", 3, arrival=START + 2, from_the_beginning=False)
+    world.event("withdrawn", "x", 3, arrival=START + 3, from_the_beginning=False)
+    assert reasons(world) == [Reason.LAST_ROLLOUT, None, None, Reason.LAST_ROLLOUT]
+
+
+def test_withdrawn_from_the_beginning_never_decided(world):
+    world.event("promoted", "x", 2, arrival=START + 1, challenger="b")
+    world.event("withdrawn", "x", 3, arrival=START + 9, from_the_beginning=True)
+    log, refused = folded(world)
+    assert refused[2:] == [None, None]
+    assert {log.plan(START + at).champion.rollout_id for at in (0, 1, 5, 9)} == {"r1"}
+
+
+def test_event_that_looks_older_than_the_one_before_takes_effect_with_it(world):
+    world.event("shadow_started", "x", 2, arrival=START + 20)
+    world.event("canary_set", "x", 3, arrival=START + 10, challenger="b", share_bp=100)
+    log, _ = folded(world)
+    assert [scored(log.plan(START + at))[2:] for at in (15, 20)] == [("", 0), ("b", 100)]
+
+
+def test_first_champion_of_version_2_decides_what_came_before_it():
+    world = World()
+    world.rollouts.clear()
+    world.propose("x", challenger(), arrival=START + 5, champion=None)
+    world.event("promoted", "x", 2, arrival=START + 6, challenger="b")
+    log, refused = folded(world)
+    assert refused == [None, None]
+    assert scored(log.plan(START)) == ("x", [], "", 0)
+    assert json.loads(world.rollouts[0].value)["champion"] is None
+
+
+def test_without_a_champion_there_is_no_plan():
+    world = World()
+    world.rollouts.clear()
+    world.propose("x", challenger(), champion=None)
+    assert folded(world)[0].plan() is None

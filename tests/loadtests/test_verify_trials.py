@@ -1,0 +1,196 @@
+"""The audit of trials: lost, doubled and changed shadow and suppressed alerts, wrong members and counts."""
+
+import json
+from collections import Counter
+
+import pytest
+from audited_log import (
+    ALERTS,
+    MemoryLog,
+    audit,
+    changed,
+    counts,
+    job_output,
+)
+from oracle_world import START, World, challenger
+
+from loadtests.oracle.alerts import SINCE_VERSION_2
+from loadtests.trial_audit import Told, TrialAudit
+from loadtests.verify import Verdict
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def tried() -> MemoryLog:
+    """A canary of half the cards with a cooldown, and another challenger in shadow: one commit."""
+    world = World(threshold=0.5)
+    s = challenger("s", "3", role="shadow", threshold=0.9)
+    world.propose("x", challenger(cooldown_s=60, escalate_after=3), s)
+    world.event("shadow_started", "x", 2)
+    world.event("canary_set", "x", 3, challenger="b", share_bp=5_000)
+    world.event("paused", "x", 9)
+    for card in range(8):
+        for second, amount in enumerate((300.0, 100.0, 600.0, 300.0, 700.99)):
+            world.tx(second * 1000, amount, card_id=f"c{card}")
+    return job_output(world)
+
+
+def of_topics(verdict: Verdict) -> dict[str, list[int]]:
+    """Missing, duplicated, unexpected, different of the topics on which anything is wrong."""
+    topics = verdict.report()["topics"]
+    return {name: list(found.values()) for name, found in topics.items() if any(found.values())}
+
+
+def test_trial_without_faults_is_clean(tried):
+    verdict = audit(tried)
+    assert verdict.is_clean, verdict.report()
+    report = verdict.report()
+    assert list(report)[:8] == [
+        "events", "alerts", "dead_letters", "missing", "duplicated", "unexpected", "different", "topics"
+    ]  # fmt: skip
+    assert set(report["topics"]) == {*ALERTS, "dead-letters"}
+    assert report["dead_letters_by_reason"] == {"rollout_conflict": 1}
+    for name, counted in (("shadow-alerts", "shadow_alerts"), ("suppressed-alerts", "suppressed_alerts")):
+        assert report[counted] == len(tried.topics[name]) > 0
+    assert report["trials"]["x"]["b"]["transactions"] == report["events"] == 40
+    assert 0 < report["trials"]["x"]["b"]["decided"] < 40
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_lost_alert_of_any_topic_is_found(tried, name):
+    del tried.topics[name][1]
+    verdict = audit(tried)
+    assert of_topics(verdict) == {name: [1, 0, 0, 0]}
+    assert counts(verdict) == (1, 0, 0, 0)
+    assert any("another digest" in problem for problem in verdict.problems)
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_doubled_alert_of_any_topic_is_found(tried, name):
+    tried.topics[name].append(tried.topics[name][0])
+    assert of_topics(audit(tried)) == {name: [0, 1, 0, 0]}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("shadow-alerts", {"rules": []}),
+        ("shadow-alerts", {"alerts": False}),
+        ("shadow-alerts", {"seq": 2}),
+        ("shadow-alerts", {"role": "shadow"}),
+        ("shadow-alerts", {"champion": {"score": 0.31, "alerts": False, "rules": []}}),
+        ("suppressed-alerts", {"suppressed_by": {"arrival_time": START + 1}}),
+        ("suppressed-alerts", {"suspicious_count": {"day": 9, "total": 9}}),
+        ("suppressed-alerts", {"decision": "decline"}),
+        ("fraud-alerts", {"policy": "0" * 64}),
+        ("fraud-alerts", {"challenger_failure": "raised"}),
+        ("fraud-alerts", {"rollout_seq": 7}),
+    ],
+)
+def test_changed_alert_of_any_topic_is_found(tried, name, fields):
+    alerts = tried.topics[name]
+    alerts[0] = changed(alerts[0], **fields)
+    assert of_topics(audit(tried)) == {name: [1, 0, 1, 1]}
+
+
+def test_shadow_alert_of_another_challenger_is_missing_and_unexpected(tried):
+    shadows = tried.topics["shadow-alerts"]
+    shadows[0] = changed(shadows[0], challenger="z")
+    assert of_topics(audit(tried)) == {"shadow-alerts": [1, 0, 1, 0]}
+
+
+def test_suppressed_alert_that_was_written_is_found(tried):
+    record = tried.topics["suppressed-alerts"].pop(0)
+    tried.topics["fraud-alerts"].append(record._replace(topic="fraud-alerts"))
+    assert of_topics(audit(tried)) == {"suppressed-alerts": [1, 0, 0, 0], "fraud-alerts": [0, 0, 1, 0]}
+
+
+def test_alert_by_the_wrong_member_is_found(tried):
+    """The champion's word where the canary had to decide."""
+    alerts = tried.topics["fraud-alerts"]
+    at, record = next((n, r) for n, r in enumerate(alerts) if json.loads(r.value)["role"] == "canary")
+    told = json.loads(record.value)
+    side = {**told["membership"], "is_member": False}
+    alerts[at] = changed(record, role="champion", rollout_id="r1", membership=side)
+    verdict = audit(tried)
+    assert of_topics(verdict) == {"fraud-alerts": [1, 0, 1, 1]}
+    for name in ("role", "rollout_id", "membership"):
+        assert name in verdict.findings.examples[0]
+
+
+def test_members_decided_by_the_champion_are_found_though_no_alert_says_so(tried):
+    """A job that takes every card for the champion's: what only the canary stops is missing."""
+    alerts = tried.topics["fraud-alerts"]
+    mine = [r for r in alerts if json.loads(r.value)["role"] == "canary"]
+    lost = [r for r in mine if json.loads(r.value)["score"] == 0.6]
+    tried.topics["fraud-alerts"] = [r for r in alerts if r not in lost]
+    assert of_topics(audit(tried)) == {"fraud-alerts": [len(lost), 0, 0, 0]}
+    assert lost
+
+
+@pytest.mark.parametrize("where", ["both", "own"])
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("decided", lambda told: told.update(decided=told["decided"] + 1)),
+        ("failures", lambda told: told.update(failures=0)),
+        ("card_hours.both", lambda told: told["card_hours"].update(both=0)),
+        ("cards.only_challenger", lambda told: told["cards"].update(only_challenger=99)),
+        ("scores.11", lambda told: told["scores"]["counts"].__setitem__(11, 0)),
+    ],
+)
+def test_wrong_counts_of_trials_are_found(tried, where, name, change):
+    (record,) = tried.topics["job-progress"]
+    value = json.loads(record.value)
+    of = "s" if name == "failures" else "b"
+    change(value["trials"]["x"]["challengers"][of])
+    if where == "both":
+        change(value["totals"]["trials"]["x"]["challengers"][of])
+    tried.topics["job-progress"] = [record._replace(value=json.dumps(value).encode())]
+    verdict = audit(tried)
+    assert counts(verdict) == (0, 0, 0, 0)
+    assert any(f"{name} of {of} in rollout x, the oracle finds" in problem for problem in verdict.problems)
+    assert any("totals of trials" in problem for problem in verdict.problems) == (where == "own")
+
+
+def test_units_may_move_from_one_side_to_both_between_commits():
+    """commit 1: only_challenger 1    commit 2: both 1, only_challenger -1"""
+    problems: list[str] = []
+    pair = "x", "b"
+    alone, moved = (
+        Counter({"cards.only_challenger": 1}),
+        Counter({"cards.both": 1, "cards.only_challenger": -1}),
+    )
+    both = Counter({"cards.both": 1})
+    commits = [
+        Told("1", True, 1, {pair: alone}, {pair: alone}),
+        Told("2", False, 1, {pair: moved}, {pair: both}),
+        Told("3", False, 1, {}, {}),
+    ]
+    made = TrialAudit(problems)
+    made.check_group(commits)
+    made.check_totals({pair: both})
+    assert problems == []
+
+
+def test_trial_that_left_the_totals_may_not_come_back_without_its_past():
+    problems: list[str] = []
+    pair, one = ("x", "b"), Counter({"transactions": 1})
+    two = Counter({"transactions": 2})
+    commits = [Told("1", True, 1, {pair: two}, {pair: two}), Told("2", False, 1, {pair: one}, {pair: one})]
+    TrialAudit(problems).check_group(commits)
+    assert problems == ["2: the totals of trials are not those before it and its own counts"]
+
+
+def test_alert_of_a_trial_may_not_lack_who_decided(tried):
+    alerts = tried.topics["fraud-alerts"]
+    told = json.loads(alerts[0].value)
+    kept = {name: told[name] for name in told if name not in SINCE_VERSION_2}
+    alerts[0] = alerts[0]._replace(value=json.dumps(kept).encode())
+    assert of_topics(audit(tried)) == {"fraud-alerts": [1, 0, 1, 1]}
+
+
+def test_missing_shadow_topic_makes_its_alerts_missing(tried):
+    number = len(tried.topics.pop("shadow-alerts"))
+    assert of_topics(audit(tried)) == {"shadow-alerts": [number, 0, 0, 0]}

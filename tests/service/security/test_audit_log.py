@@ -1,0 +1,81 @@
+"""The audit log against a real broker: transactions, pages, commands."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from harness.local_client import LocalClient
+from security_world import entry
+from typer.testing import CliRunner
+
+from deploy import cli
+from deploy.local.stack import Endpoints
+from service.app import create_app
+from service.security import audit
+from service.security.audit import AuditError
+from service.security.audit_log import AuditLog
+from service.settings import ServiceSettings
+from streaming_job.contracts.topics import Topics
+
+pytestmark = pytest.mark.integration
+RECORDS = 30
+
+
+def test_records_are_read_listed_and_verified(
+    stack: Endpoints, topic_names: Callable[[], Topics], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = topic_names()
+    settings = ServiceSettings(bootstrap_servers=stack.bootstrap_servers, topics=topics)
+    log = AuditLog(settings)
+    assert (log.last(), log.newest(5), list(log.all())) == (None, [], [])  # there is no such topic
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    admin.create_topics([NewTopic(topics.audit_log, 1, 1)])[topics.audit_log].result(30)
+    assert (log.last(), log.newest(5), list(log.all())) == (None, [], [])  # it is empty
+    producer = Producer(
+        {"bootstrap.servers": stack.bootstrap_servers, "transactional.id": f"audit-{os.getpid()}"}
+    )
+    producer.init_transactions(30)
+
+    def write(number: int, *, commit: bool = True) -> None:
+        producer.begin_transaction()
+        producer.produce(topics.audit_log, audit.next_record(log.last(), entry(number)))
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.flush(30)
+            producer.abort_transaction(30)
+
+    for number in range(RECORDS):
+        write(1000 + number, commit=False)  # never to be seen
+        write(number)
+    assert audit.verify([one.value for one in log.all()]).is_intact
+    sidecar = LocalClient(create_app(settings))
+    told, before = [], ""
+    while before is not None:
+        page = sidecar.get(f"/v1/audit?limit=7{before}").json()
+        told += [one["record"]["target"] for one in page["records"]]
+        before = None if page["next"] is None else f"&before={page['next']}"
+    assert told == [f"r-{number}" for number in reversed(range(RECORDS))]
+
+    monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", stack.bootstrap_servers)
+    monkeypatch.setenv("FRAUD_TOPICS__AUDIT_LOG", topics.audit_log)
+    run = CliRunner()
+    listed = run.invoke(cli.app, ["audit", "list", "--limit", "3"]).stdout.splitlines()
+    assert [f"r-{RECORDS - 1 - place}" in line for place, line in enumerate(listed)] == [True] * 3
+    verified = run.invoke(cli.app, ["audit", "verify"])
+    assert f"{RECORDS} records" in verified.stdout
+    head = verified.stdout.split("head ")[1].split()[0]
+    write(RECORDS)
+    assert run.invoke(cli.app, ["audit", "verify", "--head", head]).exit_code == 0
+    cut = run.invoke(cli.app, ["audit", "verify", "--head", "0" * 64]).exception
+    assert isinstance(cut, AuditError)
+    # somebody writes a record that says that it follows from one in the middle
+    stray = Producer({"bootstrap.servers": stack.bootstrap_servers})
+    stray.produce(topics.audit_log, audit.next_record(log.newest(9)[-1].value, entry(7)))
+    assert stray.flush(30) == 0
+    found = run.invoke(cli.app, ["audit", "verify"]).exception
+    assert isinstance(found, AuditError)
+    assert "inserted" in str(found)
+    assert run.invoke(cli.app, ["audit", "list", "--limit", "1", "--json"]).stdout.startswith("{")

@@ -1,0 +1,133 @@
+"""The table of rights, cell by cell: every route of the application, every kind of caller."""
+
+import re
+from pathlib import Path
+
+import pytest
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import iter_route_contexts
+from security_world import bearer, client, secrets_of, sidecar
+
+from service.security.roles import Role, Viewer, needed, see_all_declared
+
+pytestmark = pytest.mark.unit
+
+OPEN = {"/", "/livez", "/healthz", "/readyz", "/docs", "/docs.css", "/openapi.json"}
+"""What may be had without a token: probes, the page itself, the description."""
+
+
+def cells(app: FastAPI) -> list[tuple[str, str, Role | None]]:
+    """(method, path, role) of every operation."""
+    return [
+        (method, re.sub(r"\{[^}]*\}", "x", context.path_format or ""), needed(context))
+        for context in iter_route_contexts(app.routes)
+        for method in context.methods or ()
+    ]
+
+
+def test_every_cell_of_the_table(tmp_path: Path) -> None:
+    secrets = secrets_of(tmp_path / "tokens.json")
+    app = sidecar(tmp_path / "tokens.json")
+    table = cells(app)
+    assert {path for _, path, role in table if role is None} <= OPEN
+    assert {path for _, path, role in table if role is Role.ADMIN} >= {"/v1/audit"}
+    assert {path for _, path, role in table if role is not None} >= {"/metrics", "/v1/progress", "/v1/audit"}
+    wrong = []
+    with_token = {kind: bearer(secret) for kind, secret in secrets.items()} | {"none": {}}
+    asking = client(app)
+    for method, path, role in table:
+        for kind, headers in with_token.items():
+            answer = asking.request(method, path, headers=headers)
+            known = kind in [one.word for one in Role]
+            expected = None
+            if role is not None and not known:
+                expected = (401, "missing_token" if kind == "none" else "invalid_token")
+            elif role is not None and Role.of(kind) < role:
+                expected = (403, "insufficient_role")
+            code = answer.json().get("code") if "problem" in answer.headers["content-type"] else None
+            refused = (answer.status_code, code) if answer.status_code in (401, 403) else None
+            if refused != expected:
+                wrong.append((method, path, kind, refused, expected))
+            if answer.status_code == 401:
+                assert answer.headers["www-authenticate"].startswith('Bearer realm="card-fraud"')
+    assert not wrong
+    assert len(table) * len(with_token) >= 9 * 7
+
+
+def test_only_reading_is_for_viewers(tmp_path: Path) -> None:
+    secrets_of(tmp_path / "tokens.json")
+    for method, path, role in cells(sidecar(tmp_path / "tokens.json")):
+        assert method in ("GET", "HEAD") or (role is not None and role >= Role.OPERATOR), path
+
+
+def test_a_route_that_declares_no_role_is_refused_wherever_it_is() -> None:
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+
+    @app.get("/a")
+    def declared(_: Viewer) -> None: ...
+
+    see_all_declared(app)
+    router = APIRouter(prefix="/v1")
+
+    @router.post("/b")
+    def forgot() -> None: ...
+
+    app.include_router(router)
+    with pytest.raises(RuntimeError, match="/v1/b declares no role"):
+        see_all_declared(app)
+    mounted = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    mounted.mount("/c", FastAPI())
+    with pytest.raises(RuntimeError, match="/c declares no role"):
+        see_all_declared(mounted)
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer", "Bearer ", "Basic {}", "{}", "Bearer {} {}", "Bearer " + "x" * 10_000, "Bearer \xff"]
+)
+def test_headers_that_are_no_bearer_token(header: str, tmp_path: Path) -> None:
+    secret = secrets_of(tmp_path / "tokens.json")["admin"]
+    value = header.replace("{}", secret).encode("latin-1")
+    answer = client(sidecar(tmp_path / "tokens.json")).get("/metrics", headers={"Authorization": value})
+    assert (answer.status_code, answer.json()["code"]) == (401, "invalid_token")
+
+
+def test_two_authorization_headers_are_refused(tmp_path: Path) -> None:
+    secrets = secrets_of(tmp_path / "tokens.json")
+    headers = [("Authorization", f"Bearer {secrets[one]}") for one in ("viewer", "admin")]
+    assert client(sidecar(tmp_path / "tokens.json")).get("/metrics", headers=headers).status_code == 401
+
+
+def test_reasons_of_readiness_are_for_viewers(tmp_path: Path) -> None:
+    secrets = secrets_of(tmp_path / "tokens.json")
+    asking = client(sidecar(tmp_path / "tokens.json"))
+    assert "reasons" not in asking.get("/readyz").json()
+    assert asking.get("/readyz", headers=bearer(secrets["viewer"])).json()["reasons"]
+    assert asking.get("/readyz").status_code == 503
+
+
+def test_a_token_revoked_while_the_sidecar_runs_is_worth_nothing(tmp_path: Path) -> None:
+    from service.security import tokens
+
+    path = tmp_path / "tokens.json"
+    secrets = secrets_of(path)
+    asking = client(sidecar(path))
+    assert asking.get("/metrics", headers=bearer(secrets["viewer"])).status_code == 200
+    tokens.revoke(path, "viewer", "root", 1)
+    assert asking.get("/metrics", headers=bearer(secrets["viewer"])).status_code == 401
+    path.write_text("{")
+    answer = asking.get("/metrics", headers=bearer(secrets["admin"]))
+    assert (answer.status_code, answer.json()["code"]) == (503, "tokens_unreadable")
+    assert str(path) not in answer.text
+
+
+def test_the_description_tells_the_role_of_each_operation(tmp_path: Path) -> None:
+    secrets_of(tmp_path / "tokens.json")
+    asking = client(sidecar(tmp_path / "tokens.json"))
+    paths = asking.get("/openapi.json").json()["paths"]
+    assert paths["/v1/audit"]["get"]["security"] == [{"bearer": ["admin"]}]
+    assert paths["/healthz"]["get"]["security"] == []
+    page = asking.get("/docs").text
+    assert all(path in page for path in paths)
+    assert "<script" not in page
+    assert "http://" not in page.replace("http://testserver", "")
+    assert "https://" not in page
