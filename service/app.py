@@ -65,7 +65,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     )
     security.install(app, settings, clock)
     api_docs.install(app)
-    app.add_middleware(HttpMetrics, registry=registry)
+    app.add_middleware(HttpMetrics, registry=registry)  # the last: it sees what is refused, too
     app.include_router(health_routes(job, registry))
     app.include_router(rollout_routes(rollouts))
 

@@ -55,7 +55,7 @@ class Require:
         """Require a role; None: everyone is let through, and may be no known caller."""
         self.role = role
 
-    def __call__(self, request: Request) -> Caller | None:
+    async def __call__(self, request: Request) -> Caller | None:
         """The caller.
 
         Raises:

@@ -213,8 +213,16 @@ def test_each_verdict_is_given_when_the_broker_shows_what_it_means(job: Job, wai
     """One partition: idle, read, too slow, stalled, stopped, held back, rewound."""
     topic, commits = job.settings.topics.transactions, iter(range(1, 100_000))
 
+    last, moved_ms = 0, 0
+
     def commit(end: int) -> None:
-        job.write(next(commits), end=end, written_at=int(time.time() * 1000))
+        """As the job does: progress names the partition, and when something new was found in it."""
+        nonlocal last, moved_ms
+        now = int(time.time() * 1000)
+        last, moved_ms = end, moved_ms if end == last else now
+        parts = [entry for entry in progress(1)["partitions"] if entry["topic"] == "transactions"]
+        mine = {"topic": topic, "start_offset": 0, "end_offset": end, "active_at": moved_ms}
+        job.write(next(commits), end=end, written_at=now, partitions=[{**parts[0], **mine}])
 
     with LocalClient(create_app(hasty(job))) as client:
 
