@@ -33,7 +33,9 @@ def test_every_reason_is_told_once() -> None:
     assert all(len(row) == 3 and all(row) for row in rows("Dead letters"))
 
 
-def test_every_error_is_told_once() -> None:
+def test_every_error_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # otherwise importing locust replaces the sockets and threads of this process, and of all tests after this
+    monkeypatch.setenv("LOCUST_SKIP_MONKEY_PATCH", "1")
     for package in PACKAGES:
         found = importlib.import_module(package)
         for module in pkgutil.walk_packages(found.__path__, f"{package}."):

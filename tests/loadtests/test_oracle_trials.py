@@ -187,9 +187,9 @@ def test_shadow_verdict_is_escalated_by_the_card_s_real_alerts():
 
 
 def test_reviews_within_the_cooldown_are_suppressed_and_count():
-    """cooldown 60 s    0 written   59.999 suppressed   60 written   61 suppressed   another card: written"""
+    """cooldown 60 s    0 written   60 suppressed   60.001 written   61 suppressed   another card: written"""
     world = promoted(cooldown_s=60)
-    for at in (0, MINUTE - 1, MINUTE, MINUTE + SECOND):
+    for at in (0, MINUTE, MINUTE + 1, MINUTE + SECOND):
         world.tx(at, 600.0)
     world.tx(MINUTE + SECOND, 600.0, card_id="d")
     outcomes = world.outcomes()
@@ -198,7 +198,7 @@ def test_reviews_within_the_cooldown_are_suppressed_and_count():
     ]  # fmt: skip
     alerts = [outcome.alert for outcome in outcomes]
     assert [alert.get("suppressed_by") for alert in alerts] == [
-        None, {"arrival_time": START}, None, {"arrival_time": START + MINUTE}, None
+        None, {"arrival_time": START}, None, {"arrival_time": START + MINUTE + 1}, None
     ]  # fmt: skip
     assert [alert["suspicious_count"]["total"] for alert in alerts] == [1, 2, 3, 4, 1]
 

@@ -30,6 +30,7 @@ def transactions(n: int, seed: int = 1) -> tuple[np.ndarray, Decided]:
     return batch, Decided(
         accepted=random.random(n) < 0.9,
         alerted=np.zeros(n, dtype=np.bool_),
+        suppressed=np.zeros(n, dtype=np.bool_),
         conflicting=random.random(n) < 0.1,
         late=random.random(n) < 0.2,
         version=random.integers(-1, 3, n).astype(np.int32),
@@ -41,8 +42,8 @@ def measured(batch: np.ndarray, decided: Decided, cuts: list[int]) -> Outcome:
     for start, end in zip([0, *cuts], [*cuts, batch.size], strict=True):
         rows = slice(start, end)
         part = Decided(
-            decided.accepted[rows], decided.alerted[rows], decided.conflicting[rows], decided.late[rows],
-            decided.version[rows],
+            decided.accepted[rows], decided.alerted[rows], decided.suppressed[rows],
+            decided.conflicting[rows], decided.late[rows], decided.version[rows],
         )  # fmt: skip
         measure(outcome, batch[rows], part, STATE)
     return outcome
