@@ -1,0 +1,81 @@
+"""The job and the oracle, written apart, come to the same of rollouts with challengers."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+import pytest
+from harness.group_batches import merged
+from harness.job_world import HOUR, LIMITS, PARTITIONER, SECOND, World, model_ref
+from harness.random_trials import NO_NUMBER, RAISES, load_any
+from harness.rollout_records import challenger, event, proposed
+
+from loadtests.agreement import different_fields
+from loadtests.oracle import Kind, Oracle, ProfileLog, RolloutLog
+from loadtests.oracle import Rules as OracleRules
+from loadtests.trial_audit import told_trials
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts.events import Type
+
+pytestmark = pytest.mark.unit
+
+SOUND = model_ref("2")
+
+
+def story(canary: ModelRef) -> World:
+    """A rollout through all its phases, while 23 cards pay 1,200 times, some of it twice."""
+    world = World(rollout=False, partitions=3)
+    world.rollout("r1", -HOUR, threshold=0.3, max_count_5m=6)
+    strict = Policy(0.2, 5, cooldown_s=40, escalate_after=20, max_count_1m=3)
+    shadow = challenger(SOUND, "s", "shadow", Policy(0.9, 4))
+    world.event(proposed("r2", challenger(canary, policy=strict), shadow), 9 * SECOND)
+    world.event(event(Type.SHADOW_STARTED, "r2", 2), 10 * SECOND)
+    world.event(event(Type.SHADOW_STARTED, "r2", 2, idempotency_key="another"), 11 * SECOND)  # refused
+    world.event(event(Type.CANARY_SET, "r2", 3, share_bp=5000), 60 * SECOND)
+    world.event(event(Type.PAUSED, "r2", 4), 300 * SECOND)
+    world.event(event(Type.RESUMED, "r2", 5), 320 * SECOND)
+    world.event(event(Type.PROMOTED, "r2", 6), 400 * SECOND)
+    world.event(event(Type.WITHDRAWN, "r2", 7, from_the_beginning=False), 500 * SECOND)
+    for number in range(1200):
+        again = {"transaction_id": f"t{number - 1}"} if number % 50 == 9 else {}
+        amount, card = float(number * 37 % 700), f"c{number * 7 % 23}"
+        world.tx(number // 2 * SECOND, amount, card_id=card, **again)
+    return world
+
+
+def place(alert: dict[str, Any]) -> tuple[int, int, str]:
+    return alert["source"]["partition"], alert["source"]["offset"], alert.get("challenger", "")
+
+
+def require_same(expected: Iterable[dict[str, Any]], written: Iterable[Any]) -> int:
+    """Compare two sets of alerts; returns how many there are."""
+    ours = sorted((json.loads(alert.value) for alert in written), key=place)
+    theirs = sorted(expected, key=place)
+    assert [place(alert) for alert in ours] == [place(alert) for alert in theirs]
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert different_fields(wanted, mine) == []
+    return len(ours)
+
+
+@pytest.mark.parametrize("canary", [SOUND, RAISES, NO_NUMBER], ids=["sound", "raises", "no number"])
+def test_rollouts_come_to_the_same(canary: ModelRef) -> None:
+    world = story(canary)
+    job = merged(world.run((100, 333, 800), groups=3, load_model=load_any))
+    rollouts = RolloutLog(lambda one: load_any(one.model))
+    refused = rollouts.read(world.rollouts)
+    rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, world.partitions, PARTITIONER.value)
+    oracle = Oracle(ProfileLog(), rollouts, lambda one: load_any(one.model), rules)
+    outcomes = list(oracle.judge(world.transactions))
+    alerts = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.ALERT]
+    suppressed = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.SUPPRESSED]
+    shadows = [shadow for outcome in outcomes for shadow in outcome.shadows]
+    assert require_same(alerts, job.alerts) > 100
+    # a canary without scores decides nothing, and only its policy has a cooldown
+    assert require_same(suppressed, job.suppressed) > 10 or canary == NO_NUMBER
+    assert require_same(shadows, job.shadow_alerts) > 10
+    assert told_trials(json.loads(orjson.dumps(job.trials.to_json()))) == oracle.trials.counts()
+    letters = {(letter.offset, letter.reason.value) for letter in job.dead_letters}
+    assert {(found.offset, found.reason.value) for found in refused if found.reason} == letters
+    assert letters
