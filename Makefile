@@ -11,7 +11,7 @@ ARGS ?=
 CLASSES := .fraud/test-classes.jsa
 
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight jars demo test test-unit lint bench loadtest docs stack-up stack-down lock clean
+.PHONY: help setup preflight jars demo test test-thorough test-unit lint bench loadtest docs stack-up stack-down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -36,6 +36,9 @@ test: lint jars $(CLASSES) ## lint, types, and all tests with real servers
 # loading Java's classes is two or three seconds of work for each job that a test starts; made anew for other jars
 $(CLASSES): deploy/local/jars.lock requirements.lock | jars
 	@PYTHONPATH=tests $(BIN)/python -m harness.class_archive $@
+
+test-thorough: ## everything that takes long, too: all steps of the kill matrix, thousands of examples; hours
+	FRAUD_HYPOTHESIS=thorough $(MAKE) test
 
 test-unit: setup ## the tests that need no servers (seconds)
 	$(BIN)/python -m pytest -m unit $(ARGS)

@@ -28,6 +28,7 @@ from streaming_job.runtime.failpoints import Step
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
 OF_THE_JOB = tuple(Step) if THOROUGH else (Step.OFFSETS_ADDED, Step.COMMITTED)
+OF_A_WORKER = IN_WORKER if THOROUGH else (Step.DECIDED, Step.SENT, Step.DELTA)
 """Every day on both sides of Kafka's commit; with FRAUD_HYPOTHESIS=thorough all of them."""
 KILLS = 5
 SERVERS = [
@@ -45,7 +46,7 @@ def scene(relay: Relay, stack_dir: Path) -> Scene:
     return Scene(relay, stack_dir, random.Random(20))
 
 
-@pytest.mark.parametrize("step", IN_WORKER)
+@pytest.mark.parametrize("step", OF_A_WORKER)
 def test_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(scene: Scene, step: Step) -> None:
     job = scene.relay.job
     kills.worker_at(step)(scene)
@@ -100,6 +101,7 @@ def test_driver_killed_alone_takes_the_rest_along(scene: Scene) -> None:
     scene.relay.audit()
 
 
+@only_thorough
 def test_killed_jvm_ends_the_job_with_its_name(scene: Scene) -> None:
     kills.jvm(scene)
     scene.relay.audit()

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+from thoroughness import only_thorough
 
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
@@ -86,6 +87,7 @@ def _require_headers(log: TopicLog, topic: str, events: int) -> None:
     assert len(starts) == 1
 
 
+@only_thorough
 def test_a_job_that_stands_still_for_two_seconds_shows_in_the_tail(
     installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
     assert code == 1
 
 
+@only_thorough
 def test_a_dead_worker_ends_the_run_within_seconds(
     installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
