@@ -32,9 +32,7 @@ def demo(
     ] = None,
     rollouts: Annotated[
         bool,
-        typer.Option(
-            "--rollouts", help="Try a better and a trigger-happy model on the way: shadow, canary, guards."
-        ),
+        typer.Option("--rollouts", help="Try a better and a trigger-happy model meanwhile."),
     ] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin anew even if a run was killed before its end.")

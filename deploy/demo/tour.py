@@ -1,4 +1,4 @@
-"""The tour of `fraud demo --rollouts`: a better model is tried and promoted, a bad one is stopped by its guard.
+"""The tour of `fraud demo --rollouts`: a better model is promoted, a bad one is stopped by its guard.
 
 All of it goes through the sidecar's API, while transactions stream. Who stops the bad one is the sidecar's
 guard watch: the tour only waits for it.
@@ -32,9 +32,8 @@ GUARDS: dict[str, Any] = {
         {"name": "failures", "max_share": 0.01},
     ],
 }
-"""A demo sees an alert on some hundred cards in a minute, a bank on that many in an hour: a ratio of 2 is proved
-or refuted by a few dozen of them, the usual one of 1.5 would take longer. What is left out compares with hours
-of traffic, or with training on a longer past."""
+"""A demo sees alerts on some hundred cards in a minute: a few dozen of them prove or refute a ratio of 2, for
+the usual 1.5 it takes more. The guards left out ask for hours of traffic, or for cards with a past."""
 
 
 class Tour:
@@ -73,6 +72,10 @@ class Tour:
     def _run(self) -> None:
         try:
             self._end_what_was_left()
+            self._say(
+                "  rollouts: guards of a demo, which sees few alerts: at most 2 card-hours with an alert for "
+                f"each of the champion's, judged from {GUARDS['min_card_hours']} on (usually 1.5, from 100)"
+            )
             self._try_better()
             self._try_trigger_happy()
         except _StoppedError:
@@ -90,9 +93,7 @@ class Tour:
         verdict = self._until(lambda: self._verdict(rollout_id, "pass"), "a verdict on the better model")
         self._tell(verdict, BETTER)
         self._step(rollout_id, "canary_set", "the guards have passed it in shadow")
-        self._say(
-            f"  rollouts: {BETTER} decides for {SHARE_BP / 100:g} % of the cards: the same ones in a replay"
-        )
+        self._say(f"  rollouts: {BETTER} decides for {SHARE_BP / 100:g} % of the cards")
         before, until = self._counts(rollout_id), time.monotonic() + CANARY_S
         self._until(lambda: time.monotonic() > until, "time of the canary")
         after = self._counts(rollout_id)
@@ -117,7 +118,7 @@ class Tour:
             raise DemoError(f"{rollout_id} was rolled back, but by no guard: {rolled_back['reason']}")
         seconds = _since(begun)
         self._say(
-            f"  rollouts: guard {breached['guard']} has stopped {TRIGGER_HAPPY} after {seconds:.0f} s, by itself: "
+            f"  rollouts: {TRIGGER_HAPPY} is rolled back after {seconds:.0f} s, by the guard itself: "
             f"{rolled_back['reason']}"
         )
         self._say("  rollouts: it never decided; the champion went on for every card")
@@ -139,9 +140,8 @@ class Tour:
         )
         self._step(rollout_id, "shadow_started", "tour of the demo")
         self._say(
-            f"  rollouts: {name} ({model.ref.name}/{model.ref.version}, AUC ROC {model.auc_roc:.3f}, alerts from "
-            f"{model.threshold:.3f} on) scores every transaction in shadow; guard: at most twice the champion's "
-            f"card-hours with an alert, judged from {GUARDS['min_card_hours']} of them on (a bank waits for more)"
+            f"  rollouts: {name} ({model.ref.name}/{model.ref.version}, AUC ROC {model.auc_roc:.3f}, alerts "
+            f"from {model.threshold:.3f} on) scores every transaction in shadow"
         )
         return rollout_id
 

@@ -1,4 +1,4 @@
-"""The first champion, and the challengers of a tour: trained in a process of their own, while servers start."""
+"""The first champion, and a tour's challengers: trained in a process of their own while the servers start."""
 
 import json
 import math
@@ -26,7 +26,7 @@ FEWEST_IN_5M = 10
 CHAMPION = "champion"
 TREES = 100
 BETTER, TRIGGER_HAPPY = "better", "trigger-happy"
-"""Challengers of `--rollouts`: as many trees as a champion has without it; three trees and a low threshold."""
+"""Challengers of `--rollouts`: one with all the trees, one with three of them and a low threshold."""
 SMALL, TINY = 15, 3
 """Trees of the champion that is to be beaten, and of the trigger-happy challenger."""
 BUDGET, LARGE_BUDGET = 0.005, 0.1

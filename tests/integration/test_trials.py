@@ -90,7 +90,9 @@ class Story:
         """The next event, until every key group has applied it."""
         self.desk.take(Step(name, kind, "for the story", self._key(), **more), ADA)
         self._wait_for(
-            lambda: self.rollout(name)["state"] == views.APPLIED, deadline_s=PATIENCE_S, what=f"{kind} of {name}"
+            lambda: self.rollout(name)["state"] == views.APPLIED,
+            deadline_s=PATIENCE_S,
+            what=f"{kind}",
         )
 
     def canary(self, name: str) -> None:
