@@ -16,17 +16,15 @@ from streaming_job.settings import JobSettings
 
 POLL_S = 0.05
 TRAINING_S = 600.0
-FILE = "champion.json"
-"""What the training has found, in the data directory."""
 
 
 def start_training(options: Options, run: Run) -> None:
     """Train in the background, unless an earlier start has got that far."""
-    result = options.data_dir / FILE
+    result = training.file_of(options.data_dir, training.CHAMPION)
     if run.champion or result.exists():
         return
     uri = environment.tracking_uri(options.data_dir)
-    command = ["deploy.demo.training", *training.arguments(options, uri, int(time.time() * 1_000), result)]
+    command = ["deploy.demo.training", *training.arguments(options, uri, int(time.time() * 1_000))]
     children.start(options.data_dir, run, children.TRAINING, command, {})
 
 
@@ -36,7 +34,7 @@ def wait_for_champion(options: Options, run: Run, doing: Progress) -> Champion:
     Raises:
         DemoError: it failed, or takes too long.
     """
-    result = options.data_dir / FILE
+    result = training.file_of(options.data_dir, training.CHAMPION)
     begin = time.monotonic()
     while processes.running(run.children.get(children.TRAINING)) is not None:
         doing("training")

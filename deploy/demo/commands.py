@@ -30,6 +30,10 @@ def demo(
     data_dir: Annotated[
         Path | None, typer.Option(help="Everything lies there. Default: .fraud/demo or .fraud/demo-replay.")
     ] = None,
+    rollouts: Annotated[
+        bool,
+        typer.Option("--rollouts", help="Try a better and a trigger-happy model meanwhile."),
+    ] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin anew even if a run was killed before its end.")
     ] = False,
@@ -46,6 +50,8 @@ def demo(
 
     if replay is not None and not replay.is_file():
         raise DemoError(f"no file {replay}; give a parquet file of transactions")
+    if replay is not None and rollouts:
+        raise DemoError("--rollouts needs live traffic; leave --replay out")
     directory = data_dir or DIRECTORY / ("demo-replay" if replay else "demo")
     options = Options(
         data_dir=directory.resolve(),
@@ -55,6 +61,7 @@ def demo(
         cards=cards,
         replay=None if replay is None else replay.resolve(),
         speed=_speed(speed),
+        rollouts=rollouts,
         fresh=fresh,
         keep=keep,
         report=None if report is None else report.resolve(),

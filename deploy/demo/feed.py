@@ -107,7 +107,8 @@ def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: Wor
         KafkaFeed(endpoints.bootstrap_servers),
         timeline(stream.blocks(), labels, topics, drain=False),
         Pace.live(),
-        options.for_s,
+        # who tours the rollouts ends it
+        None if options.rollouts else options.for_s,
         topics.transactions,
         ProfileFeed(endpoints.postgres_dsn, churn),
     )

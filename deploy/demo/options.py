@@ -28,6 +28,8 @@ class Options:
     """Absolute path of a file to replay instead."""
     speed: float = float("inf")
     """Of the replay: file seconds per second."""
+    rollouts: bool = False
+    """Have the sidecar try two challengers while it streams: a better model, and a trigger-happy one."""
     fresh: bool = False
     """Start with an empty data directory whatever was left there."""
     keep: bool = False
@@ -37,10 +39,11 @@ class Options:
     picture: Path | None = None
     """Where the last screen goes as SVG."""
 
-    def story(self) -> dict[str, str | int | None]:
+    def story(self) -> dict[str, str | int | bool | None]:
         """What must stay the same when a demo that was killed is continued."""
         return {
             "seed": self.seed,
             "cards": self.cards,
             "replay": None if self.replay is None else str(self.replay),
+            "rollouts": self.rollouts,
         }

@@ -15,8 +15,10 @@ from deploy.demo.bring_up import System
 from deploy.demo.feed import Load
 from deploy.demo.memory import MemorySampler
 from deploy.demo.options import DemoError, Options
+from deploy.demo.sidecar_client import SidecarClient
 from deploy.demo.state import Run
 from deploy.demo.summary import Measured
+from deploy.demo.tour import Tour
 from deploy.demo.view import Moment
 from deploy.demo.waiting import wait
 from deploy.demo.watch import AlertWatch, Percentiles
@@ -50,6 +52,9 @@ class Session:
         self._memory, self._console, self._enough = memory, console, enough
         self._alerts = AlertWatch(system.settings.bootstrap_servers, system.settings.topics.fraud_alerts)
         self._load = self._make_load()
+        self._tour: Tour | None = None
+        if options.rollouts:
+            self._tour = Tour(SidecarClient(system.links["sidecar"]), options.data_dir, self._say)
         self._decided_before = self._decided()
         self._history: deque[tuple[float, int, int, int]] = deque()
         """Time, sent, decided, commits."""
@@ -76,8 +81,12 @@ class Session:
                 live = None
                 if self._console.is_terminal:
                     live = shown.enter_context(Live(console=self._console, auto_refresh=False))
-                while not (self._enough.wait(TICK_S) or self._load.is_over):
+                if self._tour is not None:
+                    self._tour.start()
+                while not (self._enough.wait(TICK_S) or self._is_over()):
                     self._show(live, STREAMING)
+                if self._tour is not None:
+                    self._tour.stop()
                 self._take_picture()
                 self._load.stop()
                 fed = time.time()
@@ -92,6 +101,16 @@ class Session:
         finally:
             self._alerts.stop()
 
+    def _is_over(self) -> bool:
+        """Whether nothing more is to be fed; a tour has its time, however short the demo is to be."""
+        if self._tour is None:
+            return self._load.is_over
+        enough = time.time() - self._load.begun_at >= (self._options.for_s or 0.0)
+        return self._load.is_over or (self._tour.is_over and enough)
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, markup=False)
+
     def _is_level(self, since: float) -> bool:
         lag = self._system.lag.lag
         return lag is not None and lag.taken_at > since and lag.records == 0
@@ -101,6 +120,8 @@ class Session:
         self._load.check()
         if self._alerts.fault is not None:
             raise DemoError(self._alerts.fault)
+        if self._tour is not None and self._tour.fault is not None:
+            raise self._tour.fault
         if now - self._checked >= CHECK_S:
             self._checked = now
             stack.check(self._options.data_dir)
@@ -195,4 +216,5 @@ class Session:
             declined_after_change=self._alerts.declined_after_change,
             profile_changes=self._load.profile_changes,
             restarts=self._run.restarts,
+            rollouts={} if self._tour is None else self._tour.told,
         )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ class Measured:
     """Made in Postgres by this run."""
     restarts: int
     """How often this data directory was continued after a kill."""
+    rollouts: Mapping[str, Any] = field(default_factory=dict)
+    """What has become of each challenger of a tour."""
 
 
 def report(verdict: Verdict, measured: Measured) -> dict[str, Any]:
@@ -55,6 +57,7 @@ def report(verdict: Verdict, measured: Measured) -> dict[str, Any]:
         "declined_after_change": measured.declined_after_change,
         "profile_changes": measured.profile_changes,
         "restarts": measured.restarts,
+        "rollouts": dict(measured.rollouts),
     }
 
 
@@ -79,6 +82,10 @@ def show(console: Console, verdict: Verdict, measured: Measured) -> None:
     for rule, count in sorted(measured.rules.items()):
         table.add_row(f"  by {rule}", f"{count:,}")
     table.add_row("  of cards blocked in Postgres meanwhile", f"{measured.declined_after_change:,}")
+    for name, told in measured.rollouts.items():
+        table.add_row(f"challenger {name}, after {told['seconds']:.0f} s", told["phase"])
+    if verdict.trials:
+        table.add_row("shadow alerts, where a challenger said otherwise", f"{found['shadow_alerts']:,}")
     table.add_row("dead letters", f"{found['dead_letters']:,}")
     for reason, count in found["dead_letters_by_reason"].items():
         table.add_row(f"  {reason}", f"{count:,}")

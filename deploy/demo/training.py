@@ -1,4 +1,4 @@
-"""The first champion: trained and registered in a process of its own, while the servers start."""
+"""The first champion, and a tour's challengers: trained in a process of their own while the servers start."""
 
 import json
 import math
@@ -23,6 +23,14 @@ RATE = 0.999
 """Share of the genuine transactions that must stay under the velocity limit."""
 FEWEST_IN_5M = 10
 """The velocity limit is not lower than this."""
+CHAMPION = "champion"
+TREES = 100
+BETTER, TRIGGER_HAPPY = "better", "trigger-happy"
+"""Challengers of `--rollouts`: one with all the trees, one with three of them and a low threshold."""
+SMALL, TINY = 15, 3
+"""Trees of the champion that is to be beaten, and of the trigger-happy challenger."""
+BUDGET, LARGE_BUDGET = 0.005, 0.1
+"""Share of the transactions that may be alerts by score; of the trigger-happy challenger."""
 
 
 @dataclass(frozen=True)
@@ -54,39 +62,48 @@ def load(path: Path) -> Champion | None:
     return Champion(**{**raw, "ref": ModelRef.from_json(raw["ref"])})
 
 
-def arguments(options: Options, tracking_uri: str, now_ms: int, result: Path) -> list[str]:
+def file_of(data_dir: Path, name: str) -> Path:
+    """Where a model's `Champion` is written."""
+    return data_dir / f"{name}.json"
+
+
+def arguments(options: Options, tracking_uri: str, now_ms: int) -> list[str]:
     """Arguments of this module as a program.
 
     Args:
         options: of the demo.
         tracking_uri: of MLflow.
         now_ms: end of the simulated history, ms.
-        result: where the champion goes, see `load`.
     """
     job = {
         "replay": None if options.replay is None else str(options.replay),
         "seed": options.seed,
         "cards": options.cards,
         "rate": options.rate,
+        "rollouts": options.rollouts,
         "tracking_uri": tracking_uri,
         "now_ms": now_ms,
-        "result": str(result),
+        "directory": str(options.data_dir),
     }
     return [json.dumps(job)]
 
 
 def train(
-    replay: Path | None, seed: int, cards: int, rate: float, tracking_uri: str, now_ms: int
-) -> Champion:
-    """Train, register, choose the policy.
+    replay: Path | None, seed: int, cards: int, rate: float, rollouts: bool, tracking_uri: str, now_ms: int
+) -> dict[str, Champion]:
+    """Train, register, choose the policies.
 
     Args:
         replay: the file to learn from, if it has labels.
         seed: of the simulated world and of training.
         cards: of the simulated world.
         rate: of the simulated history, transactions per second.
+        rollouts: whether challengers are wanted, and a champion that can be beaten.
         tracking_uri: of MLflow.
         now_ms: end of the simulated history, ms.
+
+    Returns:
+        By name: the challengers, if any, and CHAMPION as the last one.
 
     Raises:
         FraudError: the history does not do, or the registry fails.
@@ -98,14 +115,24 @@ def train(
         history, source = _beginning(replay), f"the beginning of {replay.name}"
     if history is None:
         history, source = _simulated(seed, cards, rate, now_ms), "simulated history"
-    trained = fit_and_register(history, tracking_uri, seed=seed)
-    return Champion(
-        trained.ref,
-        trained.quality.threshold,
-        _velocity_limit(history),
-        trained.quality.auc_roc,
-        f"{trained.rows:,} transactions of {source}, {trained.frauds:,} of them frauds",
-    )
+    limit = _velocity_limit(history)
+
+    def fitted(iterations: int, budget: float) -> Champion:
+        trained = fit_and_register(
+            history, tracking_uri, seed=seed, iterations=iterations, alert_budget=budget
+        )
+        return Champion(
+            trained.ref,
+            trained.quality.threshold,
+            limit,
+            trained.quality.auc_roc,
+            f"{trained.rows:,} transactions of {source}, {trained.frauds:,} of them frauds",
+        )
+
+    if not rollouts:
+        return {CHAMPION: fitted(TREES, BUDGET)}
+    champion = fitted(SMALL, BUDGET)
+    return {BETTER: fitted(TREES, BUDGET), TRIGGER_HAPPY: fitted(TINY, LARGE_BUDGET), CHAMPION: champion}
 
 
 def _simulated(seed: int, cards: int, rate: float, now_ms: int) -> pa.Table:
@@ -142,11 +169,12 @@ def _velocity_limit(history: pa.Table) -> int:
 
 
 def main(text: str) -> None:
-    """The program: train as the JSON says, write the result."""
+    """The program: train as the JSON says, write a file for each model; the champion's as the last one."""
     job = json.loads(text)
-    result = Path(job.pop("result"))
+    directory = Path(job.pop("directory"))
     job["replay"] = None if job["replay"] is None else Path(job["replay"])
-    save(result, train(**job))
+    for name, model in train(**job).items():
+        save(file_of(directory, name), model)
 
 
 if __name__ == "__main__":

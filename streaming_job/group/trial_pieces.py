@@ -6,7 +6,7 @@ from streaming_job.decide.rollout_history import Step
 from streaming_job.decide.trial_units import TrialUnits
 
 UNITS, APPLIED = "units", "applied"
-"""Names of the pieces; there are units only while a trial runs."""
+"""Names of the pieces; that of the units is empty while no trial runs."""
 
 
 class TrialPieces:
@@ -23,7 +23,7 @@ class TrialPieces:
         units, applied = store.get(UNITS), store.get(APPLIED)
         self.units = TrialUnits.decode(units) if units else TrialUnits()
         self.applied = AppliedEvents.decode(applied) if applied else AppliedEvents()
-        self._has_units, self._moved = units is not None, False
+        self._kept_empty, self._moved = units == b"", False
         self.applied.follow(steps)
 
     def folded(self) -> None:
@@ -37,11 +37,11 @@ class TrialPieces:
 
     def seal(self, store: PieceStore) -> None:
         """Write what has changed."""
-        if self.units:
-            store.put(UNITS, self.units.encode())
-        elif self._has_units:
-            store.remove(UNITS)
-        self._has_units = bool(self.units)
+        units = self.units.encode() if self.units else b""
+        # written even if empty: Spark warns in the job's log, at every opening, of a piece that is not there
+        if units or not self._kept_empty:
+            store.put(UNITS, units)
+        self._kept_empty = not units
         if self._moved:
             store.put(APPLIED, self.applied.encode())
             self._moved = False

@@ -10,14 +10,17 @@ import pytest
 from rich.console import Console
 
 from deploy.demo import environment, state, summary, view, waiting
+from deploy.demo.commands import demo as demo_command
 from deploy.demo.options import DemoError, Options
 from deploy.demo.state import Run
+from deploy.demo.tour import GUARDS
 from deploy.demo.view import Moment
 from deploy.demo.watch import Percentiles
 from deploy.local.processes import Server
 from loadtests.findings import Findings
 from loadtests.oracle import Kind
 from loadtests.verify import Verdict
+from models.guards import policy
 
 pytestmark = pytest.mark.unit
 
@@ -167,3 +170,22 @@ def test_report_keeps_its_promise(tmp_path: Path):
     assert not verdict.is_clean
     summary.write(tmp_path / "out.json", found)
     assert json.loads((tmp_path / "out.json").read_text())["peak_memory_bytes"] == 2**31
+
+
+def test_guards_of_the_tour_are_whole_and_wider_than_the_usual_ones():
+    made, usual = policy.read(GUARDS), policy.read(None)
+    assert made.min_card_hours < usual.min_card_hours
+    assert [rule.NAME for rule in made.rules] == ["alert_rate", "failures"]
+
+
+def test_tour_of_a_replay_is_refused(tmp_path: Path):
+    (tmp_path / "t.parquet").touch()
+    with pytest.raises(DemoError, match="--rollouts needs live traffic"):
+        demo_command(replay=tmp_path / "t.parquet", rollouts=True)
+
+
+def test_demo_without_tour_is_not_continued_with_one(tmp_path: Path):
+    options = Options(tmp_path, rollouts=True)
+    old = {name: value for name, value in options.story().items() if name != "rollouts"}
+    assert state.differences(Run(old, 0.0), options) == ["--rollouts None, not True"]
+    assert state.differences(Run(old, 0.0), Options(tmp_path)) == []

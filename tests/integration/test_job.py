@@ -318,6 +318,7 @@ OF_ROLLOUTS = {
     Reason.MODEL_REFUSED,
     Reason.UNKNOWN_ROLLOUT,
     Reason.LAST_ROLLOUT,
+    Reason.ROLLOUT_CONFLICT,
 }
 
 

@@ -1,0 +1,343 @@
+"""Rollouts on a job that runs: shadow, canary, promotion, rollback, a crash in between, a replay of it all.
+
+One story, told by the desk (as the API and the command line tell it) while transactions stream.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from deploy.local.stack import Endpoints
+from feature_store import catalogue, training_set
+from loadtests.faults.installation import Installation
+from loadtests.faults.job_process import PATIENCE_S, JobProcess
+from loadtests.oracle.membership import is_member, salt_of
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+from models import registry
+from models.pipeline import Trained, fit_and_register
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts.events import Type
+from service.rollouts import views
+from service.rollouts.desk import Desk
+from service.rollouts.errors import RefusedError
+from service.rollouts.requests import Actor, Draft, Proposal, Step
+from service.settings import ServiceSettings
+from streaming_job.contracts import Contract, validate
+from streaming_job.contracts.topics import Topics
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+WaitFor = Callable[..., object]
+
+LINE = "trials"
+"""Name of the models; it salts the membership."""
+TENTH = 1_000
+"""Basis points."""
+ADA = Actor("ada")
+CLEAN = {"late": 0, "out_of_order": 0, "future": 0, "malformed": 0, "duplicated": 0}
+TRICKLE, PACE_S = 50, 0.25
+"""So many transactions flow every PACE_S, all the time."""
+BURST = 3_000
+GUARDS = {
+    "alpha": 0.01, "deadline_h": 1, "min_card_hours": 30,
+    # no guard of failures: a model that fails is to do no harm even where nothing stops it
+    "rules": [{"name": "disagreement", "max_share": 0.5}],
+}  # fmt: skip
+FAILS_WITHOUT = "time_since_previous"
+"""Unknown at a card's first transaction."""
+CLOCKED = ("time_ms", "champion_time_ms")
+"""Counts of a trial that a clock has made."""
+
+
+class Story:
+    """An installation with a desk, and what the steps of a rollout wait for."""
+
+    def __init__(self, stack: Endpoints, topics: Topics, directory: Path, wait_for: WaitFor) -> None:
+        # so many cards that a tenth of those that pay is a tenth
+        self.cards = World.create(seed=11, cards=20_000, merchants=200)
+        self.installed = Installation(stack, topics, directory, self.cards)
+        self.desk = Desk(
+            ServiceSettings(
+                bootstrap_servers=stack.bootstrap_servers,
+                job_id=self.installed.settings.job_id,
+                topics=topics,
+                mlflow_tracking_uri=stack.mlflow_tracking_uri,
+            )
+        )
+        self._wait_for = wait_for
+        self._keys = 0
+
+    def promote(self, model: ModelRef, policy: Policy) -> None:
+        """The first champion."""
+        asked = Proposal((_draft(model, policy),), "first", self._key(), None, "zero", at_once=True)
+        assert self.desk.propose(asked, ADA).types == (Type.PROPOSED, Type.PROMOTED)
+
+    def propose(self, name: str, model: ModelRef, policy: Policy) -> None:
+        """A rollout of one challenger."""
+        asked = Proposal((_draft(model, policy),), "for the story", self._key(), GUARDS, name)
+        assert self.desk.propose(asked, ADA).seq == 1
+
+    def step(self, name: str, kind: Type, **more: Any) -> None:
+        """The next event, until every key group has applied it."""
+        self.desk.take(Step(name, kind, "for the story", self._key(), **more), ADA)
+        self._wait_for(
+            lambda: self.rollout(name)["state"] == views.APPLIED,
+            deadline_s=PATIENCE_S,
+            what=f"{kind}",
+        )
+
+    def canary(self, name: str) -> None:
+        """A tenth of the cards, as soon as the guards have seen something."""
+
+        def is_taken() -> bool:
+            try:
+                self.step(name, Type.CANARY_SET, share_bp=TENTH)
+            except RefusedError as refusal:
+                if refusal.code != "guards_data":
+                    raise
+                return False
+            return True
+
+        self._wait_for(is_taken, deadline_s=PATIENCE_S, what="data for the guards")
+
+    def rollout(self, name: str) -> dict[str, Any]:
+        """As `GET /v1/rollouts/{id}` has it."""
+        history, job = self.desk.look()
+        topic = self.installed.topics.model_rollouts
+        return views.rollout(history, history.line.trials[name], job.groups, topic)
+
+    def held_from(self, name: str, kind: Type) -> dict[int, int]:
+        """Partition -> offset of the first transaction for which an event of a rollout held."""
+        (event,) = (event for event in self.rollout(name)["events"] if event["type"] == kind.value)
+        return {int(partition): offset for partition, offset in event["held_from"].items()}
+
+    def _key(self) -> str:
+        self._keys += 1
+        return f"story-{self._keys}"
+
+
+def _draft(model: ModelRef, policy: Policy) -> Draft:
+    return Draft("c", "canary", TENTH, f"{model.name}/{model.version}", policy)
+
+
+def trials(installed: Installation) -> dict[int, Any]:
+    """`trials` of the newest totals of each key group, without what a clock has counted."""
+    found = {}
+    for record in installed.progress():
+        told = json.loads(record.value or b"")
+        found[told["key_group"]] = told["totals"]["trials"]
+    for group in found.values():
+        for trial in group.values():
+            for counts in trial["challengers"].values():
+                for name in CLOCKED:
+                    del counts[name]
+    return found
+
+
+def decoded(installed: Installation, topic: str) -> list[dict[str, Any]]:
+    return [json.loads(record.value or b"") for record in installed.read(topic)]
+
+
+@contextmanager
+def streaming(installed: Installation) -> Iterator[None]:
+    """Transactions flow, all the time."""
+    stop, failures = threading.Event(), []
+
+    def send() -> None:
+        try:
+            while not stop.wait(PACE_S):
+                installed.send(TRICKLE, **CLEAN)
+        except Exception as error:
+            failures.append(error)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        sender.join()
+    assert not failures, failures
+
+
+def history(cards: World) -> pa.Table:
+    stream = Stream(cards, rate=0.5, start_ms=1_750_000_000_000, disturbances=Disturbances.none())
+    return pa.concat_tables(batch.table for batch in stream.blocks(events=20_000))
+
+
+def fitted(table: pa.Table, uri: str, iterations: int) -> Trained:
+    """A model whose threshold makes an alert of three transactions in ten: alerts tell of many cards."""
+    return fit_and_register(table, uri, iterations=iterations, leaves=8, alert_budget=0.3, name=LINE)
+
+
+def fitted_without_unknowns(table: pa.Table, uri: str) -> ModelRef:
+    """A model that has never seen an unknown value, and raises about the rows that hold one."""
+    from sklearn.linear_model import LogisticRegression
+
+    columns = [catalogue.COLUMN["amount"], catalogue.COLUMN[FAILS_WITHOUT]]
+    rows = training_set.build(table)[:, columns]
+    known = rows[np.isfinite(rows).all(axis=1)]
+    large = known[:, 0] > np.quantile(known[:, 0], 0.7)
+    return registry.register(
+        LogisticRegression().fit(known, large),
+        tuple(catalogue.IDENTITIES[column] for column in columns),
+        known[:50],
+        np.median(known, axis=0),
+        uri,
+        name=LINE,
+    )
+
+
+def caught_up(installed: Installation, job: JobProcess, events: int = BURST) -> None:
+    installed.send(events, **CLEAN)
+    installed.caught_up(job)
+
+
+def between(story: Story, begin: dict[int, int], end: dict[int, int]) -> list[str]:
+    """Cards of the transactions from some offsets up to others, one for each transaction."""
+    return [
+        json.loads(record.value or b"")["card_id"]
+        for record in story.installed.read(story.installed.topics.transactions)
+        if begin[record.partition] <= record.offset < end[record.partition]
+    ]
+
+
+def test_rollouts_from_proposal_to_promotion_and_rollback(
+    stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path, wait_for: WaitFor
+) -> None:
+    story = Story(stack, topic_names(), tmp_path / "first", wait_for)
+    installed, topics = story.installed, story.installed.topics
+    table, uri = history(story.cards), stack.mlflow_tracking_uri
+    good, better = (fitted(table, uri, iterations) for iterations in (10, 25))
+    fails = fitted_without_unknowns(table, uri)
+    story.promote(good.ref, Policy(good.quality.threshold, 15))
+    job = installed.start()
+    try:
+        with streaming(installed):
+            caught_up(installed, job)
+            # one that becomes champion; the job dies while it is a canary
+            story.propose("first", better.ref, Policy(better.quality.threshold, 15, cooldown_s=3_600))
+            story.step("first", Type.SHADOW_STARTED)
+            caught_up(installed, job)
+            story.canary("first")
+            caught_up(installed, job)
+            job.kill()
+            killed_at = installed.ends(topics.transactions)
+            installed.send(BURST, **CLEAN)
+            job = installed.start()
+            caught_up(installed, job)
+            story.step("first", Type.PROMOTED)
+            # one that raises; rolled back
+            story.propose("second", fails, Policy(0.5, 15))
+            story.step("second", Type.SHADOW_STARTED)
+            caught_up(installed, job, BURST // 3)
+            story.canary("second")
+            caught_up(installed, job)
+            story.step("second", Type.ROLLED_BACK)
+            installed.send(TRICKLE, **CLEAN)
+        installed.caught_up(job)
+        assert [one["phase"] for one in views.everything(story.desk.look()[0], {}, "")["rollouts"]] == [
+            "rolled_back", "promoted", "promoted"
+        ]  # fmt: skip
+        assert_verified(story)
+        assert_a_tenth_of_the_cards(story, killed_at)
+        assert_failures_did_no_harm(story, better.ref, fails)
+        assert job.terminate() == 0, job.log
+        assert_replay_is_the_same(story, tmp_path / "again")
+    finally:
+        job.kill()
+
+
+def assert_verified(story: Story) -> None:
+    """Nothing missing, duplicated, unexpected or different, on any topic; counts of trials agree, too."""
+    report = story.installed.audit().report()
+    assert not any(count for found in report["topics"].values() for count in found.values()), report
+    assert report["different"] == 0
+    assert report["progress_problems"] == []
+    assert report["shadow_alerts"] > 100
+    assert report["suppressed_alerts"] > 10
+    assert {name: [*told] for name, told in report["trials"].items()} == {"first": ["c"], "second": ["c"]}
+    topics = story.installed.topics
+    for topic, contract in (
+        (topics.fraud_alerts, Contract.ALERT),
+        (topics.suppressed_alerts, Contract.ALERT),
+        (topics.shadow_alerts, Contract.SHADOW_ALERT),
+        (topics.job_progress, Contract.JOB_PROGRESS),
+    ):
+        for told in decoded(story.installed, topic)[:500]:
+            validate(contract, told)
+
+
+def assert_a_tenth_of_the_cards(story: Story, killed_at: dict[int, int]) -> None:
+    """The canary decided for the members and for no other card, before the crash and after it."""
+    begin = story.held_from("first", Type.CANARY_SET)
+    end = story.held_from("first", Type.PROMOTED)
+    decided = sum(group["first"]["challengers"]["c"]["decided"] for group in trials(story.installed).values())
+    for since, until in ((begin, killed_at), (killed_at, end), (begin, end)):
+        seen = set(between(story, since, until))
+        share = sum(is_member(card, salt_of(LINE), TENTH) for card in seen) / len(seen)
+        assert 0.09 < share < 0.11, (share, len(seen))
+    paid = between(story, begin, end)
+    assert decided == sum(is_member(card, salt_of(LINE), TENTH) for card in paid)
+    roles: dict[bool, dict[str, set[str]]] = {before: {} for before in (True, False)}
+    for alert in decoded(story.installed, story.installed.topics.fraud_alerts):
+        partition, offset = alert["source"]["partition"], alert["source"]["offset"]
+        if begin[partition] <= offset < end[partition]:
+            assert alert["membership"]["is_member"] == is_member(alert["card_id"], salt_of(LINE), TENTH)
+            roles[offset < killed_at[partition]].setdefault(alert["card_id"], set()).add(alert["role"])
+    both = roles[True].keys() & roles[False].keys()
+    assert len(both) > 100
+    assert {"canary", "champion"} == set.union(*(roles[True][card] for card in both))
+    for card in both:
+        assert len(roles[True][card]) == 1
+        assert roles[True][card] == roles[False][card]
+
+
+def assert_failures_did_no_harm(story: Story, champion: ModelRef, fails: ModelRef) -> None:
+    """Where the canary raised, the champion decided, and the alert says so."""
+    counts = [group["second"]["challengers"]["c"] for group in trials(story.installed).values()]
+    assert 0 < sum(one["failures"] for one in counts) < sum(one["transactions"] for one in counts)
+    alerts = decoded(story.installed, story.installed.topics.fraud_alerts)
+    assert not any(alert["model_failure"] for alert in alerts)
+    failed = [alert for alert in alerts if alert["challenger_failure"]]
+    assert failed
+    for alert in failed:
+        assert alert["challenger_failure"] == "raised"
+        assert alert["membership"]["is_member"]
+        assert (alert["role"], alert["model"]["digest"]) == ("champion", champion.digest)
+        assert alert["features"][FAILS_WITHOUT] is None
+    by_it = [alert for alert in alerts if alert["model"]["digest"] == fails.digest]
+    assert by_it
+    assert all(alert["role"] == "canary" and alert["membership"]["is_member"] for alert in by_it)
+
+
+def assert_replay_is_the_same(story: Story, directory: Path) -> None:
+    """Another job over the same inputs writes the same bytes, and so has chosen the same model each time."""
+    of = story.installed.topics
+    names = ("fraud_alerts", "shadow_alerts", "suppressed_alerts")
+    fresh = {name: f"{getattr(of, name)}-again" for name in (*names, "dead_letters", "job_progress")}
+    again = Installation(
+        story.installed.stack,
+        of.model_copy(update=fresh),
+        directory,
+        story.cards,
+        job_id=f"{story.installed.settings.job_id}-again",
+    )
+    with again.start() as job:
+        again.caught_up(job)
+    for name in names:
+        first, second = (
+            {(record.key, record.value) for record in installed.read(getattr(installed.topics, name))}
+            for installed in (story.installed, again)
+        )
+        assert first == second, name
+    assert trials(story.installed) == trials(again)
