@@ -78,7 +78,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Tx], list[Report], int]:
     return txs, reports, delay
 
 
-@examples(300)
+@examples(120)
 @given(histories())
 def test_kernel_equals_plain_python(history):
     txs, reports, delay = history
@@ -87,7 +87,7 @@ def test_kernel_equals_plain_python(history):
     np.testing.assert_array_equal(ours(txs, reports, asked, delay), np.array(wanted))
 
 
-@examples(100)
+@examples(30)
 @given(histories(), st.randoms(use_true_random=False))
 def test_order_of_the_facts_does_not_matter(history, random):
     txs, reports, delay = history

@@ -1,4 +1,4 @@
-"""`fraud models evaluate`: nothing leaks that was not known, reports are whole, the handbook's figures hold."""
+"""`fraud models evaluate`: no leaks, whole reports, the handbook's figures."""
 
 import json
 import os
@@ -31,7 +31,7 @@ DELAY = 2 * DAY_MS
 
 
 def history(rows: int = 2_500) -> pa.Table:
-    """Thirty days, not in order; a fifth of the merchants is compromised for a while, some cards pay tenfold."""
+    """Thirty days, not in order; a fifth of the merchants is compromised for a while."""
     rng = np.random.default_rng(5)
     start = (START - date(1970, 1, 1)).days * DAY_MS
     time = np.sort(rng.integers(0, DAYS * DAY_MS, rows))
@@ -99,7 +99,7 @@ def spikes(table: pa.Table) -> list[bool]:
 
 
 def test_features_are_what_had_been_reported_by_then(file):
-    """Three hundred rows, recomputed in plain Python from rows and reports not later than their arrival."""
+    """Three hundred rows, recomputed in plain Python from what was there at their arrival."""
     table = history()
     told = reports(table)
     source = Source(TransactionFiles(file), Reports(told), None, DELAY)
