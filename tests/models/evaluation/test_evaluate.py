@@ -224,22 +224,36 @@ def test_every_algorithm_finds_what_is_there(file, tmp_path, algorithm):
     assert made["auc_roc"] > 0.5
 
 
-def test_labels_from_reports_are_used(file, tmp_path):
+def test_training_uses_what_is_reported_when_the_test_begins(file, tmp_path):
     told = tmp_path / "labels.parquet"
-    table = reports(history())
-    pq.write_table(table, told)
-    dated = evaluated(file, tmp_path, "--labels", str(told))
-    pq.write_table(table.drop_columns(["reported_at"]), told)
-    undated = evaluated(file, tmp_path, "--labels", str(told))
-    assert dated["n_fraud"] == undated["n_fraud"]
-    assert dated["folds"][0]["n_train_fraud"] < undated["folds"][0]["n_train_fraud"], "some come too late"
+    table, said = history(), reports(history())
+    pq.write_table(said, told)
+    dated = evaluated(file, tmp_path, "--labels", str(told))["folds"][0]
+    begin = (date(2026, 1, 5) - date(1970, 1, 1)).days * DAY_MS
+    test_begin = begin + 9 * DAY_MS
+    arrived = dict(zip(table["transaction_id"].to_pylist(), table["arrival_time"].to_pylist(), strict=True))
+    arrived |= dict(zip(*(table.slice(0, len(table) - 100)[name].to_pylist() for name in
+                          ("transaction_id", "arrival_time")), strict=True))  # fmt: skip
+    verdict: dict[str, str] = {}
+    for one in sorted(said.to_pylist(), key=lambda one: one["reported_at"]):
+        if one["reported_at"] <= test_begin:
+            verdict[one["transaction_id"]] = one["label"]
+    frauds = [name for name, label in verdict.items() if label == "fraud"]
+    wanted = [name for name in frauds if begin <= arrived[name] < begin + 7 * DAY_MS]
+    assert dated["n_train_fraud"] == len(wanted) > 0
+    pq.write_table(said.drop_columns(["reported_at"]), told)
+    undated = evaluated(file, tmp_path, "--labels", str(told))["folds"][0]
+    assert undated["n_fraud"] == dated["n_fraud"], "in the end the same are frauds"
+    assert undated["n_train_fraud"] != dated["n_train_fraud"]
 
 
 def test_unknown_values_are_drawn_as_gaps(file, tmp_path):
     made = evaluated(file, tmp_path, "--folds", "2")
+    before, points = page(made).count("unknown"), page(made).count("<circle")
     made["folds"][0]["auc_roc"] = None
     made["mean"]["card_precision_100"] = None
-    assert page(made).count("unknown") == 2
+    assert page(made).count("unknown") == before + 2
+    assert page(made).count("<circle") == points - 1
 
 
 @pytest.fixture(scope="module")
