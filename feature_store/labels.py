@@ -45,7 +45,7 @@ class Labels:
                 table = table.take(order)
         # `index_in` finds the first of equal ones: the last report has to come first
         newest_first = np.arange(len(table) - 1, -1, -1)
-        self._identities = _identities(table["card_id"], table["transaction_id"]).take(newest_first)
+        self._identities = identities(table["card_id"], table["transaction_id"]).take(newest_first)
         self._fraud = is_fraud(table["label"])[newest_first]
 
     def of(self, cards: pa.ChunkedArray, transactions: pa.ChunkedArray) -> NDArray[np.int8]:
@@ -57,7 +57,7 @@ class Labels:
         """
         if not len(self._fraud):
             return np.zeros(len(cards), dtype=np.int8)
-        found = pc.index_in(_identities(cards, transactions), value_set=self._identities)
+        found = pc.index_in(identities(cards, transactions), value_set=self._identities)
         at = np.asarray(pc.fill_null(found, -1))
         return np.where(at >= 0, self._fraud[at], False).astype(np.int8)
 
@@ -87,8 +87,11 @@ def is_fraud(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     return np.asarray(flags).astype(np.bool_)
 
 
-def _identities(cards: pa.ChunkedArray, transactions: pa.ChunkedArray) -> pa.Array:
-    """One string a transaction; identifiers hold no control characters, so that two never mix."""
+def identities(cards: pa.ChunkedArray, transactions: pa.ChunkedArray) -> pa.Array:
+    """One string for each of n transactions, of card_id and transaction_id.
+
+    Identifiers hold no control characters, so two never mix.
+    """
     both = (column.cast(pa.large_string()) for column in (cards, transactions))
     joined = pc.binary_join_element_wise(*both, pa.scalar("\0", pa.large_string()))
     return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined

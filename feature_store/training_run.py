@@ -81,7 +81,7 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
     with replacing(output) as part:
         file = TrainingFile(part, labelled=task.labelled)
         point_in_time = task.point_in_time()
-        for rows in _in_order(task, order):
+        for rows in in_order(task, order):
             file.write(rows, point_in_time.features(rows.records))
             progress(len(rows))
         file.close()
@@ -89,7 +89,13 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
     return summary
 
 
-def _in_order(task: Task, order: NDArray[np.int64] | None) -> Iterator[Rows]:
+def in_order(task: Task, order: NDArray[np.int64] | None) -> Iterator[Rows]:
+    """The transactions in order of arrival, CHUNK at a time.
+
+    Args:
+        task: what to read.
+        order: from `arrival_order`; None where the files are in that order.
+    """
     batches = task.transactions.batches(CHUNK)
     if order is None:
         for first_row, table in batches:

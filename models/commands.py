@@ -1,4 +1,4 @@
-"""`fraud models`: train and list. What rolls them out is `fraud rollouts`."""
+"""`fraud models`: train, evaluate and list. What rolls them out is `fraud rollouts`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from models.errors import ModelError
+from models.evaluation.commands import evaluate_command
 
-app = typer.Typer(help="Train and list models; `fraud rollouts` rolls them out.", no_args_is_help=True)
+app = typer.Typer(help="Train, evaluate and list models; `fraud rollouts` rolls them out.", no_args_is_help=True)
 
 TrackingUri = Annotated[
     str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="MLflow, e.g. sqlite:////directory/mlflow.db")
@@ -52,6 +53,9 @@ def train_command(
         f"next: fraud rollouts promote {trained.ref.name}/{trained.ref.version} "
         f"--threshold {quality.threshold:.6f} --max-count-5m 6"
     )
+
+
+app.command("evaluate")(evaluate_command)
 
 
 @app.command("list")

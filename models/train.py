@@ -12,7 +12,16 @@ LABEL_DELAY_MS = 7 * DAY_MS
 """How long it takes until an outcome is known: the gap between training and hold-out."""
 
 
-def train(x: np.ndarray, y: np.ndarray, *, seed: int = 0, iterations: int = 100, leaves: int = 8) -> Any:
+def train(
+    x: np.ndarray,
+    y: np.ndarray,
+    *,
+    seed: int = 0,
+    iterations: int = 100,
+    leaves: int = 8,
+    learning_rate: float = 0.06,
+    feature_share: float = 1.0,
+) -> Any:
     """Fit gradient-boosted trees; the same data and seed give the same model.
 
     Numeric columns are binned at 255 quantiles, so no cut falls inside the top 0.4 % of a column. A feature
@@ -21,9 +30,11 @@ def train(x: np.ndarray, y: np.ndarray, *, seed: int = 0, iterations: int = 100,
     Args:
         x: float64[n, f]; NaN where unknown.
         y: bool or int[n], 1 where fraud.
-        seed: of the binning's subsample.
+        seed: of the binning's subsample, and of the draws for `feature_share`.
         iterations: number of trees.
         leaves: of each tree.
+        learning_rate: share of each tree's correction that is applied.
+        feature_share: share of the columns, drawn anew, that each split may choose from, above 0 to 1.
 
     Returns:
         A fitted sklearn HistGradientBoostingClassifier.
@@ -43,7 +54,8 @@ def train(x: np.ndarray, y: np.ndarray, *, seed: int = 0, iterations: int = 100,
     estimator = HistGradientBoostingClassifier(
         max_iter=iterations,
         max_leaf_nodes=leaves,
-        learning_rate=0.06,
+        learning_rate=learning_rate,
+        max_features=feature_share,
         early_stopping=False,  # a random hold-out would leak the future
         random_state=seed,
     )

@@ -1,0 +1,106 @@
+"""Facts of merchants: transactions counted by arrival hour, and frauds one by one; as sorted arrays.
+
+These are the two kinds of record that a log of merchant facts holds, so a fold of such a log and a pass over
+files give the same arrays. A count says nothing about outcomes: it can be written as soon as its hour is
+over. A fraud is known from its report until it is reversed, if it ever is.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.catalogue import HOUR_MS
+
+NEVER = np.iinfo(np.int64).max
+"""As a time: later than any."""
+
+HOUR_COUNT = np.dtype([("merchant", "u8"), ("hour", "i8"), ("count", "i8")])
+"""How many transactions a merchant (64-bit hash of its id) had in one arrival hour (ms // HOUR_MS)."""
+
+FRAUD_FACT = np.dtype(
+    [
+        ("merchant", "u8"),
+        ("arrival", "i8"),
+        ("event_time", "i8"),
+        ("reported_at", "i8"),
+        ("reversed_at", "i8"),
+        ("spike", "?"),
+    ]
+)
+"""One fraud: its transaction's arrival and event time, when it was reported and reversed (NEVER: not), all in
+ms; and whether its amount was a spike on its card, as the card's history has it."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All facts, by merchant and time: what the kernel looks up."""
+
+    merchants: NDArray[np.uint64]
+    """The m merchants that have any, rising, shape (m,)."""
+    first_hour: NDArray[np.int64]
+    """Where the hours of each begin, shape (m + 1,)."""
+    hour: NDArray[np.int64]
+    """Rising within a merchant."""
+    before: NDArray[np.int64]
+    """Transactions of the same merchant before that hour; one entry more than `hour`, the last unused."""
+    count: NDArray[np.int64]
+    """Transactions in that hour."""
+    first_fraud: NDArray[np.int64]
+    """Where the frauds of each begin, shape (m + 1,)."""
+    frauds: NDArray[np.void]
+    """FRAUD_FACT, by merchant and arrival."""
+
+    def number_of(self, merchants: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Index of each merchant's hash in `merchants`, -1 for one without facts, shape (n,)."""
+        if not self.merchants.size:
+            return np.full(merchants.size, -1)
+        at = np.minimum(np.searchsorted(self.merchants, merchants), self.merchants.size - 1)
+        return np.where(self.merchants[at] == merchants, at, -1)
+
+
+def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
+    """Bring facts into order.
+
+    Args:
+        counts: HOUR_COUNT in any order; several of one merchant and hour add up.
+        frauds: FRAUD_FACT in any order.
+    """
+    merchants = np.unique(np.concatenate([counts["merchant"], frauds["merchant"]]))
+    counts = counts[np.lexsort((counts["hour"], counts["merchant"]))]
+    new = np.ones(counts.size, dtype=np.bool_)
+    new[1:] = (counts["merchant"][1:] != counts["merchant"][:-1]) | (
+        counts["hour"][1:] != counts["hour"][:-1]
+    )
+    starts = np.flatnonzero(new)
+    total = np.add.reduceat(counts["count"], starts) if starts.size else np.zeros(0, dtype=np.int64)
+    frauds = frauds[np.lexsort((frauds["reported_at"], frauds["arrival"], frauds["merchant"]))]
+    ends = np.arange(merchants.size + 1)
+    owner = np.searchsorted(merchants, counts["merchant"][starts])
+    first_hour = np.searchsorted(owner, ends)
+    running = np.concatenate([[0], np.cumsum(total)])
+    # counted from the merchant's own beginning, so that a merchant's facts can be folded without the others
+    before = running - np.append(running[first_hour[owner]], running[-1])
+    return Facts(
+        merchants,
+        first_hour,
+        counts["hour"][starts],
+        before,
+        total,
+        np.searchsorted(np.searchsorted(merchants, frauds["merchant"]), ends),
+        frauds,
+    )
+
+
+def hour_counts(merchants: NDArray[np.uint64], arrivals: NDArray[np.int64]) -> NDArray[np.void]:
+    """One HOUR_COUNT for each of n transactions; `fold` adds them up.
+
+    Args:
+        merchants: hash of each one's merchant, shape (n,).
+        arrivals: of each, ms, shape (n,).
+    """
+    counts = np.empty(merchants.size, dtype=HOUR_COUNT)
+    counts["merchant"] = merchants
+    counts["hour"] = arrivals // HOUR_MS
+    counts["count"] = 1
+    return counts

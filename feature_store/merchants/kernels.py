@@ -1,0 +1,174 @@
+"""The kernel of merchant label features: as-of lookup in sorted facts, one walk back over the frauds."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.cards import Array
+from feature_store.catalogue import DAY_MS, HOUR_MS
+from feature_store.jit import njit
+from feature_store.merchants.catalogue import MERCHANT_COLUMN, MONTH_H, WEEK_H
+
+C_COUNT_7D, C_COUNT_30D = MERCHANT_COLUMN["merchant_count_7d"], MERCHANT_COLUMN["merchant_count_30d"]
+C_RISK_7D, C_RISK_30D = MERCHANT_COLUMN["merchant_risk_7d"], MERCHANT_COLUMN["merchant_risk_30d"]
+C_UNEXPLAINED_7D = MERCHANT_COLUMN["merchant_unexplained_7d"]
+C_UNEXPLAINED_30D = MERCHANT_COLUMN["merchant_unexplained_30d"]
+C_LAST_LABEL = MERCHANT_COLUMN["merchant_last_label"]
+C_STREAK, C_STREAK_AGE = MERCHANT_COLUMN["merchant_streak"], MERCHANT_COLUMN["merchant_streak_age"]
+C_LAST_AGE = MERCHANT_COLUMN["merchant_last_unexplained_age"]
+C_FIRST_AGE = MERCHANT_COLUMN["merchant_first_unexplained_age"]
+C_GENUINE_SINCE = MERCHANT_COLUMN["merchant_genuine_since"]
+
+
+@njit(cache=True, inline="always")
+def _known(fraud: Array, arrival: int) -> bool:
+    """Whether a fraud had been reported, and not reversed, by an arrival."""
+    return fraud.reported_at <= arrival < fraud.reversed_at
+
+
+@njit(cache=True)
+def _from(hours: NDArray[np.int64], start: int, end: int, hour: int) -> int:
+    """The first index from `start` on, before `end`, with that hour or a later one; else `end`."""
+    while start < end:
+        middle = (start + end) // 2
+        if hours[middle] < hour:
+            start = middle + 1
+        else:
+            end = middle
+    return start
+
+
+@njit(cache=True, inline="always")
+def _between(before: NDArray[np.int64], count: NDArray[np.int64], start: int, end: int) -> int:
+    """Transactions of the hours start..end - 1."""
+    return before[end - 1] + count[end - 1] - before[start] if end > start else 0
+
+
+@njit(cache=True)
+def _newest_genuine(
+    hour: NDArray[np.int64],
+    count: NDArray[np.int64],
+    start: int,
+    end: int,
+    frauds: Array,
+    first: int,
+    last: int,
+    arrival: int,
+) -> int:
+    """The newest of the ripe hours start..end - 1 that held a genuine transaction; -1 if none did.
+
+    Args:
+        hour: of the facts.
+        count: of the facts.
+        start: first hour to look at.
+        end: one behind the last one.
+        frauds: of the facts.
+        first: the merchant's first fraud to look at.
+        last: one behind its last one.
+        arrival: as of when.
+    """
+    at = last - 1
+    for h in range(end - 1, start - 1, -1):
+        while at >= first and frauds[at].arrival // HOUR_MS > hour[h]:
+            at -= 1
+        genuine = count[h]
+        while at >= first and frauds[at].arrival // HOUR_MS == hour[h]:
+            genuine -= _known(frauds[at], arrival)
+            at -= 1
+        if genuine > 0:
+            return hour[h]
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def merchant_features(
+    first_hour: NDArray[np.int64],
+    hour: NDArray[np.int64],
+    before: NDArray[np.int64],
+    count: NDArray[np.int64],
+    first_fraud: NDArray[np.int64],
+    frauds: Array,
+    numbers: NDArray[np.int64],
+    arrivals: NDArray[np.int64],
+    delay_ms: int,
+    out: NDArray[np.float64],
+) -> None:
+    """Features of n transactions, each as of its arrival; the facts may hold what came later.
+
+    Args:
+        first_hour: see `facts.Facts`.
+        hour: as above.
+        before: as above.
+        count: as above.
+        first_fraud: as above.
+        frauds: as above.
+        numbers: each one's merchant, index into the facts' merchants, -1 for one without, shape (n,).
+        arrivals: ms, in any order, shape (n,).
+        delay_ms: label delay; what nobody has reported after it is genuine.
+        out: shape (n, len(MERCHANT_FEATURES)).
+    """
+    for row in range(numbers.size):
+        arrival = arrivals[row]
+        unripe = (arrival - delay_ms) // HOUR_MS
+        f = out[row]
+        f[:] = np.nan
+        f[C_COUNT_7D] = f[C_COUNT_30D] = f[C_UNEXPLAINED_7D] = f[C_UNEXPLAINED_30D] = f[C_STREAK] = 0.0
+        merchant = numbers[row]
+        if merchant < 0:
+            continue
+        # 1. counts of the ripe hours
+        start, end = first_hour[merchant], first_hour[merchant + 1]
+        end = _from(hour, start, end, unripe)
+        month = _from(hour, start, end, unripe - MONTH_H)
+        week = _from(hour, month, end, unripe - WEEK_H)
+        in_month, in_week = _between(before, count, month, end), _between(before, count, week, end)
+        f[C_COUNT_30D], f[C_COUNT_7D] = in_month, in_week
+        # 2. frauds that arrived since, newest first
+        first, last = first_fraud[merchant], first_fraud[merchant + 1]
+        while last > first and frauds[last - 1].arrival > arrival:
+            last -= 1
+        while first < last and frauds[first].arrival // HOUR_MS < unripe - MONTH_H:
+            first += 1
+        newest_genuine = _newest_genuine(hour, count, month, end, frauds, first, last, arrival)
+        ripe_month = ripe_week = unexplained_month = unexplained_week = streak = 0
+        since = -1
+        for at in range(last - 1, first - 1, -1):
+            fraud = frauds[at]
+            if not _known(fraud, arrival):
+                continue
+            in_hour = fraud.arrival // HOUR_MS
+            age = (arrival - fraud.arrival) / DAY_MS
+            in_last_week = in_hour >= unripe - WEEK_H
+            if in_hour < unripe:
+                ripe_month += 1
+                ripe_week += in_last_week
+            if in_hour > newest_genuine:
+                streak += 1
+                f[C_STREAK_AGE] = age
+            if not fraud.spike:
+                if unexplained_month == 0:
+                    f[C_LAST_AGE] = age
+                    since = in_hour
+                unexplained_month += 1
+                unexplained_week += in_last_week
+                f[C_FIRST_AGE] = age
+        if in_month > 0:
+            f[C_RISK_30D] = ripe_month / in_month
+        if in_week > 0:
+            f[C_RISK_7D] = ripe_week / in_week
+        f[C_UNEXPLAINED_30D], f[C_UNEXPLAINED_7D] = unexplained_month, unexplained_week
+        f[C_STREAK] = streak
+        if streak > 0:
+            f[C_LAST_LABEL] = 1.0
+        elif newest_genuine >= 0:
+            f[C_LAST_LABEL] = 0.0
+        # 3. genuine ones since the newest unexplained fraud
+        if since >= 0:
+            after = _from(hour, month, end, since + 1)
+            genuine = _between(before, count, after, end)
+            for at in range(last - 1, first - 1, -1):
+                in_hour = frauds[at].arrival // HOUR_MS
+                if in_hour <= since:
+                    break
+                if in_hour < unripe and _known(frauds[at], arrival):
+                    genuine -= 1
+            f[C_GENUINE_SINCE] = genuine

@@ -1,0 +1,63 @@
+"""Merchant label features of a history: the facts that its log would hold, features as of each arrival."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.merchants.catalogue import MERCHANT_FEATURES
+from feature_store.merchants.facts import FRAUD_FACT, Facts, fold, hour_counts
+from feature_store.merchants.kernels import merchant_features
+from feature_store.merchants.reports import Known
+
+
+def facts_of(
+    merchant: NDArray[np.uint64],
+    arrival: NDArray[np.int64],
+    event_time: NDArray[np.int64],
+    spike: NDArray[np.bool_],
+    known: Known,
+) -> Facts:
+    """All facts of n accepted transactions.
+
+    Args:
+        merchant: 64-bit hash of each one's merchant, shape (n,).
+        arrival: ms, shape (n,).
+        event_time: ms, shape (n,).
+        spike: whether its ratio_robust was above SPIKE_RATIO, shape (n,).
+        known: when which of them were known as frauds.
+    """
+    frauds = np.empty(known.row.size, dtype=FRAUD_FACT)
+    for name, values in (("merchant", merchant), ("arrival", arrival), ("event_time", event_time)):
+        frauds[name] = values[known.row]
+    frauds["spike"] = spike[known.row]
+    frauds["reported_at"], frauds["reversed_at"] = known.reported_at, known.reversed_at
+    return fold(hour_counts(merchant, arrival), frauds)
+
+
+def features_as_of(
+    facts: Facts, merchant: NDArray[np.uint64], arrival: NDArray[np.int64], delay_ms: int
+) -> NDArray[np.float64]:
+    """Merchant label features of n transactions, each as of its arrival.
+
+    Args:
+        facts: of the whole history; what came after an arrival is not looked at.
+        merchant: 64-bit hashes, shape (n,).
+        arrival: ms, shape (n,).
+        delay_ms: label delay, at least 0.
+
+    Returns:
+        Shape (n, len(MERCHANT_FEATURES)); NaN where unknown.
+    """
+    out = np.empty((merchant.size, len(MERCHANT_FEATURES)))
+    merchant_features(
+        facts.first_hour,
+        facts.hour,
+        facts.before,
+        facts.count,
+        facts.first_fraud,
+        facts.frauds,
+        facts.number_of(merchant),
+        np.ascontiguousarray(arrival),
+        delay_ms,
+        out,
+    )
+    return out

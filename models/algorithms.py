@@ -1,0 +1,86 @@
+"""The learners to choose from, each with the preparation of unknown values that it needs."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from models.errors import ModelError
+from models.train import train
+
+
+class Algorithm(StrEnum):
+    """What is fitted."""
+
+    GRADIENT_BOOSTING = "gradient-boosting"
+    RANDOM_FOREST = "random-forest"
+    LOGISTIC_REGRESSION = "logistic-regression"
+
+
+FOREST_DEPTH = 20
+"""Greatest depth of a random forest's trees: the handbook's choice."""
+
+
+@dataclass(frozen=True)
+class Learner:
+    """An algorithm and its options; options that it does not have are not looked at."""
+
+    algorithm: Algorithm = Algorithm.GRADIENT_BOOSTING
+    seed: int = 0
+    iterations: int = 300
+    """Number of trees."""
+    leaves: int = 6
+    """Of each tree of gradient boosting."""
+    learning_rate: float = 0.03
+    """Of gradient boosting."""
+    feature_share: float = 0.15
+    """Share of the features that each split of gradient boosting may choose from."""
+
+    def fit(self, x: np.ndarray, y: np.ndarray) -> Any:
+        """A fitted scikit-learn classifier; the same data and seed give the same one.
+
+        Args:
+            x: float64[n, f]; NaN where unknown.
+            y: bool or int[n], 1 where fraud.
+
+        Raises:
+            ModelError: one class is missing.
+        """
+        if self.algorithm is Algorithm.GRADIENT_BOOSTING:
+            return train(
+                x,
+                y,
+                seed=self.seed,
+                iterations=self.iterations,
+                leaves=self.leaves,
+                learning_rate=self.learning_rate,
+                feature_share=self.feature_share,
+            )
+        frauds = int(np.asarray(y).astype(bool).sum())
+        if not 0 < frauds < len(y):
+            raise ModelError(f"{frauds} frauds in {len(y)} transactions; train on history with both")
+        forest = self.algorithm is Algorithm.RANDOM_FOREST
+        estimator = self._forest() if forest else _logistic()
+        return estimator.fit(x, np.asarray(y).astype(np.int64))
+
+    def _forest(self) -> Any:
+        from sklearn.ensemble import RandomForestClassifier
+
+        # unknown values go to the better side of each split
+        return RandomForestClassifier(
+            n_estimators=self.iterations, max_depth=FOREST_DEPTH, random_state=self.seed
+        )
+
+
+def _logistic() -> Any:
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(
+        SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
+        StandardScaler(),
+        LogisticRegression(max_iter=1_000),
+    )

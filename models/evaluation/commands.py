@@ -1,0 +1,150 @@
+"""`fraud models evaluate`."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from feature_store.catalogue import DAY_MS
+from models.algorithms import Algorithm, Learner
+
+if TYPE_CHECKING:
+    from feature_store.merchants.reports import Reports, Undated
+
+_LEARNER = Learner()
+
+
+def evaluate_command(
+    transactions: Annotated[
+        Path,
+        typer.Option(
+            help="Parquet file, or directory of them: the transaction contract's columns or the handbook's"
+        ),
+    ],
+    train_start: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First day to train on (UTC)")],
+    report: Annotated[Path, typer.Option(help="JSON file to write")],
+    train_days: Annotated[int, typer.Option(min=1, help="Days to train on")] = 7,
+    delay_days: Annotated[int, typer.Option(min=0, help="Days between, whose labels are not known yet")] = 7,
+    test_days: Annotated[int, typer.Option(min=1, help="Days to judge by")] = 7,
+    folds: Annotated[int, typer.Option(min=1, help="Fold i moves every date by 7 days x i")] = 1,
+    html: Annotated[Path | None, typer.Option(help="HTML file to write, with plots")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Parquet, the chargeback contract's columns; default: column label")
+    ] = None,
+    profiles: Annotated[Path | None, typer.Option(help="Parquet, the profile contract's columns")] = None,
+    merchant_labels: Annotated[
+        bool,
+        typer.Option(
+            "--merchant-labels", help="Add merchant label features, which the job does not compute yet"
+        ),
+    ] = False,
+    label_delay_days: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="From a transaction to its label, where labels have no times of their own; what nobody has "
+            "reported after it is taken for genuine. Default: --delay-days",
+        ),
+    ] = None,
+    algorithm: Annotated[Algorithm, typer.Option(help="What to fit")] = _LEARNER.algorithm,
+    alert_budget: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of transactions that may become alerts")
+    ] = 0.005,
+    iterations: Annotated[int, typer.Option(min=1, help="Number of trees")] = _LEARNER.iterations,
+    leaves: Annotated[int, typer.Option(min=2, help="Leaves of each boosted tree")] = _LEARNER.leaves,
+    learning_rate: Annotated[
+        float, typer.Option(min=0.0001, help="Of gradient boosting")
+    ] = _LEARNER.learning_rate,
+    feature_share: Annotated[
+        float, typer.Option(min=0.01, max=1, help="Of the features, what each split may choose from")
+    ] = _LEARNER.feature_share,
+    seed: Annotated[int, typer.Option(help="The same data and seed give the same report")] = 0,
+) -> None:
+    """Train on some days, judge on later ones, fold by fold, as the Fraud Detection Handbook does.
+
+    Between the two lie the days whose labels are late; cards that are known as compromised by a test day are
+    left out of it. See docs/model-quality.md.
+    """
+    from feature_store.transaction_files import TransactionFiles, read_table
+    from models.evaluation.history import Source
+    from models.evaluation.page import page
+    from models.evaluation.protocol import Windows
+    from models.evaluation.report import NOT_STREAMED, digest, write
+    from models.evaluation.report import report as report_of
+    from models.evaluation.run import run
+
+    label_delay = float(delay_days) if label_delay_days is None else label_delay_days
+    files = TransactionFiles(transactions)
+    source = Source(
+        files,
+        _reported(labels, int(label_delay * DAY_MS)),
+        read_table(profiles) if profiles else None,
+        int(label_delay * DAY_MS) if merchant_labels else None,
+    )
+    windows = Windows(train_start.date(), train_days, delay_days, test_days)
+    learner = Learner(algorithm, seed, iterations, leaves, learning_rate, feature_share)
+    with _bar() as bar:
+        shown = bar.add_task("features", total=files.rows)
+        history, results = run(
+            source, windows, folds, learner, alert_budget, lambda rows: bar.update(shown, advance=rows)
+        )
+    told: dict[str, Any] = {
+        "algorithm": algorithm.value,
+        "iterations": iterations,
+        "leaves": leaves,
+        "learning_rate": learning_rate,
+        "feature_share": feature_share,
+        "seed": seed,
+        "train_days": train_days,
+        "delay_days": delay_days,
+        "test_days": test_days,
+        "alert_budget": alert_budget,
+        "label_delay_days": label_delay,
+        "merchant_labels": merchant_labels,
+        "features": list(history.names),
+        "not_decided": history.not_decided,
+        "transactions_sha256": digest(sorted({Path(piece.path) for piece in files.pieces})),
+        "notes": [NOT_STREAMED] if merchant_labels else [],
+    }
+    made = report_of(results, told)
+    write(json.dumps(made, indent=2, allow_nan=False) + "\n", report)
+    if html:
+        write(page(made), html)
+    _tell(made, report, html)
+
+
+def _reported(labels: Path | None, delay_ms: int) -> "Undated | Reports":
+    from feature_store.labels import Labels
+    from feature_store.merchants.reports import Reports, Undated
+    from feature_store.transaction_files import read_table
+
+    if labels is None:
+        return Undated(delay_ms)
+    table = read_table(labels)
+    return Reports(table) if "reported_at" in table.column_names else Undated(delay_ms, Labels(table))
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def _tell(made: dict[str, Any], report: Path, html: Path | None) -> None:
+    from models.evaluation.report import HEADLINES
+
+    for fold in [
+        *made["folds"],
+        *([{"test_start": "mean", **made["mean"]}] if len(made["folds"]) > 1 else []),
+    ]:
+        measured = "  ".join(
+            f"{name} {'unknown' if fold[name] is None else format(fold[name], '.3f')}" for name in HEADLINES
+        )
+        size = f"  ({fold['n_test']:,} transactions, {fold['n_fraud']:,} frauds)" if "n_test" in fold else ""
+        typer.echo(f"{fold['test_start']:<10}  {measured}{size}")
+    for note in made["notes"]:
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(f"report: {report}{f', {html}' if html else ''}")

@@ -1,0 +1,176 @@
+"""A labelled history in order of arrival, with point-in-time features of the rows that are looked at."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from feature_store.catalogue import COLUMN, DAY_MS, NAMES, SPIKE_RATIO
+from feature_store.handbook import is_handbook
+from feature_store.layout import UNITS_PER_CURRENCY
+from feature_store.merchants.catalogue import MERCHANT_NAMES
+from feature_store.merchants.offline import facts_of, features_as_of
+from feature_store.merchants.reports import Known, Reports, Undated
+from feature_store.training_files import Rows
+from feature_store.training_run import Task, in_order
+from feature_store.training_set import ACCEPTED, arrival_order
+from feature_store.transaction_files import TransactionFiles, open_parquet
+from models.errors import ModelError
+
+_EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class History:
+    """n accepted transactions in order of arrival."""
+
+    names: tuple[str, ...]
+    """Of the features."""
+    features: NDArray[np.float64]
+    """Shape (n, len(names)); NaN where unknown."""
+    arrival: NDArray[np.int64]
+    """ms."""
+    card: NDArray[np.int64]
+    """Number of each one's card, from 0 on."""
+    amount: NDArray[np.float64]
+    known: Known
+    """When which of them were known as frauds."""
+    scenario: NDArray[np.str_] | None
+    """Kind of each one's fraud, where the file has it."""
+    not_decided: int
+    """Rows of the file up to the last one that are left out, as the stream does not decide them: repeated, or
+    event times too far off."""
+
+    @property
+    def day(self) -> NDArray[np.int64]:
+        """Number of each one's day of arrival (UTC), from 1970-01-01."""
+        return self.arrival // DAY_MS
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a history is read from."""
+
+    transactions: TransactionFiles
+    labels: Undated | Reports
+    profiles: pa.Table | None = None
+    merchant_delay_ms: int | None = None
+    """Label delay of merchant label features; None leaves them out."""
+
+
+def read(
+    source: Source, first: date, end: date, progress: Callable[[int], None] = lambda rows: None
+) -> History:
+    """Compute features over a whole history and keep those of some days.
+
+    Args:
+        source: what to read.
+        first: first day to keep, by arrival (UTC); what precedes it is state.
+        end: day after the last one to keep; what follows is not read.
+        progress: called with the number of rows done.
+
+    Raises:
+        TrainingSetError: the input breaks the contract.
+        LabelError: there are no labels, or unreadable ones.
+        ModelError: nothing arrived in these days.
+    """
+    keep_from, keep_until = ((day - _EPOCH).days * DAY_MS for day in (first, end))
+    files = source.transactions
+    task = Task(files, source.profiles)
+    point_in_time = task.point_in_time()
+    parts: list[_Part] = []
+    refused = 0
+    for rows in in_order(task, arrival_order(files.arrivals())):
+        if rows.records["arrival"][0] >= keep_until:
+            break
+        decided = point_in_time.features(rows.records)
+        accepted = np.flatnonzero(decided.outcome == ACCEPTED)
+        refused += len(rows) - accepted.size
+        parts.append(_Part.of(rows.take(accepted), decided.features[accepted], source.labels, keep_from))
+        progress(len(rows))
+    if not parts:
+        raise ModelError(f"nothing arrived before {end}; move --train-start")
+    return _assemble(source, parts, keep_from, keep_until, refused)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One chunk's accepted rows; features of its last rows only, those to keep."""
+
+    records: NDArray[np.void]
+    spike: NDArray[np.bool_]
+    features: NDArray[np.float64]
+    known: Known
+
+    @staticmethod
+    def of(rows: Rows, features: NDArray[np.float64], labels: Undated | Reports, keep_from: int) -> "_Part":
+        kept = int(np.searchsorted(rows.records["arrival"], keep_from))
+        # unknown ratios compare as no spike
+        spike = features[:, COLUMN["ratio_robust"]] > SPIKE_RATIO
+        return _Part(rows.records, spike, features[kept:].copy(), labels.known(rows))
+
+
+def _assemble(
+    source: Source, parts: list[_Part], keep_from: int, keep_until: int, not_decided: int
+) -> History:
+    records = np.concatenate([part.records for part in parts])
+    starts = np.cumsum([0, *(part.records.size for part in parts[:-1])])
+    known = Known.concat(
+        [
+            Known(part.known.row + start, part.known.reported_at, part.known.reversed_at)
+            for part, start in zip(parts, starts.tolist(), strict=True)
+        ]
+    )
+    begin, end = np.searchsorted(records["arrival"], [keep_from, keep_until]).tolist()
+    kept = records[begin:end]
+    features = np.concatenate([part.features for part in parts])[: kept.size]
+    names: tuple[str, ...] = NAMES
+    if source.merchant_delay_ms is not None:
+        spike = np.concatenate([part.spike for part in parts])
+        facts = facts_of(records["merchant"], records["arrival"], records["time"], spike, known)
+        merchant = features_as_of(facts, kept["merchant"], kept["arrival"], source.merchant_delay_ms)
+        features, names = np.hstack([features, merchant]), (*NAMES, *MERCHANT_NAMES)
+    inside = (known.row >= begin) & (known.row < end)
+    scenario = _scenarios(source.transactions)
+    return History(
+        names,
+        features,
+        kept["arrival"].copy(),
+        _numbers(kept),
+        kept["amount"] / UNITS_PER_CURRENCY,
+        Known(known.row[inside] - begin, known.reported_at[inside], known.reversed_at[inside]),
+        None if scenario is None else scenario[kept["offset"]],
+        not_decided,
+    )
+
+
+def _numbers(records: NDArray[np.void]) -> NDArray[np.int64]:
+    """Cards numbered from 0 on by their hashes, shape (n,)."""
+    order = np.lexsort((records["hi"], records["lo"]))
+    ranked = records[order]
+    other = (ranked["lo"][1:] != ranked["lo"][:-1]) | (ranked["hi"][1:] != ranked["hi"][:-1])
+    numbers = np.zeros(records.size, dtype=np.int64)
+    numbers[order[1:]] = np.cumsum(other)
+    return numbers
+
+
+def _scenarios(files: TransactionFiles) -> NDArray[np.str_] | None:
+    """Name of every row's scenario, by row number; None where a file has none."""
+    parts = []
+    for piece in files.pieces:
+        file = open_parquet(Path(piece.path))
+        names = file.schema_arrow.names
+        column = "TX_FRAUD_SCENARIO" if is_handbook(names) else "scenario"
+        if column not in names:
+            return None
+        try:
+            read = file.read_row_group(piece.row_group, columns=[column])[column].cast(pa.string())
+        except (OSError, pa.ArrowException) as fault:
+            raise ModelError(f"column {column} of {piece.path} cannot be read ({fault}); mend it") from fault
+        encoded = read.fill_null("unknown").combine_chunks().dictionary_encode()
+        parts.append(np.array(encoded.dictionary.to_pylist(), dtype=np.str_)[np.asarray(encoded.indices)])
+    return np.concatenate(parts)

@@ -1,0 +1,120 @@
+"""Train and judge, fold by fold."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+
+from feature_store.catalogue import DAY_MS
+from models.algorithms import Learner
+from models.evaluation.history import History, Source, read
+from models.evaluation.metrics import (
+    Detection,
+    ScenarioRecall,
+    Scored,
+    by_scenario,
+    card_precision,
+    detection,
+)
+from models.evaluation.protocol import Fold, Windows, split
+from models.train import Quality, evaluate, threshold_for_budget
+
+TOP_CARDS = 100
+"""Cards that investigators look at in a day: the handbook's k."""
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """A model's quality on the test window of one fold."""
+
+    windows: Windows
+    n_train: int
+    n_train_fraud: int
+    """Known as frauds when the test window begins."""
+    n_test: int
+    n_fraud: int
+    quality: Quality
+    """Its threshold is the lowest that keeps the alert budget on these very scores: no forecast."""
+    card_precision_by_day: tuple[float, ...]
+    detection: Detection
+    scenarios: tuple[ScenarioRecall, ...]
+    """Empty where the file has none."""
+
+    @property
+    def card_precision(self) -> float:
+        """Mean over the days of card precision at TOP_CARDS."""
+        return float(np.mean(self.card_precision_by_day))
+
+
+def run(
+    source: Source,
+    windows: Windows,
+    folds: int,
+    learner: Learner,
+    alert_budget: float,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> tuple[History, list[FoldResult]]:
+    """Read a history and judge a fresh model on each fold.
+
+    Args:
+        source: what to read.
+        windows: of fold 0.
+        folds: how many.
+        learner: what to fit.
+        alert_budget: share of the test transactions that may become alerts, 0 to 1.
+        progress: called with the number of rows whose features are done.
+
+    Raises:
+        ModelError: the history is too short, or a training window lacks a class.
+        TrainingSetError: the history breaks the contract.
+        LabelError: its labels do.
+    """
+    last = windows.fold(folds - 1)
+    end = last.test_start + timedelta(last.test_days)
+    history = read(source, windows.train_start, end, progress)
+    return history, list(judge(history, windows, folds, learner, alert_budget))
+
+
+def judge(
+    history: History, windows: Windows, folds: int, learner: Learner, alert_budget: float
+) -> Iterator[FoldResult]:
+    """Train and judge fold by fold; arguments and errors as those of `run`."""
+    fraud = history.known.fraud(history.arrival.size)
+    # all splits first: a history that is too short is found before the first model
+    splits = [split(windows.fold(number), history.day, history.card, fraud) for number in range(folds)]
+    for fold in splits:
+        yield _judge(history, fraud, fold, learner, alert_budget)
+
+
+def _judge(
+    history: History, fraud: np.ndarray, fold: Fold, learner: Learner, alert_budget: float
+) -> FoldResult:
+    train, test = fold.train, fold.test
+    # what is reported later than this is not known to anybody who trains for the test window
+    outcome = history.known.fraud_at(fold.windows.first_test_day * DAY_MS, history.arrival.size)[train]
+    estimator = learner.fit(history.features[train], outcome)
+    scores = estimator.predict_proba(history.features[test])[:, 1]
+    scored = Scored(
+        history.day[test],
+        history.card[test],
+        history.arrival[test],
+        history.amount[test],
+        fraud[test],
+        scores,
+    )
+    quality = evaluate(scored.fraud, scores, threshold_for_budget(scores, alert_budget))
+    scenarios: list[ScenarioRecall] = []
+    if history.scenario is not None:
+        scenarios = by_scenario(scored, history.scenario[test], quality.threshold)
+    return FoldResult(
+        fold.windows,
+        train.size,
+        int(outcome.sum()),
+        test.size,
+        int(scored.fraud.sum()),
+        quality,
+        tuple(card_precision(scored, TOP_CARDS).tolist()),
+        detection(scored, quality.threshold),
+        tuple(scenarios),
+    )

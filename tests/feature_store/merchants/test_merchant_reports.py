@@ -1,0 +1,78 @@
+"""From reports to the times between which a transaction was known as fraud."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from merchant_oracle import Report, is_known_fraud
+from thoroughness import examples
+
+from feature_store.labels import LabelError, Labels
+from feature_store.layout import TRANSACTION
+from feature_store.merchants.facts import NEVER
+from feature_store.merchants.reports import Reports, Undated
+from feature_store.training_files import Rows
+
+pytestmark = pytest.mark.unit
+
+IDS = ["1", "2", "3"]
+
+
+def rows(label: list[int] | None = None) -> Rows:
+    records = np.zeros(3, dtype=TRANSACTION)
+    records["arrival"] = [10, 20, 30]
+    known = None if label is None else np.array(label, dtype=np.int8)
+    return Rows(records, pa.array(IDS), pa.array(["a", "a", "b"]), known)
+
+
+def reported(reports: list[Report]) -> pa.Table:
+    return pa.table(
+        {
+            "transaction_id": pa.array([IDS[report.tx] for report in reports], pa.string()),
+            "card_id": pa.array(["aab"[report.tx] for report in reports], pa.string()),
+            "label": pa.array(["fraud" if report.fraud else "genuine" for report in reports], pa.string()),
+            "reported_at": pa.array([report.reported_at for report in reports], pa.int64()),
+        }
+    )
+
+
+@examples(200)
+@given(st.lists(st.builds(Report, st.integers(0, 2), st.integers(0, 6), st.booleans()), max_size=12))
+def test_the_last_report_up_to_a_time_counts(reports):
+    known = Reports(reported(reports)).known(rows())
+    for time in range(-1, 8):
+        wanted = [is_known_fraud(number, reports, time) for number in range(3)]
+        assert known.fraud_at(time, 3).tolist() == wanted
+    assert known.fraud(3).tolist() == wanted
+
+
+def test_reports_of_other_cards_are_not_ours():
+    strange = reported([Report(0, 1, True)]).set_column(1, "card_id", pa.array(["b"]))
+    assert not Reports(strange).known(rows()).fraud(3).any()
+
+
+def test_labels_without_times_count_after_the_delay():
+    own = Undated(5).known(rows([1, 0, 1]))
+    assert own.reported_at.tolist() == [15, 35]
+    assert own.reversed_at.tolist() == [NEVER, NEVER]
+    labels = Labels(reported([Report(1, 0, True)]).drop_columns(["reported_at"]))
+    assert Undated(5, labels).known(rows([1, 0, 1])).row.tolist() == [1]
+    with pytest.raises(LabelError, match="--labels"):
+        Undated(5).known(rows())
+
+
+@pytest.mark.parametrize("name", ["transaction_id", "card_id", "label", "reported_at"])
+def test_missing_columns_and_nulls_are_named(name):
+    good = reported([Report(0, 1, True)])
+    with pytest.raises(LabelError, match=name):
+        Reports(good.drop_columns([name]))
+    holed = good.set_column(good.column_names.index(name), name, pa.nulls(1, good[name].type))
+    with pytest.raises(LabelError, match=name):
+        Reports(holed)
+
+
+def test_times_that_are_none_are_refused():
+    table = reported([Report(0, 1, True)])
+    with pytest.raises(LabelError, match="reported_at"):
+        Reports(table.set_column(3, "reported_at", pa.array(["soon"])))

@@ -1,0 +1,286 @@
+"""`fraud models evaluate`: no leaks, whole reports, the handbook's figures."""
+
+import json
+import os
+from datetime import date, timedelta
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from feature_store.catalogue import CLIP_RATIO, COLUMN, ROBUST_MEMORY, SPIKE_RATIO
+from feature_store.merchants.catalogue import MERCHANT_NAMES
+from feature_store.merchants.reports import Reports, Undated
+from feature_store.transaction_files import TransactionFiles
+from models.algorithms import Algorithm
+from models.commands import app
+from models.errors import ModelError
+from models.evaluation.history import Source, read
+from models.evaluation.page import page
+
+pytestmark = pytest.mark.unit
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+START = date(2026, 1, 1)
+DAYS = 30
+DELAY = 2 * DAY_MS
+
+
+def history(rows: int = 2_500) -> pa.Table:
+    """Thirty days, not in order; a fifth of the merchants is compromised for a while."""
+    rng = np.random.default_rng(5)
+    start = (START - date(1970, 1, 1)).days * DAY_MS
+    time = np.sort(rng.integers(0, DAYS * DAY_MS, rows))
+    merchant = rng.integers(0, 40, rows)
+    begun = rng.integers(0, 20, 40) * DAY_MS
+    compromised = (merchant < 8) & (time > begun[merchant]) & (time < begun[merchant] + 8 * DAY_MS)
+    stolen = rng.random(rows) < 0.02
+    amount = np.round(rng.uniform(5, 50, rows) * np.where(stolen, 10, 1), 2)
+    late = np.where(rng.random(rows) < 0.05, rng.integers(0, 3 * HOUR_MS, rows), 0)
+    table = pa.table(
+        {
+            "transaction_id": [f"t{i}" for i in range(rows)],
+            "card_id": [f"c{i}" for i in rng.integers(0, 60, rows)],
+            "merchant_id": [f"m{i}" for i in merchant],
+            "amount": amount,
+            "country": ["CH"] * rows,
+            "event_time": start + time,
+            "arrival_time": start + time + late,
+            "label": (compromised | stolen).astype(np.int8),
+            "scenario": np.where(stolen, "stolen", np.where(compromised, "merchant", "genuine")),
+        }
+    )
+    again = table.slice(0, 100)  # sent twice, an hour later
+    again = again.set_column(6, "arrival_time", pa.array(again["arrival_time"].to_numpy() + HOUR_MS))
+    return pa.concat_tables([table, again]).combine_chunks()
+
+
+def reports(table: pa.Table) -> pa.Table:
+    """Each fraud after some days, some of them reversed later, some payments wrongly reported for a while."""
+    rng = np.random.default_rng(6)
+    unique = table.slice(0, len(table) - 100)
+    fraud = unique["label"].to_numpy() == 1
+    first = unique.filter(pa.array(fraud | (rng.random(len(unique)) < 0.01)))
+    at = first["arrival_time"].to_numpy() + rng.integers(0, 5 * DAY_MS, len(first))
+    back = rng.random(len(first)) < 0.2
+    both = pa.concat_tables([first, first.filter(pa.array(back))])
+    return pa.table(
+        {
+            "transaction_id": both["transaction_id"],
+            "card_id": both["card_id"],
+            "label": ["fraud"] * len(first) + ["genuine"] * int(back.sum()),
+            "reported_at": np.concatenate([at, at[back] + rng.integers(1, 9 * DAY_MS, int(back.sum()))]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("evaluate") / "history.parquet"
+    pq.write_table(history(), path)
+    return path
+
+
+def spikes(table: pa.Table) -> list[bool]:
+    """Which amounts were spikes on their cards, row by row in order of arrival, repetitions left out."""
+    robust: dict[str, tuple[float, int]] = {}
+    found = []
+    for card, amount in zip(table["card_id"].to_pylist(), table["amount"].to_pylist(), strict=True):
+        mean, count = robust.get(card, (0.0, 0))
+        found.append(mean > 0 and amount / mean > SPIKE_RATIO)
+        count += 1
+        moved = mean + (min(amount, CLIP_RATIO * mean) - mean) / min(count, ROBUST_MEMORY) if mean else amount
+        robust[card] = (moved, count)
+    return found
+
+
+def test_features_are_what_had_been_reported_by_then(file):
+    """Three hundred rows, recomputed in plain Python from what was there at their arrival."""
+    table = history()
+    told = reports(table)
+    source = Source(TransactionFiles(file), Reports(told), None, DELAY)
+    made = read(source, START, START + timedelta(DAYS))
+    assert made.not_decided == 100
+    unique = table.slice(0, len(table) - 100)
+    unique = unique.take(np.argsort(unique["arrival_time"].to_numpy(), kind="stable"))
+    unique = unique.filter(pa.array(unique["arrival_time"].to_numpy() < made.arrival[-1] + 1))
+    assert unique["arrival_time"].to_pylist() == made.arrival.tolist()
+    spike = spikes(unique)
+    arrivals, merchants = unique["arrival_time"].to_pylist(), unique["merchant_id"].to_pylist()
+    names = unique["transaction_id"].to_pylist()
+    said = told.to_pylist()
+    rng = np.random.default_rng(7)
+    frauds = made.known.row
+    chosen = {*rng.choice(len(unique), 200, replace=False).tolist(), *rng.choice(frauds, 100).tolist()}
+    checked = 0
+    for number in sorted(chosen):
+        now = arrivals[number]
+        seen = [
+            row for row in range(len(unique)) if arrivals[row] <= now and merchants[row] == merchants[number]
+        ]
+        by_then = sorted(
+            (one for one in said if one["reported_at"] <= now), key=lambda one: one["reported_at"]
+        )
+        verdict = {one["transaction_id"]: one["label"] == "fraud" for one in by_then}
+        unripe = (now - DELAY) // HOUR_MS
+        seen = [row for row in seen if arrivals[row] // HOUR_MS >= unripe - 720]
+        ripe = [row for row in seen if arrivals[row] // HOUR_MS < unripe]
+        fraud = [row for row in seen if verdict.get(names[row], False)]
+        plain = [row for row in fraud if not spike[row]]
+        good = [row for row in ripe if row not in fraud]
+        last_good = max((arrivals[row] // HOUR_MS for row in good), default=-1)
+        streak = [row for row in fraud if arrivals[row] // HOUR_MS > last_good]
+        column = dict(zip(made.names, made.features[number].tolist(), strict=True))
+        assert column["merchant_count_30d"] == len(ripe)
+        assert column["merchant_unexplained_30d"] == len(plain)
+        assert column["merchant_streak"] == len(streak)
+        if ripe:
+            assert column["merchant_risk_30d"] == len([row for row in ripe if row in fraud]) / len(ripe)
+        if plain:
+            assert column["merchant_first_unexplained_age"] == (now - arrivals[plain[0]]) / DAY_MS
+            assert column["merchant_last_unexplained_age"] == (now - arrivals[plain[-1]]) / DAY_MS
+            since = [row for row in good if arrivals[row] // HOUR_MS > arrivals[plain[-1]] // HOUR_MS]
+            assert column["merchant_genuine_since"] == len(since)
+        checked += bool(fraud)
+    assert checked > 100, "too few rows have anything to leak"
+
+
+def test_what_comes_later_changes_nothing(file, tmp_path):
+    """Rows of the first twenty days, with the rest of the file and its reports cut off or turned round."""
+    table, middle = history(), START + timedelta(20)
+    cut = (middle - date(1970, 1, 1)).days * DAY_MS
+    told = reports(table)
+    early = read(Source(TransactionFiles(file), Reports(told), None, DELAY), START, middle)
+    shorter = tmp_path / "shorter.parquet"
+    pq.write_table(table.filter(pa.array(table["arrival_time"].to_numpy() < cut)), shorter)
+    before = told["reported_at"].to_numpy() < cut
+    flipped = np.where(before, told["label"].to_numpy(zero_copy_only=False), "genuine")
+    turned = told.set_column(2, "label", pa.array(flipped, pa.string()))
+    again = read(Source(TransactionFiles(shorter), Reports(turned), None, DELAY), START, middle)
+    assert early.features.tobytes() == again.features.tobytes()
+    assert not before.all()
+
+
+def test_without_merchant_labels_the_features_are_the_catalogues(file):
+    made = read(Source(TransactionFiles(file), Undated(DELAY)), START, START + timedelta(DAYS))
+    assert made.names[-1] not in MERCHANT_NAMES
+    assert made.features.shape == (made.arrival.size, len(COLUMN))
+    assert np.unique(made.card).size == made.card.max() + 1 == 60
+
+
+def test_days_without_transactions_are_refused(file):
+    with pytest.raises(ModelError, match="move --train-start"):
+        read(Source(TransactionFiles(file), Undated(DELAY)), START - timedelta(9), START - timedelta(2))
+
+
+def evaluated(file: Path, directory: Path, *more: str) -> dict:
+    """The report of a run with short windows."""
+    report = directory / "report.json"
+    command = ["evaluate", "--transactions", str(file), "--train-start", "2026-01-05", "--train-days", "7"]
+    command += ["--delay-days", "2", "--test-days", "5", "--report", str(report), "--iterations", "20", *more]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(report.read_text())
+
+
+def test_report_of_one_fold(file, tmp_path):
+    made = evaluated(file, tmp_path)
+    assert 0 < made["average_precision"] <= 1
+    assert made["n_test"] > made["n_fraud"] > 0
+    assert made["mean"]["auc_roc"] == made["auc_roc"]
+    assert len(made["folds"][0]["card_precision_100_by_day"]) == 5
+    assert {one["scenario"] for one in made["scenarios"]} == {"stolen", "merchant"}
+    assert sum(one["frauds"] for one in made["scenarios"]) == made["n_fraud"]
+    assert made["notes"] == []
+
+
+def test_report_of_folds_with_merchant_labels(file, tmp_path):
+    html = tmp_path / "report.html"
+    more = ("--folds", "2", "--merchant-labels", "--html", str(html))
+    made = evaluated(file, tmp_path, *more)
+    assert len(made["auc_roc"]) == len(made["n_fraud"]) == 2
+    assert made["mean"]["average_precision"] == pytest.approx(np.mean(made["average_precision"]))
+    assert made["std"]["average_precision"] == pytest.approx(np.std(made["average_precision"]))
+    assert made["features"][-len(MERCHANT_NAMES) :] == list(MERCHANT_NAMES)
+    assert "does not compute them yet" in made["notes"][0]
+    assert [fold["test_start"] for fold in made["folds"]] == ["2026-01-14", "2026-01-21"]
+    assert evaluated(file, tmp_path, *more) == made, "the same data and seed"
+    text = html.read_text()
+    assert "does not compute them yet" in text
+    assert text.count("<svg") == 4
+    for svg in text.split("<svg")[1:]:
+        ElementTree.fromstring("<svg" + svg.split("</svg>")[0] + "</svg>")
+    assert "http" not in text
+
+
+@pytest.mark.parametrize("algorithm", list(Algorithm))
+def test_every_algorithm_finds_what_is_there(file, tmp_path, algorithm):
+    made = evaluated(file, tmp_path, "--algorithm", algorithm.value)
+    assert made["algorithm"] == algorithm
+    assert made["auc_roc"] > 0.5
+
+
+def test_training_uses_what_is_reported_when_the_test_begins(file, tmp_path):
+    told = tmp_path / "labels.parquet"
+    table, said = history(), reports(history())
+    pq.write_table(said, told)
+    dated = evaluated(file, tmp_path, "--labels", str(told))["folds"][0]
+    begin = (date(2026, 1, 5) - date(1970, 1, 1)).days * DAY_MS
+    test_begin = begin + 9 * DAY_MS
+    arrived = dict(zip(table["transaction_id"].to_pylist(), table["arrival_time"].to_pylist(), strict=True))
+    arrived |= dict(zip(*(table.slice(0, len(table) - 100)[name].to_pylist() for name in
+                          ("transaction_id", "arrival_time")), strict=True))  # fmt: skip
+    verdict: dict[str, str] = {}
+    for one in sorted(said.to_pylist(), key=lambda one: one["reported_at"]):
+        if one["reported_at"] <= test_begin:
+            verdict[one["transaction_id"]] = one["label"]
+    frauds = [name for name, label in verdict.items() if label == "fraud"]
+    wanted = [name for name in frauds if begin <= arrived[name] < begin + 7 * DAY_MS]
+    assert dated["n_train_fraud"] == len(wanted) > 0
+    pq.write_table(said.drop_columns(["reported_at"]), told)
+    undated = evaluated(file, tmp_path, "--labels", str(told))["folds"][0]
+    assert undated["n_fraud"] == dated["n_fraud"], "in the end the same are frauds"
+    assert undated["n_train_fraud"] != dated["n_train_fraud"]
+
+
+def test_unknown_values_are_drawn_as_gaps(file, tmp_path):
+    made = evaluated(file, tmp_path, "--folds", "2")
+    before, points = page(made).count("unknown"), page(made).count("<circle")
+    made["folds"][0]["auc_roc"] = None
+    made["mean"]["card_precision_100"] = None
+    assert page(made).count("unknown") == before + 2
+    assert page(made).count("<circle") == points - 1
+
+
+@pytest.fixture(scope="module")
+def handbook_file() -> Path:
+    """The handbook authors' transactions."""
+    directory = os.environ.get("FRAUD_HANDBOOK_DIR")
+    found = sorted(Path(directory).glob("handbook-transactions-*.parquet")) if directory else []
+    if not found:
+        pytest.skip("no handbook file: point FRAUD_HANDBOOK_DIR at handbook-transactions-*.parquet")
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "least_precision", "least_cards"),
+    [((), 0.30, 0.09), (("--merchant-labels",), 0.75, 0.29)],
+    ids=["cards-only", "merchant-labels"],
+)
+def test_figures_on_the_handbooks_validation_weeks(
+    handbook_file, tmp_path, more, least_precision, least_cards
+):
+    report = tmp_path / "report.json"
+    command = ["evaluate", "--transactions", str(handbook_file), "--train-start", "2018-06-20"]
+    command += ["--folds", "4", "--report", str(report), *more]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    made = json.loads(report.read_text())
+    assert made["mean"]["average_precision"] >= least_precision
+    assert made["mean"]["card_precision_100"] >= least_cards
+    assert made["n_test"] == [57_182, 57_800, 57_931, 58_505]
+    assert made["n_fraud"] == [416, 411, 351, 374]
