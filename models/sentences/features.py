@@ -147,7 +147,8 @@ def _windowed(window: str) -> Iterator[tuple[str, Sentence]]:
         yield (
             f"spikes_{window}",
             lambda value, values, _: (
-                f"{plural(value, 'unusually large payment')} in the {within} before{in_longest('spikes', values)}"
+                f"{plural(value, 'unusually large payment')} in the {within} before"
+                f"{in_longest('spikes', values)}"
             ),
         )
 
@@ -183,7 +184,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "zscore_all": _deviations("all payments before"),
     "zscore_30d": _deviations("30 days"),
     "std_30d": lambda value, _, currency: (
-        f"amounts in 30 days with a standard deviation of {money(value, currency)}"
+        f"{money(value, currency)} standard deviation of the amounts in 30 days"
     ),
     "ratio_mean_30d": lambda value, _, __: f"{number(value)} times the mean amount of 30 days",
     "ratio_robust": lambda value, _, __: f"{number(value)} times the card's usual amount",

@@ -59,9 +59,9 @@ const STATES = {
   bad: ["STOP", "REWIND", "bad", "breach", "breached", "decline"],
 };
 
-export function setState(node, word) {
+export function setState(node, word, text = word.replaceAll("_", " ")) {
   const kind = Object.keys(STATES).find((name) => STATES[name].includes(word)) ?? "none";
-  say(node, word);
+  say(node, text);
   if (node.className !== `state ${kind}`) node.className = `state ${kind}`;
 }
 

@@ -69,7 +69,7 @@ function comparison(name, rollout) {
   const caption = element("caption", { class: "hidden" }, `${name} compared with the champion`);
   return element("div", {},
     element("p", {}, element("strong", {}, name), model ? ` ${model.name} ${model.version} ` : " ", element("span")),
-    element("div", { class: "wide", role: "region", "aria-label": `Comparison of ${name}`, tabindex: "0" },
+    element("div", { class: "wide", role: "group", "aria-label": `Comparison of ${name}`, tabindex: "0" },
       element("table", {}, caption, element("thead", {}, element("tr", {}, ...head)), element("tbody"))),
     element("p", { class: "note" }),
     element("ul", { class: "plain guards", "aria-label": `Guards of ${name}` }));

@@ -9,8 +9,7 @@ export function render(status) {
   const verdict = byId("verdict");
   // a live region: it is read aloud when the words change, so they hold no numbers
   const worst = status.reasons[0]?.code.replaceAll("_", " ");
-  setState(verdict, status.verdict);
-  say(verdict, worst ? `${status.verdict}: ${worst}` : status.verdict);
+  setState(verdict, status.verdict, worst ? `${status.verdict}: ${worst}` : status.verdict);
   document.title = `${status.verdict} \u2013 ${status.job_id}`;
   say(byId("job"), status.job_id);
   tiles(status);
