@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(chromium.found() is None, reason="there is no chromium with chromedriver here"),
 ]
-KEPT = os.environ.get("FRAUD_SCREENSHOTS")
+KEPT = os.environ.get("PAGE_PICTURES")
 """Directory into which pictures of the page are copied, for the documentation; run this file alone then."""
 BUTTONS = "return Array.from(document.querySelectorAll('#trials button'), (one) => one.textContent)"
 FOCUSED = "return document.activeElement.id || document.activeElement.textContent"
