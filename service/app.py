@@ -3,7 +3,6 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI
 
@@ -12,24 +11,12 @@ from service.health.job_watch import JobWatch
 from service.health.routes import health_routes, sidecar_version
 from service.metrics.collector import registry_of
 from service.metrics.http import HttpMetrics
+from service.pages.alert_feed import AlertFeed
+from service.pages.routes import page_routes
 from service.rollouts.parts import RolloutParts
 from service.rollouts.routes import rollout_routes
-from service.security.roles import Anyone, see_all_declared
+from service.security.roles import see_all_declared
 from service.settings import ServiceSettings
-
-LINKS = {
-    "live": "/livez",
-    "health": "/healthz",
-    "ready": "/readyz",
-    "metrics": "/metrics",
-    "status": "/v1/status",
-    "progress": "/v1/progress",
-    "rollouts": "/v1/rollouts",
-    "models": "/v1/models",
-    "audit": "/v1/audit",
-    "docs": "/docs",
-    "openapi": "/openapi.json",
-}
 
 
 def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time) -> FastAPI:
@@ -44,13 +31,16 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     """
     job = JobWatch(settings, clock)
     rollouts = RolloutParts(settings, job.progress, clock)
+    alerts = AlertFeed(settings)
     registry = registry_of(job)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         job.start()
         rollouts.start()
+        alerts.start()
         yield
+        alerts.stop()
         rollouts.stop()
         job.stop()
 
@@ -68,11 +58,6 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     app.add_middleware(HttpMetrics, registry=registry)  # the last: it sees what is refused, too
     app.include_router(health_routes(job, registry))
     app.include_router(rollout_routes(rollouts))
-
-    @app.get("/")
-    def index(_: Anyone) -> dict[str, Any]:
-        """What is here."""
-        return {"service": "card-fraud sidecar", "job_id": settings.job_id, "links": LINKS}
-
+    app.include_router(page_routes(alerts, settings.job_id))
     see_all_declared(app)
     return app

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from harness.job_writer import Job
 from harness.local_client import LocalClient
 from harness.progress_records import progress
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,50 +25,8 @@ from deploy.local.stack import Endpoints
 from service.app import create_app
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
-from streaming_job.transaction.written import Mark
 
 pytestmark = pytest.mark.integration
-
-
-class Job:
-    """Writes what the job writes: progress and input offsets in one transaction."""
-
-    def __init__(self, settings: ServiceSettings) -> None:
-        self.settings = settings
-        servers = {"bootstrap.servers": settings.bootstrap_servers}
-        self.group = Consumer({**servers, "group.id": settings.job_id, "enable.auto.commit": False})
-        self.producer = Producer({**servers, "transactional.id": settings.job_id})
-        self.producer.init_transactions(30)
-
-    def write(
-        self,
-        commit_id: int,
-        end: int | None = None,
-        *,
-        commit: bool = True,
-        owner: str = "",
-        **changes: Any,
-    ) -> None:
-        record = progress(commit_id, **{"job_id": self.settings.job_id, **changes})
-        self.producer.begin_transaction()
-        self.producer.produce(
-            self.settings.topics.job_progress, json.dumps(record).encode(), key=record["job_id"]
-        )
-        if end is not None:
-            mark = Mark("q1", owner, commit_id).to_metadata() if owner else ""
-            offsets = [TopicPartition(self.settings.topics.transactions, 0, end, mark)]
-            self.producer.send_offsets_to_transaction(offsets, self.group.consumer_group_metadata(), 30)
-        if commit:
-            self.producer.commit_transaction(30)
-        else:
-            self.producer.abort_transaction(30)
-
-    def feed(self, count: int) -> None:
-        """Input records that wait for the job."""
-        feeder = Producer({"bootstrap.servers": self.settings.bootstrap_servers})
-        for _ in range(count):
-            feeder.produce(self.settings.topics.transactions, b"{}", partition=0)
-        assert feeder.flush(30) == 0
 
 
 def topics_made(servers: str, topics: Topics) -> None:
@@ -357,7 +316,8 @@ def test_the_process_serves_without_a_broker_and_stops_cleanly(number: int, wait
         assert "the progress topic has not been found yet" in body
         wait_for(lambda: "does not answer" in get(f"{url}readyz")[1], what="the broker's fault")
         assert "fraud_sidecar_broker_up 0.0" in get(f"{url}metrics")[1]
-        assert json.loads(get(url)[1])["links"]["metrics"] == "/metrics"
+        assert "/page/page.js" in get(url)[1]
+        assert json.loads(get(f"{url}v1/caller")[1])["role"] == "admin"
     finally:
         process.send_signal(number)
         out, err = process.communicate(timeout=30)

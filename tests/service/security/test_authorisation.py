@@ -12,8 +12,10 @@ from service.security.roles import Role, Viewer, needed, see_all_declared
 
 pytestmark = pytest.mark.unit
 
-OPEN = {"/", "/livez", "/healthz", "/readyz", "/docs", "/docs.css", "/openapi.json"}
-"""What may be had without a token: probes, the page itself, the description."""
+OPEN = {
+    "/", "/page/x", "/v1/caller", "/livez", "/healthz", "/readyz", "/docs", "/docs.css", "/openapi.json"
+}  # fmt: skip
+"""What may be had without a token: probes, the page itself, who one is taken for, the description."""
 
 
 def cells(app: FastAPI) -> list[tuple[str, str, Role | None]]:

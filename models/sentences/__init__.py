@@ -1,0 +1,1 @@
+"""Reasons of alerts in words, for people."""

@@ -1,0 +1,90 @@
+// Elements and words. Text from elsewhere only ever becomes a text node.
+
+export const byId = (id) => document.getElementById(id);
+
+export function element(name, fields = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [field, value] of Object.entries(fields)) {
+    if (field === "class") made.className = value;
+    else made.setAttribute(field, value);
+  }
+  made.append(...children); // strings become text nodes
+  return made;
+}
+
+// Set a text only where it differs: what is selected or read aloud is not disturbed.
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function show(node, visible) {
+  if (node.hidden === visible) node.hidden = !visible;
+}
+
+// Bring the children of a list in line with items, each known by its key; those that stay are kept.
+export function fill(list, items, keyOf, make, update = () => {}) {
+  const old = new Map(Array.from(list.children, (child) => [child.dataset.key, child]));
+  let place = list.firstElementChild;
+  for (const item of items) {
+    const key = String(keyOf(item));
+    let child = old.get(key);
+    old.delete(key);
+    if (!child) {
+      child = make(item);
+      child.dataset.key = key;
+    }
+    update(child, item);
+    if (child === place) place = place.nextElementSibling;
+    else list.insertBefore(child, place);
+  }
+  for (const gone of old.values()) gone.remove();
+}
+
+// A table's rows: the first cell is the row's header. A cell is a text or {text, state} or {text, number}.
+export function rows(body, items, keyOf, cellsOf) {
+  fill(body, items, keyOf, (item) => {
+    const cells = cellsOf(item).map((_, at) => (at ? element("td") : element("th", { scope: "row" })));
+    return element("tr", {}, ...cells);
+  }, (row, item) => cellsOf(item).forEach((cell, at) => {
+    const node = row.children[at];
+    if (cell.state) setState(node.firstElementChild ?? node.appendChild(element("span")), cell.state);
+    else say(node, cell.text ?? cell);
+    if (cell.number) node.className = "number";
+  }));
+}
+
+const STATES = {
+  good: ["OK", "IDLE", "ok", "pass", "applied", "promoted"],
+  warn: ["WARN", "BLOCKED", "STALL", "paused", "review", "pending"],
+  bad: ["STOP", "REWIND", "bad", "breach", "breached", "decline"],
+};
+
+export function setState(node, word, text = word.replaceAll("_", " ")) {
+  const kind = Object.keys(STATES).find((name) => STATES[name].includes(word)) ?? "none";
+  say(node, text);
+  if (node.className !== `state ${kind}`) node.className = `state ${kind}`;
+}
+
+export function stateOf(word) {
+  const made = element("span");
+  setState(made, word);
+  return made;
+}
+
+const NUMBER = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+
+export const number = (value) => (value === null || value === undefined ? "\u2013" : NUMBER.format(value));
+
+export function age(seconds) {
+  if (seconds === null || seconds === undefined) return "\u2013";
+  const whole = Math.max(0, seconds);
+  if (whole < 120) return `${NUMBER.format(whole < 10 ? whole : Math.round(whole))} s`;
+  if (whole < 7200) return `${Math.round(whole / 60)} min`;
+  return whole < 172800 ? `${Math.round(whole / 3600)} h` : `${Math.round(whole / 86400)} days`;
+}
+
+export const bytes = (count) => (count < 1e6 ? `${number(count / 1e3)} kB` : `${number(count / 1e6)} MB`);
+
+export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
+export const moment = (ms) => (ms ? new Date(ms).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "\u2013");
+export const percent = (bp) => `${number(bp / 100)} %`;

@@ -1,0 +1,36 @@
+// `/v1/alerts` on the page: the newest alerts with their reasons in sentences.
+
+import { byId, clock, element, fill, number, say, show, stateOf } from "./dom.js";
+
+let known = false; // whether there was a list before: then what is new is marked
+
+export function render(feed) {
+  const missing = feed.unreadable ? `${feed.unreadable} records were no alerts` : "";
+  const note = feed.waiting_for ?? (missing || (feed.alerts.length ? "" : "None yet"));
+  say(byId("alerts-note"), note);
+  show(byId("alerts-note"), note !== "");
+  fill(byId("alerts"), feed.alerts, (alert) => alert.alert_id, item);
+  known = true;
+}
+
+function item(alert) {
+  const arrived = new Date(alert.arrival_time);
+  const amount = new Intl.NumberFormat("en", { minimumFractionDigits: 2 }).format(alert.amount);
+  const head = element("div", { class: "head" },
+    element("time", { datetime: arrived.toISOString() }, clock(arrived)),
+    stateOf(alert.decision),
+    element("span", {}, `${amount} ${alert.currency}, ${alert.country}`),
+    element("span", {}, `card ${alert.card_id}`),
+  );
+  const score = alert.score === null ? "no score" : `score ${alert.score.toFixed(3)} of ${number3(alert.threshold)}`;
+  const { topic, partition, offset } = alert.source;
+  const about = [
+    score, `${alert.model.name} ${alert.model.version} (${alert.role})`, `transaction ${alert.transaction_id}`,
+    `merchant ${alert.merchant_id}`, `${topic} ${partition} at ${offset}`, ...(alert.late ? ["late"] : []),
+  ].join(" \u00b7 ");
+  const reasons = alert.sentences.map((sentence) => element("li", {}, sentence));
+  return element("li", known ? { class: "is-new" } : {}, head,
+    element("ul", { "aria-label": "Reasons" }, ...reasons), element("div", { class: "about" }, about));
+}
+
+const number3 = (value) => (Number.isInteger(value) ? number(value) : value.toFixed(3));

@@ -1,0 +1,103 @@
+// `/v1/rollouts` on the page: who decides, how challengers compare on the same transactions, the next steps.
+
+import * as api from "./api.js";
+import { byId, element, fill, moment, number, percent, rows, say, setState, stateOf } from "./dom.js";
+import { STEPS, ask } from "./steps.js";
+
+const TRIED = ["shadow", "canary", "paused"];
+
+// What the page shows of rollouts: the list, those that may go on in full, and verdicts on challengers.
+export async function load() {
+  const all = await api.rollouts();
+  const ids = new Set([all.open, all.champion?.rollout_id]);
+  const wanted = all.rollouts.map((one) => one.rollout_id).filter((id) => ids.has(id));
+  const shown = await Promise.all(wanted.map(async (id) => {
+    const rollout = await api.rollout(id);
+    const verdict = TRIED.includes(rollout.phase) ? await api.verdict(id) : null;
+    return { ...rollout, verdict };
+  }));
+  return { all, shown };
+}
+
+export function render({ all, shown }, role) {
+  const champion = all.champion;
+  say(byId("champion"), champion
+    ? `${champion.model.name} ${champion.model.version} decides, since rollout ${champion.rollout_id}; threshold ${champion.policy.threshold}.`
+    : "No model decides: none has been promoted yet.");
+  fill(byId("trials"), shown, (one) => one.rollout_id, frame, (node, one) => update(node, one, role));
+  rows(byId("history"), all.rollouts, (one) => one.rollout_id, (one) => [
+    one.rollout_id, { state: one.phase }, one.opened_by, moment(one.changed_at),
+  ]);
+}
+
+function frame(rollout) {
+  const title = element("h3", {}, rollout.rollout_id, " ", element("span"));
+  return element("article", { class: "trial", "aria-label": `Rollout ${rollout.rollout_id}` }, title,
+    element("p", { class: "note" }), element("div", { class: "compared" }),
+    element("div", { class: "buttons", role: "group", "aria-label": `Steps of ${rollout.rollout_id}` }));
+}
+
+function update(node, rollout, role) {
+  setState(node.querySelector("h3 span"), rollout.phase);
+  const last = rollout.events.filter((event) => event.state !== "refused").at(-1);
+  const share = rollout.phase === "canary" ? `${rollout.canary} decides for ${percent(rollout.share_bp)} of the cards. ` : "";
+  const told = last
+    ? `Event ${last.seq}, ${last.type.replaceAll("_", " ")} by ${last.actor}: ${last.reason} (${where(last)})`
+    : "";
+  say(node.querySelector(".note"), share + told);
+  fill(node.querySelector(".compared"), Object.entries(rollout.verdict?.challengers ?? {}), ([name]) => name,
+    ([name]) => comparison(name, rollout), (table, [, verdict]) => compare(table, verdict));
+  buttons(node.querySelector(".buttons"), rollout, role);
+}
+
+function where(event) {
+  if (event.state !== "applied") return `${event.state}: ${event.groups.applied} of ${event.groups.of} key groups`;
+  const offsets = Object.entries(event.held_from).map(([partition, offset]) => `${partition} at ${offset}`);
+  return offsets.length ? `held from partition ${offsets.join(", ")}` : "applied";
+}
+
+const COUNTED = [
+  ["Card-hours with alerts", (counts) => counts.card_hours],
+  ["Cards with alerts", (counts) => counts.cards],
+  ["Transactions with alerts", (counts) => counts],
+];
+
+function comparison(name, rollout) {
+  const model = rollout.challengers.find((one) => one.name === name)?.model;
+  const titles = ["On the same transactions", "Both", "Only champion", `Only ${name}`];
+  const head = titles.map((title, at) => element("th", { scope: "col", class: at ? "number" : "" }, title));
+  const caption = element("caption", { class: "hidden" }, `${name} compared with the champion`);
+  return element("div", {},
+    element("p", {}, element("strong", {}, name), model ? ` ${model.name} ${model.version} ` : " ", element("span")),
+    element("div", { class: "wide", role: "group", "aria-label": `Comparison of ${name}`, tabindex: "0" },
+      element("table", {}, caption, element("thead", {}, element("tr", {}, ...head)), element("tbody"))),
+    element("p", { class: "note" }),
+    element("ul", { class: "plain guards", "aria-label": `Guards of ${name}` }));
+}
+
+function compare(node, verdict) {
+  const counts = verdict.counts;
+  setState(node.querySelector("p span"), verdict.verdict);
+  rows(node.querySelector("tbody"), COUNTED, ([title]) => title, ([title, of]) => [
+    title, ...["both", "only_champion", "only_challenger"].map((part) => ({ text: number(of(counts)[part]), number: true })),
+  ]);
+  const per = (ms) => (counts.rows ? number((ms * 1000) / counts.rows) : "\u2013");
+  say(node.querySelector(".note"), `${number(counts.transactions)} transactions scored by both, ${number(counts.decided)} decided by it, ${number(counts.failures)} failures; ms for 1,000: ${per(counts.time_ms)}, champion ${per(counts.champion_time_ms)}.`);
+  fill(node.querySelector(".guards"), verdict.findings, (finding) => finding.guard, (finding) => element("li", {},
+    element("strong", {}, finding.guard.replaceAll("_", " ")), " ", stateOf(finding.verdict), " ", element("span", { class: "detail" })),
+  (item, finding) => {
+    setState(item.querySelector(".state"), finding.verdict);
+    say(item.querySelector(".detail"), finding.detail);
+  });
+}
+
+// A button for each step that the sidecar allows next and the caller's role may ask for.
+function buttons(group, rollout, role) {
+  const may = rollout.allowed.filter((type) => STEPS[type]?.roles.includes(role));
+  // a button is made anew only where what it would send has changed: the keyboard's focus stays
+  fill(group, may, (type) => type, (type) => {
+    const made = element("button", { type: "button", class: STEPS[type].ends ? "ends" : "" }, STEPS[type].title);
+    made.addEventListener("click", () => ask(made.rollout, type));
+    return made;
+  }, (button) => { button.rollout = rollout; });
+}

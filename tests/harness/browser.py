@@ -1,0 +1,126 @@
+"""Chromium through chromedriver, by the W3C WebDriver protocol: the few commands that a page's test needs."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+"""Key of an element's id (W3C WebDriver, section 12)."""
+ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
+TIMEOUT_S = 60
+
+
+def found() -> tuple[str, str] | None:
+    """Programs of Chromium and chromedriver; None if either is missing."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    return (chromium, driver) if chromium and driver else None
+
+
+class Browser:
+    """A headless Chromium with a profile of its own."""
+
+    def __init__(self, programs: tuple[str, str], directory: Path) -> None:
+        chromium, driver = programs
+        self._log = (directory / "chromedriver.log").open("wb")
+        self._driver = subprocess.Popen(
+            [driver, "--port=0"], stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=directory
+        )
+        assert self._driver.stdout is not None
+        line = next(line for line in self._driver.stdout if "on port" in line)
+        port = line.rsplit("on port", 1)[1].strip(" .\n")
+        self._url = f"http://127.0.0.1:{port}"
+        arguments = ["--headless=new", f"--user-data-dir={directory / 'profile'}", "--disable-gpu"]
+        arguments += ["--no-first-run", "--disable-dev-shm-usage", "--disable-background-networking"]
+        if os.geteuid() == 0:
+            arguments.append("--no-sandbox")
+        wanted = {
+            "browserName": "chrome",
+            "goog:chromeOptions": {"binary": chromium, "args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }
+        made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        self._session = f"/session/{made['sessionId']}"
+
+    def close(self) -> None:
+        """End both programs."""
+        try:
+            self._call("DELETE", self._session)
+        finally:
+            self._driver.terminate()
+            self._driver.wait(TIMEOUT_S)
+            self._log.close()
+
+    def open(self, url: str) -> None:
+        self._ask("/url", {"url": url})
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Value of a function's body in the page."""
+        return self._ask("/execute/sync", {"script": script, "args": list(arguments)})
+
+    def element(self, css: str) -> str:
+        """Id of the first element that fits; fails if there is none."""
+        return str(self._ask("/element", {"using": "css selector", "value": css})[ELEMENT])
+
+    def click(self, css: str) -> None:
+        self._ask(f"/element/{self.element(css)}/click", {})
+
+    def type(self, css: str, text: str) -> None:
+        self._ask(f"/element/{self.element(css)}/value", {"text": text})
+
+    def press(self, key: str) -> None:
+        """A key, to whatever has the focus."""
+        actions = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
+        self._ask("/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+    def text(self, css: str) -> str:
+        """What is seen of an element; empty if there is none."""
+        return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", css))
+
+    def role_and_name(self, css: str) -> tuple[str, str]:
+        """As assistive technology has it."""
+        element = self.element(css)
+        role = self._call("GET", f"{self._session}/element/{element}/computedrole")
+        return str(role), str(self._call("GET", f"{self._session}/element/{element}/computedlabel"))
+
+    def look_like(self, width: int, height: int, *, dark: bool = False, phone: bool = False) -> None:
+        """Emulate a screen and what its owner prefers."""
+        self._devtools(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1, "mobile": phone},
+        )
+        features = [
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
+        self._devtools("Emulation.setEmulatedMedia", {"features": features})
+
+    def picture(self, path: Path) -> None:
+        """Write what is seen, as PNG."""
+        path.write_bytes(base64.b64decode(self._call("GET", f"{self._session}/screenshot")))
+
+    def console(self) -> list[str]:
+        """What has been logged since it was last asked, warnings and errors."""
+        entries = self._ask("/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
+
+    def _devtools(self, command: str, parameters: dict[str, Any]) -> None:
+        self._ask("/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def _ask(self, path: str, body: dict[str, Any]) -> Any:
+        return self._call("POST", f"{self._session}{path}", body)
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(self._url + path, data, method=method)
+        try:
+            with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as fault:
+            raise AssertionError(f"{method} {path}: {json.load(fault)['value']['message']}") from None

@@ -1,0 +1,67 @@
+"""Writes what the job writes for the sidecar: progress and input offsets, in one transaction."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from harness.progress_records import progress
+from service.settings import ServiceSettings
+from streaming_job.transaction.written import Mark
+
+
+class Job:
+    """A job of which only the output is there."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        servers = {"bootstrap.servers": settings.bootstrap_servers}
+        self.group = Consumer({**servers, "group.id": settings.job_id, "enable.auto.commit": False})
+        self.producer = Producer({**servers, "transactional.id": settings.job_id})
+        self.producer.init_transactions(30)
+
+    def write(
+        self,
+        commit_id: int,
+        end: int | None = None,
+        *,
+        commit: bool = True,
+        owner: str = "",
+        key_group: int = 0,
+        trials: Mapping[str, Any] | None = None,
+        **changes: Any,
+    ) -> None:
+        """One commit.
+
+        Args:
+            commit_id: its number.
+            end: offset that the group's partition of the transactions is committed at; None: not at all.
+            commit: False: the transaction is aborted.
+            owner: what the offset's mark names as its writer.
+            key_group: and the partition of its number.
+            trials: of the totals.
+            changes: of the record.
+        """
+        record = progress(commit_id, key_group, **{"job_id": self.settings.job_id, **changes})
+        if trials is not None:
+            record["totals"]["trials"] = trials
+        self.producer.begin_transaction()
+        self.producer.produce(
+            self.settings.topics.job_progress, json.dumps(record).encode(), key=record["job_id"]
+        )
+        if end is not None:
+            mark = Mark("q1", owner, commit_id).to_metadata() if owner else ""
+            offsets = [TopicPartition(self.settings.topics.transactions, key_group, end, mark)]
+            self.producer.send_offsets_to_transaction(offsets, self.group.consumer_group_metadata(), 30)
+        if commit:
+            self.producer.commit_transaction(30)
+        else:
+            self.producer.abort_transaction(30)
+
+    def feed(self, count: int, partition: int = 0) -> None:
+        """Input records that wait for the job."""
+        feeder = Producer({"bootstrap.servers": self.settings.bootstrap_servers})
+        for _ in range(count):
+            feeder.produce(self.settings.topics.transactions, b"{}", partition=partition)
+        assert feeder.flush(30) == 0

@@ -1,0 +1,237 @@
+"""The status page in a real browser, before a real broker: what is seen, said, pressed and sent."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import page_scripts
+import pytest
+from harness import browser as chromium
+from harness.browser import ENTER, ESCAPE, TAB, Browser
+from page_world import World, burst
+
+from deploy.local.stack import Endpoints
+from models.rollouts.events import Type
+from models.rollouts.machine import Phase
+from service.rollouts import reading
+from service.security.audit_log import AuditLog
+from streaming_job.contracts.topics import Topics
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(chromium.found() is None, reason="there is no chromium with chromedriver here"),
+]
+KEPT = os.environ.get("PAGE_PICTURES")
+"""Directory into which pictures of the page are copied, for the documentation; run this file alone then."""
+BUTTONS = "return Array.from(document.querySelectorAll('#trials button'), (one) => one.textContent)"
+FOCUSED = "return document.activeElement.id || document.activeElement.textContent"
+
+
+class Page:
+    """The status page, as somebody looks at it."""
+
+    def __init__(self, browser: Browser, world: World, wait_for: Callable[..., object]) -> None:
+        self.browser, self.world, self._wait_for = browser, world, wait_for
+        self.text, self.run = browser.text, browser.run
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        self._wait_for(condition, what=what)
+
+    def is_shown(self, name: str) -> bool:
+        return bool(self.run("return !document.getElementById(arguments[0]).hidden", name))
+
+    def is_open(self) -> bool:
+        """Whether the dialog is."""
+        return bool(self.run("return document.getElementById('step').open"))
+
+    def sign_in(self, role: str) -> None:
+        """Give a token, and wait until every part of the page has something to say."""
+        self.until(lambda: self.is_shown("sign-in"), "the sign-in")
+        self.browser.type("#token", self.world.tokens[role] + ENTER)
+        self.until(lambda: role in self.text("#who"), "who is signed in")
+        self.until(lambda: self.text("#verdict").endswith("OK"), "the verdict on a job that works")
+        self.until(lambda: self.text("#trials h3").startswith("march"), "the rollout")
+        self.until(lambda: self.text("#alerts li"), "an alert")
+
+
+@pytest.fixture(scope="module")
+def world(
+    stack: Endpoints,
+    topic_names: Callable[[], Topics],
+    tmp_path_factory: pytest.TempPathFactory,
+    wait_for: Callable[..., object],
+) -> Iterator[World]:
+    topics = topic_names()
+    topics = topics.model_copy(update={"profiles": f"{topics.transactions}-profiles"})
+    job_id = f"job-{topics.transactions}"
+    if KEPT:  # pictures have the usual names; the stack is then of this test alone
+        topics, job_id = Topics(profiles="profiles"), "card-fraud"
+    made = World(stack.bootstrap_servers, topics, job_id, tmp_path_factory.mktemp("sidecar"))
+    made.start()
+    wait_for(lambda: made.is_serving, what="the sidecar")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    programs = chromium.found()
+    assert programs is not None
+    made = Browser(programs, tmp_path_factory.mktemp("browser"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(browser: Browser, world: World, wait_for: Callable[..., object]) -> Iterator[Page]:
+    """In a wide window, nobody signed in; nothing may be logged while a test looks."""
+    browser.look_like(1280, 1000)
+    browser.open(world.url)
+    browser.run("sessionStorage.clear()")
+    browser.open(world.url)
+    browser.console()
+    yield Page(browser, world, wait_for)
+    assert browser.console() == []
+
+
+def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -> None:
+    page.sign_in("viewer")
+    alerts = page.text("#alerts")
+    for said in (
+        "7 payments in 5 minutes; usually 0.4 an hour",
+        "523.10 EUR; usually 47.99 EUR",
+        "2,312 km/h from the country of the payment before",
+        "the card is blocked",
+        "ca***05",
+    ):
+        assert said in alerts
+    assert "card-000005" not in page.run("return document.documentElement.outerHTML")
+    assert page.text("#alerts-note") == "1 records were no alerts"
+    for partition in range(2):
+        assert f"{page.world.topics.transactions} {partition}" in page.text("#inputs")
+    assert "malformed_json" in page.text("#letters")
+    assert "checkpoint" in page.text("#parts")
+    rate = "return Number(document.querySelector('#now dd span').textContent.replaceAll(',', ''))"
+    page.until(lambda: (page.run(rate) or 0) > 100, "the throughput")
+    assert "card-fraud 1 decides, since rollout card-fraud-1; threshold 0.4" in page.text("#champion")
+    trial = page.text("#trials")
+    for said in ("march decides for 10 %", "held from partition 0 at 811, 1 at 812", "412,300", "alert rate"):
+        assert said in trial
+    row = "return Array.from(document.querySelector('.compared tbody tr').children, (one) => one.textContent)"
+    assert page.run(row) == ["Card-hours with alerts", "1,806", "44", "82"]  # of two key groups
+    assert page.run(BUTTONS) == []
+
+
+def test_a_token_that_is_worth_nothing_is_refused_and_forgotten(page: Page) -> None:
+    page.browser.type("#token", "fraud_nonsense" + ENTER)
+    page.until(lambda: "not known" in page.text("#fault"), "the refusal")
+    assert page.run("return sessionStorage.length + localStorage.length + document.cookie.length") == 0
+
+
+def test_the_token_stays_in_its_tab_until_it_is_forgotten(page: Page) -> None:
+    page.sign_in("viewer")
+    told = page.run("return [localStorage.length, document.cookie, location.href]")
+    assert told == [0, "", page.world.url]
+    page.browser.click("#sign-out")
+    page.until(lambda: page.is_shown("sign-in"), "the sign-in")
+    assert page.run("return sessionStorage.length") == 0
+
+
+def test_a_verdict_is_said_once_when_it_changes(page: Page) -> None:
+    page.sign_in("viewer")
+    assert page.browser.role_and_name("#verdict")[0] == "status"
+    page.run(page_scripts.WATCH_VERDICT)
+    page.world.rest(waiting=5)
+    page.until(lambda: "STOP" in page.text("#verdict"), "the verdict on a job that rests")
+    assert page.text("#reasons li")
+    page.world.work()
+    page.until(lambda: page.text("#verdict").endswith("OK"), "the verdict on a job that works again")
+    said = page.run("return window.said")
+    assert any(one.startswith("STOP") for one in said)
+    assert all(first != second for first, second in pairwise(said))
+
+
+def test_a_new_alert_appears_and_those_that_were_there_stay(page: Page) -> None:
+    page.sign_in("operator")
+    page.run("document.querySelector('#alerts li').dataset.marked = 'kept'")
+    page.world.alert(burst(77, int(time.time() * 1000)))
+    page.until(lambda: "card-000077" in page.text("#alerts li"), "the new alert")
+    assert page.run("return document.querySelectorAll('#alerts li[data-marked]').length") == 1
+
+
+def test_names_and_structure_for_those_who_do_not_see_the_page(page: Page) -> None:
+    page.sign_in("admin")
+    landmarks = [page.browser.role_and_name(tag)[0] for tag in ("header", "main", "footer")]
+    assert landmarks == ["banner", "main", "contentinfo"]
+    parts = {
+        "now": "Now", "rollouts": "Rollouts", "alerts": "Alerts", "inputs": "Inputs", "parts": "Parts",
+        "letters": "Dead letters",
+    }  # fmt: skip
+    for part, name in parts.items():
+        assert page.browser.role_and_name(f"section[aria-labelledby={part}-title]") == ("region", name)
+    for table in page.run(page_scripts.TABLES):
+        assert table.pop("caption")
+        assert table == {"columns": 0, "rows": 0}
+    assert page.run(page_scripts.NAMELESS) == []
+
+
+def test_by_keyboard_alone_a_step_is_asked_about_and_left(page: Page) -> None:
+    page.sign_in("operator")
+    page.run("document.activeElement.blur()")
+    reached = []
+    while "Pause" not in reached and len(reached) < 40:
+        page.browser.press(TAB)
+        reached.append(page.run(FOCUSED))
+    assert "Skip to content" in reached
+    assert reached[-1] == "Pause"
+    assert page.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.browser.press(ENTER)
+    assert page.browser.role_and_name("#step") == ("dialog", "Pause: march?")
+    assert page.run(FOCUSED) == "step-reason"
+    page.browser.press(ESCAPE)
+    assert not page.is_open()
+    assert page.run(FOCUSED) == "Pause"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_it_fits_every_screen_and_can_be_read_in_both_schemes(
+    page: Page, tmp_path: Path, width: int, dark: bool
+) -> None:
+    phone = width < 500
+    page.browser.look_like(width, 740 if phone else 1000, dark=dark, phone=phone)
+    page.sign_in("operator")
+    line = "return document.querySelectorAll('#now polyline[points]').length"
+    page.until(lambda: page.run(line), "the line of the throughput")
+    assert page.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [width, width]
+    assert page.run(page_scripts.POOR_CONTRAST) == []
+    assert page.run("return document.getAnimations().length") == 0  # motion is not wanted here
+    picture = tmp_path / f"status-page-{width}-{'dark' if dark else 'light'}.png"
+    page.browser.picture(picture)
+    if KEPT:
+        shutil.copy(picture, KEPT)
+
+
+def test_an_operator_rolls_back_and_the_log_and_the_audit_tell_why(page: Page) -> None:
+    page.sign_in("operator")
+    assert page.run(BUTTONS) == ["Set canary", "Pause", "Roll back"]  # promoting is for admins
+    page.browser.click("#trials button.ends")
+    page.browser.click("#step-confirm")
+    assert page.is_open()  # without a reason nothing is sent
+    page.browser.type("#step-reason", "too many alerts")
+    page.browser.click("#step-confirm")
+    page.until(lambda: not page.is_open(), "the end of the dialog")
+    said = page.run("return document.getElementById('said').textContent")
+    assert said == "march is rolled back, event 4"
+    history = reading.history(page.world.settings, {})
+    assert history.line.trials["march"].phase is Phase.ROLLED_BACK
+    last = history.of("march")[-1].event
+    told = (last.type, last.actor, last.reason)
+    assert told == (Type.ROLLED_BACK, "operator-olga", "too many alerts")
+    assert b"too many alerts" in (AuditLog(page.world.settings).last() or b"")
+    page.until(lambda: "march" not in page.text("#trials"), "the page without the rollout")
+    page.browser.click("summary")
+    assert "rolled back" in page.text("#history")
