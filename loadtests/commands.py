@@ -16,9 +16,9 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from loadtests import verify as audit
-from loadtests.judging import from_registry, in_processes, partition_ends
-from loadtests.topic_log import TopicLog
+from loadtests.audit import verify as audit
+from loadtests.audit.judging import from_registry, in_processes, partition_ends
+from loadtests.audit.topic_log import TopicLog
 from streaming_job import environment
 from streaming_job.settings import JobSettings
 

@@ -15,9 +15,9 @@ from deploy.demo.state import Run
 from deploy.demo.view import Moment
 from deploy.demo.watch import Percentiles
 from deploy.local.processes import Server
-from loadtests.findings import Findings
+from loadtests.audit.findings import Findings
+from loadtests.audit.verify import Verdict
 from loadtests.oracle import Kind
-from loadtests.verify import Verdict
 
 pytestmark = pytest.mark.unit
 

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
 from loadtests.locust_run import histograms, identity
@@ -19,7 +20,6 @@ from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.result import HISTOGRAMS
 from loadtests.locust_run.sender import INTENDED_AT
 from loadtests.locust_run.verdict import Audit, Bounds, failures
-from loadtests.topic_log import TopicLog
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from oracle_world import START, World, load
 
+from loadtests.audit.topic_log import MissingTopicError
+from loadtests.audit.trial_audit import PLAIN
+from loadtests.audit.verify import Verdict, verify
 from loadtests.oracle import Kind, Outcome, ProfileLog, Record, RolloutLog
-from loadtests.topic_log import MissingTopicError
-from loadtests.trial_audit import PLAIN
-from loadtests.verify import Verdict, verify
 from streaming_job.settings import JobSettings
 
 SETTINGS = JobSettings(

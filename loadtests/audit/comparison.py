@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadtests.agreement import as_told, different_fields
-from loadtests.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
+from loadtests.audit.agreement import as_told, different_fields
+from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
 from loadtests.oracle import Outcome, Part, Record, digest, part
 from streaming_job.contracts.topics import Topics
 
