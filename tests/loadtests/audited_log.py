@@ -34,10 +34,23 @@ class MemoryLog:
     def ends(self, topic: str) -> dict[int, int]:
         return {0: len(self.topics[topic])}
 
-    def read(self, topic: str, ends: Mapping[int, int] | None = None) -> Iterator[Record]:
+    def beginnings(self, topic: str) -> dict[int, int]:
         if topic not in self.topics:
             raise MissingTopicError(f"no topic {topic}")
-        return (r for r in self.topics[topic] if ends is None or r.offset < ends.get(r.partition, 0))
+        return {0: min((record.offset for record in self.topics[topic]), default=0)}
+
+    def read(
+        self, topic: str, ends: Mapping[int, int] | None = None, starts: Mapping[int, int] | None = None
+    ) -> Iterator[Record]:
+        if topic not in self.topics:
+            raise MissingTopicError(f"no topic {topic}")
+        starts = starts or {}
+        return (
+            r
+            for r in list(self.topics[topic])
+            if (ends is None or r.offset < ends.get(r.partition, 0))
+            and r.offset >= starts.get(r.partition, 0)
+        )
 
 
 def letter_of(outcome: Outcome, record: Record) -> Record:
