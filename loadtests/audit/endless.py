@@ -80,7 +80,7 @@ def follow(
         while not stop.is_set():
             try:
                 follower.step(lambda: metrics.advance(follower.checked, 0))
-                metrics.advance(follower.checked, follower.audited_until_ms)
+                metrics.advance(follower.checked, follower.audited_until_s)
             except TopicReadError as fault:
                 logger.warning("audit waits: %s", fault)
             loud.end_step()

@@ -48,17 +48,17 @@ class AuditMetrics:
         for name in ("missing", "unexpected", "different") if kind == "different" else (kind,):
             self._findings[name].labels(topic).inc()
 
-    def advance(self, checked: int, until_ms: int) -> None:
+    def advance(self, checked: int, until_s: float) -> None:
         """Tell how far the audit is.
 
         Args:
             checked: transactions decided again since the start.
-            until_ms: arrival up to which was audited; 0: nothing yet.
+            until_s: what had arrived by then was audited, seconds since 1970-01-01 UTC; 0: nothing yet.
         """
         self._checked.inc(checked - self._told)
         self._told = checked
-        if until_ms:
-            self._until.set(until_ms / 1000)
+        if until_s:
+            self._until.set(until_s)
 
     def serve(self, port: int) -> tuple[int, Callable[[], None]]:
         """Answer at /metrics on the loopback interface; returns the port and what ends it. Port 0: any."""

@@ -16,7 +16,7 @@ from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Load
 from loadtests.audit.memory import Memory
 from loadtests.audit.sample import Sample
-from loadtests.audit.settled import Point
+from loadtests.audit.settled import MOST_POINTS, Point, reaches
 from loadtests.audit.topic_log import Log, MissingTopicError
 from loadtests.oracle import Kind, Model, Oracle, Outcome, Record, RolloutLog, Rules, Scorer
 from loadtests.oracle.decode import RefusedError, read_transaction
@@ -73,6 +73,10 @@ class Follower:
         """Transactions decided again since this follower was made; those that only build up cards apart."""
         self.point: Point | None = None
         """The settled point of the last step that is over."""
+        self.audited_until_s = 0.0
+        """What had arrived by then was audited, seconds since 1970-01-01 UTC; 0: nothing yet."""
+        self._arrived: list[tuple[float, dict[Place, int]]] = []
+        """Where the log ended at moments that are not yet audited."""
         self._require_whole_log()
 
     def _load(self, scorer: Scorer) -> Model:
@@ -110,17 +114,6 @@ class Follower:
         topics = self._topics
         return topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts, topics.dead_letters
 
-    @property
-    def audited_until_ms(self) -> int:
-        """Arrival up to which everything was audited: of the partition that is furthest behind."""
-        memory, topic = self.memory, self._topics.transactions
-        waiting = [
-            memory.arrivals.get((topic, partition), 0)
-            for partition, end in self._log.ends(topic).items()
-            if end > memory.positions.get((topic, partition), 0)
-        ]
-        return min(waiting) if waiting else max(memory.arrivals.values(), default=0)
-
     def step(self, seen: Callable[[], None] = lambda: None) -> None:
         """Audit up to the newest settled point.
 
@@ -133,6 +126,10 @@ class Follower:
         """
         memory, now = self.memory, self._clock()
         self._require_whole_log()
+        topic = self._topics.transactions
+        self._arrived.append((now, {(topic, p): end for p, end in self._log.ends(topic).items()}))
+        if len(self._arrived) > MOST_POINTS:
+            del self._arrived[::2]
         for record in self._new(self._topics.job_progress):
             memory.points.add(record)
         memory.points.mark(now)
@@ -141,15 +138,17 @@ class Follower:
             return
         self._take_outputs()
         self._fold_tables(point)
-        transactions = self._until(self._topics.transactions, point.transactions)
+        transactions = self._until(topic, point.transactions)
         while records := list(islice(transactions, CHUNK)):
             self._judge(records)
             seen()
-        every = {(self._topics.transactions, p): 0 for p in range(self._rules.partitions)}
+        every = {(topic, p): 0 for p in range(self._rules.partitions)}
         memory.positions |= point.transactions
         memory.found.finish(every | point.furthest | point.transactions)
         memory.forget()
         self.point = point
+        while self._arrived and reaches(memory.positions, self._arrived[0][1]):
+            self.audited_until_s, _ = self._arrived.pop(0)
 
     def _new(self, topic: str, *, may_lack: bool = False) -> Iterator[Record]:
         positions = self.memory.positions

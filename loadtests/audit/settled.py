@@ -82,11 +82,12 @@ class SettledPoints:
         """The newest point that is settled; None before there is one. Those before it are forgotten."""
         old = [point for point in self._points if point.seen_s <= now_s - self.behind_s]
         for number in reversed(range(len(old))):
-            if _reaches(old[-1].slowest, old[number].furthest):
+            if reaches(old[-1].slowest, old[number].furthest):
                 del self._points[:number]
                 return old[number]
         return None
 
 
-def _reaches(slowest: Mapping[Place, int], furthest: Mapping[Place, int]) -> bool:
+def reaches(slowest: Mapping[Place, int], furthest: Mapping[Place, int]) -> bool:
+    """Whether offsets are at or beyond others, in each partition that the others name."""
     return all(slowest.get(place, 0) >= end for place, end in furthest.items())
