@@ -1,8 +1,11 @@
-"""`fraud verify`: audit a job against its input, from outside."""
+"""`fraud verify`: audit a job against its input, from outside: all of it, a sample for ever, or one alert."""
 
 import json
+import logging
+import signal
 import sys
 from pathlib import Path
+from threading import Event
 from typing import Annotated
 
 import typer
@@ -16,9 +19,11 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from loadtests import verify as audit
-from loadtests.judging import from_registry, in_processes, partition_ends
-from loadtests.topic_log import TopicLog
+from loadtests.audit import endless, one_alert
+from loadtests.audit import verify as audit
+from loadtests.audit.judging import from_registry, in_processes, partition_ends
+from loadtests.audit.topic_log import TopicLog
+from models import registry
 from streaming_job import environment
 from streaming_job.settings import JobSettings
 
@@ -29,14 +34,44 @@ MANY = 200_000
 
 @app.command()
 def verify(
+    alert_id: Annotated[
+        str | None, typer.Argument(help="Make this alert again, byte for byte, and say what it rests on.")
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Write the verdict there, as JSON.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Audit a sample behind the running job until stopped.")
+    ] = False,
+    share: Annotated[float, typer.Option(help="Of the cards; with --follow.", min=0.0001, max=1.0)] = 0.05,
+    behind: Annotated[
+        float, typer.Option(help="Age of what is audited, seconds; with --follow.", min=0)
+    ] = 60,
+    metrics_port: Annotated[
+        int, typer.Option(help="Prometheus metrics on 127.0.0.1; 0: any; with --follow.", min=0, max=65535)
+    ] = 9109,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="File from which a restart goes on; default: from the log; with --follow."),
+    ] = None,
 ) -> None:
     """Recompute from the input topics which alerts and dead letters had to be, and compare.
 
     Settings come from FRAUD_... variables, as for the job. The exit status is 1 if anything is missing,
-    duplicated or unexpected, or if the job's own account in job-progress does not agree.
+    duplicated or unexpected, if the job's own account in job-progress does not agree, or if the alert asked
+    for differs. With --follow findings are logged and exported as metrics.
     """
     settings = environment.settings(JobSettings)
+    if alert_id is not None and follow:
+        raise typer.BadParameter("either one alert, or --follow")
+    if follow:
+        plan = endless.Plan(share=share, behind_s=behind, state=state, metrics_port=metrics_port)
+        run_endlessly(settings, plan)
+    elif alert_id is not None:
+        _one(settings, alert_id, report)
+    else:
+        _whole(settings, report)
+
+
+def _whole(settings: JobSettings, report: Path | None) -> None:
     verdict = run(settings)
     found = verdict.report()
     if report is not None:
@@ -46,6 +81,43 @@ def verify(
         typer.echo(line, err=True)
     if not verdict.is_clean:
         sys.exit(1)
+
+
+def _one(settings: JobSettings, alert_id: str, report: Path | None) -> None:
+    directory = settings.work_dir / "models"
+    found = one_alert.rebuild(
+        TopicLog(settings.bootstrap_servers, settings.kafka),
+        settings,
+        lambda ref: registry.load(ref, settings.mlflow_tracking_uri, directory),
+        alert_id,
+    )
+    text = json.dumps(found.report(), indent=2)
+    if report is not None:
+        report.write_text(text + "\n")
+    typer.echo(text)
+    if not found.is_clean:
+        sys.exit(1)
+
+
+def run_endlessly(settings: JobSettings, plan: endless.Plan) -> None:
+    """Audit until SIGINT or SIGTERM, which end it in order: what it remembers is saved.
+
+    Raises:
+        FraudError: a model cannot be had, or transactions are gone that were not audited.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    stop = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    log = TopicLog(settings.bootstrap_servers, settings.kafka)
+    endless.follow(
+        log,
+        settings,
+        from_registry(settings),
+        plan,
+        stop,
+        started=lambda port: typer.echo(f"metrics at http://127.0.0.1:{port}/metrics", err=True),
+    )
 
 
 def run(settings: JobSettings, *, console: Console | None = None) -> audit.Verdict:

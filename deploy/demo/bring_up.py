@@ -16,10 +16,10 @@ from deploy.local import stack
 from deploy.local.ports import HOST
 from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
+from loadtests.audit.topic_log import TopicLog
 from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.world import World
-from loadtests.topic_log import TopicLog
 from service.health.groups import end_offsets
 from service.health.lag_watch import LagWatch
 from service.progress_reader import ProgressReader

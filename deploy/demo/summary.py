@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy.demo.watch import WARM_UP_S, Percentiles
-from loadtests.verify import Verdict
+from loadtests.audit.verify import Verdict
 
 GIB = 2**30
 

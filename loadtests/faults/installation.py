@@ -15,6 +15,8 @@ from confluent_kafka import Producer
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
+from loadtests.audit.topic_log import TopicLog
+from loadtests.audit.verify import Verdict, verify
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.faults.progress_follower import ProgressFollower
@@ -22,8 +24,6 @@ from loadtests.oracle import Record
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
-from loadtests.topic_log import TopicLog
-from loadtests.verify import Verdict, verify
 from models import registry
 from models.pipeline import Trained, fit_and_register
 from models.policy import Policy

@@ -9,10 +9,10 @@ from typing import TypeVar
 import psutil
 import psycopg
 
+from loadtests.audit.verify import Verdict
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
-from loadtests.verify import Verdict
 from streaming_job.runtime.failpoints import Step
 
 BURST = 600

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from loadtests.audit.verify import Verdict
 from loadtests.locust_run.result import Result
-from loadtests.verify import Verdict
 
 
 @dataclass(frozen=True)

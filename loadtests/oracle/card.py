@@ -1,4 +1,4 @@
-"""A card's whole past, kept as it is: nothing is folded, bucketed or forgotten."""
+"""A card's whole past, kept as it is: nothing is folded or bucketed; what no answer needs can be dropped."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -51,6 +51,8 @@ class Card:
         "arrival",
         "arrivals",
         "countries",
+        "dropped",
+        "dropped_alerts",
         "hot",
         "ids",
         "last_written",
@@ -95,6 +97,36 @@ class Card:
         """Arrival times of this card's alerts in the order of decision, the suppressed included; ms."""
         self.last_written: int | None = None
         """Arrival time of the last one that was not suppressed, ms."""
+        self.dropped = 0
+        """Transactions that are counted and no longer kept."""
+        self.dropped_alerts = 0
+        """Alerts that are counted and no longer kept."""
+
+    @property
+    def count(self) -> int:
+        """Transactions accepted so far."""
+        return self.dropped + len(self.times)
+
+    def drop_before(self, event_time: int) -> None:
+        """Forget the transactions that happened before a time (ms) that no later question reaches.
+
+        The newest one stays, and so do the alerts of a day before it.
+        """
+        end = min(bisect_left(self.times, event_time), len(self.times) - 1)
+        if end > 0:
+            for tx in self.transactions[:end]:
+                namesakes = [other for other in self.ids.pop(tx.transaction_id, []) if other is not tx]
+                if namesakes:
+                    self.ids[tx.transaction_id] = namesakes
+            for column in (
+                self.times, self.units, self.merchants, self.countries, self.spikes, self.transactions,
+                self.arrivals,
+            ):  # fmt: skip
+                del column[:end]
+            self.dropped += end
+        old = sum(arrival < event_time - DAY_MS for arrival in self.alerts)
+        self.alerts = [arrival for arrival in self.alerts if arrival >= event_time - DAY_MS]
+        self.dropped_alerts += old
 
     def is_forgotten(self, arrival: int, lateness_ms: int, had_profile: Callable[[int], bool]) -> bool:
         """Whether a transaction that arrives then finds the card forgotten.
@@ -105,7 +137,7 @@ class Card:
             had_profile: whether the log held any version of the card's profile at a time, ms.
         """
         silent, early = arrival - self.arrival, lateness_ms + STRANGER_MARGIN_MS
-        if len(self.times) == 1 and silent > early and not had_profile(self.arrival + early):
+        if self.count == 1 and silent > early and not had_profile(self.arrival + early):
             return True
         return silent > FORGET_AFTER_MS
 
@@ -150,7 +182,7 @@ class Card:
         """Alerts by clock hour of arrival: this hour's and the 23 hours' before it; and all of them."""
         hour = arrival // HOUR_MS
         day = sum(hour - 24 < alerted // HOUR_MS <= hour for alerted in self.alerts)
-        return {"day": day, "total": len(self.alerts)}
+        return {"day": day, "total": self.dropped_alerts + len(self.alerts)}
 
     def accept(self, tx: Transaction) -> int:
         """Insert a transaction at its place; returns the place."""
@@ -170,9 +202,9 @@ class Card:
         # the textbook's running mean (Welford 1962): the exact sums differ in the last bits, and one card in
         # a million would then fall on the other side of a cut of a tree
         off = amount - self.mean
-        self.mean += off / len(self.times)
+        self.mean += off / self.count
         self.squares += off * (amount - self.mean)
-        self.robust_mean = _moved(self.robust_mean, amount, len(self.times))
+        self.robust_mean = _moved(self.robust_mean, amount, self.count)
         self.ids.setdefault(tx.transaction_id, []).append(tx)
         return place
 
@@ -222,7 +254,7 @@ class View:
         """Of the card before this transaction."""
         self.mean = card.mean
         """Of the card's amounts before this transaction, currency units."""
-        self.deviation = math.sqrt(card.squares / max(len(card.units), 1))
+        self.deviation = math.sqrt(card.squares / max(card.count, 1))
         """Population standard deviation of the card's amounts before this transaction, currency units."""
         self.late = card.is_late(tx.event_time)
         self.conflicting = bool(card.namesakes(tx))

@@ -156,7 +156,7 @@ def _time_since_previous(view: View) -> float:
 
 @feature("count_all")
 def _count_all(view: View) -> float:
-    return len(view.card.units) - 1
+    return view.card.count - 1
 
 
 @feature("zscore_all")

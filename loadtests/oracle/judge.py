@@ -33,6 +33,7 @@ class Oracle:
         rollouts: the rollout topic, folded; must hold a champion.
         load: gives the model of a scorer.
         rules: which transactions are accepted.
+        cards: what is known of cards; moves on. Default: nothing.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Oracle:
         rollouts: RolloutLog,
         load: Callable[[Scorer], Model],
         rules: Rules,
+        cards: dict[str, Card] | None = None,
     ) -> None:
         self.trials = Trials()
         """What the trials have to count of all that has been judged."""
@@ -49,7 +51,7 @@ class Oracle:
         self._load = load
         self._models: dict[ModelRef, Model] = {}
         self._rules = rules
-        self._cards: dict[str, Card] = {}
+        self._cards: dict[str, Card] = {} if cards is None else cards
 
     def judge(self, records: Iterable[Record]) -> Iterator[Outcome]:
         """One outcome for each record of the transactions topic, in the same order.

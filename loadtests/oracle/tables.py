@@ -55,16 +55,20 @@ class ProfileLog:
 
     def __init__(self) -> None:
         self._versions: dict[str, list[_Version]] = {}
+        self._first_snapshot_until = math.inf
 
     def read(self, records: Iterable[Record]) -> list[Outcome]:
-        """Fold the profile topic, each partition in the order of offsets; returns the dead letters."""
+        """Fold the profile topic, each partition in the order of offsets; returns the dead letters.
+
+        The first call has to bring the whole first snapshot.
+        """
         refused = []
         everything = list(records)
         ends = [record.timestamp for record in everything if _snapshot(record) == "last"]
-        first_snapshot_until = min(ends, default=math.inf)
+        self._first_snapshot_until = min([self._first_snapshot_until, *ends])
         for record in everything:
             try:
-                self._fold(record, first_snapshot_until)
+                self._fold(record, self._first_snapshot_until)
             except RefusedError as refusal:
                 refused.append(dead_letter(record, refusal.reason))
         return refused
@@ -113,6 +117,16 @@ class ProfileLog:
         # a row that a snapshot found in the table replaces only what Postgres's log says is older
         if operation != SNAPSHOT or not versions or 0 < versions[-1].lsn < lsn:
             versions.append(_Version(known_from, profile, status, lsn))
+
+    def drop_before(self, arrival: int) -> None:
+        """Forget the versions that others had replaced at an arrival (ms) that no later question goes behind.
+
+        The first one of each card stays: it says since when there is one.
+        """
+        for card_id, versions in self._versions.items():
+            known = [number for number, version in enumerate(versions) if version.known_from <= arrival]
+            if known and known[-1] > 1:
+                self._versions[card_id] = [versions[0], *versions[known[-1] :]]
 
     def in_force(self, card_id: str, arrival: int) -> Profile | None:
         """The newest version that the log held at `arrival`; None without one or after a delete."""

@@ -18,11 +18,11 @@ from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import stack as embedded
 from deploy.local.state import Service
+from loadtests.audit.topic_log import TopicLog
 from loadtests.faults import kills
 from loadtests.faults.installation import Installation
 from loadtests.faults.kills import IN_WORKER, Scene
 from loadtests.faults.relay import Relay
-from loadtests.topic_log import TopicLog
 from streaming_job.runtime.failpoints import Step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]

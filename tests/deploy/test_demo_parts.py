@@ -17,9 +17,9 @@ from deploy.demo.tour import GUARDS
 from deploy.demo.view import Moment
 from deploy.demo.watch import Percentiles
 from deploy.local.processes import Server
-from loadtests.findings import Findings
+from loadtests.audit.findings import Findings
+from loadtests.audit.verify import Verdict
 from loadtests.oracle import Kind
-from loadtests.verify import Verdict
 from models.guards import policy
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
-from loadtests.topic_log import TopicLog
+from loadtests.audit.topic_log import TopicLog
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter

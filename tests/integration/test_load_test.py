@@ -12,6 +12,7 @@ import psutil
 import pytest
 from thoroughness import only_thorough
 
+from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
 from loadtests.locust_run import histograms, identity
@@ -20,7 +21,6 @@ from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.result import HISTOGRAMS
 from loadtests.locust_run.sender import INTENDED_AT
 from loadtests.locust_run.verdict import Audit, Bounds, failures
-from loadtests.topic_log import TopicLog
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from oracle_world import START, World, load
 
+from loadtests.audit.topic_log import MissingTopicError
+from loadtests.audit.trial_audit import PLAIN
+from loadtests.audit.verify import Verdict, verify
 from loadtests.oracle import Kind, Outcome, ProfileLog, Record, RolloutLog
-from loadtests.topic_log import MissingTopicError
-from loadtests.trial_audit import PLAIN
-from loadtests.verify import Verdict, verify
 from streaming_job.settings import JobSettings
 
 SETTINGS = JobSettings(
@@ -34,10 +34,23 @@ class MemoryLog:
     def ends(self, topic: str) -> dict[int, int]:
         return {0: len(self.topics[topic])}
 
-    def read(self, topic: str, ends: Mapping[int, int] | None = None) -> Iterator[Record]:
+    def beginnings(self, topic: str) -> dict[int, int]:
         if topic not in self.topics:
             raise MissingTopicError(f"no topic {topic}")
-        return (r for r in self.topics[topic] if ends is None or r.offset < ends.get(r.partition, 0))
+        return {0: min((record.offset for record in self.topics[topic]), default=0)}
+
+    def read(
+        self, topic: str, ends: Mapping[int, int] | None = None, starts: Mapping[int, int] | None = None
+    ) -> Iterator[Record]:
+        if topic not in self.topics:
+            raise MissingTopicError(f"no topic {topic}")
+        starts = starts or {}
+        return (
+            r
+            for r in list(self.topics[topic])
+            if (ends is None or r.offset < ends.get(r.partition, 0))
+            and r.offset >= starts.get(r.partition, 0)
+        )
 
 
 def letter_of(outcome: Outcome, record: Record) -> Record:

@@ -8,12 +8,12 @@ import pytest
 from audited_log import MemoryLog, audit, changed, counts, digest, job_output, letter_of, refused
 from oracle_world import START, World
 
-from loadtests.comparison import Found
-from loadtests.findings import Findings
+from loadtests.audit.comparison import Found
+from loadtests.audit.findings import Findings
+from loadtests.audit.progress_audit import ProgressAudit
+from loadtests.audit.verify import VerifyError
 from loadtests.oracle import Record
 from loadtests.oracle.alerts import SINCE_VERSION_2
-from loadtests.progress_audit import ProgressAudit
-from loadtests.verify import VerifyError
 from streaming_job.contracts.topics import Topics
 
 pytestmark = pytest.mark.unit

@@ -14,9 +14,9 @@ from audited_log import (
 )
 from oracle_world import START, World, challenger
 
+from loadtests.audit.trial_audit import Told, TrialAudit
+from loadtests.audit.verify import Verdict
 from loadtests.oracle.alerts import SINCE_VERSION_2
-from loadtests.trial_audit import Told, TrialAudit
-from loadtests.verify import Verdict
 
 pytestmark = pytest.mark.unit
 

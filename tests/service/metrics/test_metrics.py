@@ -12,6 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from loadtests.audit.exported import AuditMetrics
 from service.app import create_app
 from service.health.codes import Verdict
 from service.health.diagnosis import Diagnosis, Reason
@@ -205,6 +206,8 @@ def test_the_documentation_lists_every_metric_and_no_other() -> None:
     suffix = {"counter": "_total", "info": "_info"}
     names = {family.name + suffix.get(family.type, "") for family in told}
     names |= {"fraud_sidecar_http_requests_total", "fraud_sidecar_http_request_duration_seconds"}
+    audit = list(AuditMetrics(["fraud-alerts"], lambda: 0.0).registry.collect())
+    names |= {family.name + suffix.get(family.type, "") for family in audit}
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     documented = re.findall(r"^\| `(fraud_\w+)`", page, re.MULTILINE)
     assert sorted(documented) == sorted(names)

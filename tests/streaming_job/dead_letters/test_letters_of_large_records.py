@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
-from loadtests.topic_log import Record, TopicLog
+from loadtests.audit.topic_log import Record, TopicLog
 from models.policy import Policy
 from models.registry import ModelRef
 from streaming_job.contracts import Reason

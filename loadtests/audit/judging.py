@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
 from feature_store.errors import FraudError
+from loadtests.audit.topic_log import Log, TopicLog
 from loadtests.oracle import Kind, Model, Oracle, Outcome, Pair, ProfileLog, RolloutLog, Rules, Scorer
-from loadtests.topic_log import Log, TopicLog
 from models import registry
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics

@@ -1,6 +1,7 @@
 """What an audit finds wrong: counts, by topic too, and the first findings in words."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 EXAMPLES = 20
@@ -23,12 +24,16 @@ class Findings:
     examples: list[str] = field(default_factory=list)
     topics: dict[str, Counter[str]] = field(default_factory=dict)
     """The same counts by output topic."""
+    tell: Callable[[str, str, str], None] | None = None
+    """Gets topic, kind and words of every finding."""
 
     def add(self, topic: str, kind: str, text: str) -> None:
         """Count a finding on a topic, and remember it in words if there are not too many yet."""
         for name in (MISSING, UNEXPECTED, DIFFERENT) if kind == DIFFERENT else (kind,):
             setattr(self, name, getattr(self, name) + 1)
             self.topics.setdefault(topic, Counter())[name] += 1
+        if self.tell is not None:
+            self.tell(topic, kind, text)
         if len(self.examples) < EXAMPLES:
             self.examples.append(text)
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feature_store.errors import FraudError
-from loadtests.comparison import Found
-from loadtests.findings import Findings
-from loadtests.judging import Ends, Judge, Load, here, partition_ends, tables
+from loadtests.audit.comparison import Found
+from loadtests.audit.findings import Findings
+from loadtests.audit.judging import Ends, Judge, Load, here, partition_ends, tables
+from loadtests.audit.progress_audit import ProgressAudit
+from loadtests.audit.topic_log import Log, MissingTopicError
+from loadtests.audit.trial_audit import nested
 from loadtests.oracle import Kind, Outcome, Pair, Record
-from loadtests.progress_audit import ProgressAudit
-from loadtests.topic_log import Log, MissingTopicError
-from loadtests.trial_audit import nested
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 

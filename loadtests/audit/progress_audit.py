@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from loadtests.commits import Commit, Place, commit_of, source, source_of_letter
+from loadtests.audit.commits import Commit, Place, commit_of, source, source_of_letter
+from loadtests.audit.trial_audit import Told, TrialAudit, TrialCounts, told_trials
 from loadtests.oracle import Kind, Record
-from loadtests.trial_audit import Told, TrialAudit, TrialCounts, told_trials
 from streaming_job.contracts.topics import Topics
 
 Ends = dict[Place, int]

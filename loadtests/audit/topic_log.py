@@ -72,8 +72,14 @@ class Log(Protocol):
         """First offset after each partition's last committed record."""
         ...
 
-    def read(self, topic: str, ends: Mapping[int, int] | None = None) -> Iterator[Record]:
-        """All committed records, each partition in the order of offsets; `ends`: first offsets not read."""
+    def beginnings(self, topic: str) -> dict[int, int]:
+        """First offset of each partition that retention has left."""
+        ...
+
+    def read(
+        self, topic: str, ends: Mapping[int, int] | None = None, starts: Mapping[int, int] | None = None
+    ) -> Iterator[Record]:
+        """Committed records, each partition in the order of offsets; from `starts` up to before `ends`."""
         ...
 
 
@@ -112,10 +118,21 @@ class TopicLog:
         Raises:
             TopicReadError: no such topic, or no answer.
         """
+        return self._watermarks(topic, 1)
+
+    def beginnings(self, topic: str) -> dict[int, int]:
+        """First offset of each partition that retention has left.
+
+        Raises:
+            TopicReadError: no such topic, or no answer.
+        """
+        return self._watermarks(topic, 0)
+
+    def _watermarks(self, topic: str, which: int) -> dict[int, int]:
         consumer = self._consumer()
         try:
             return {
-                partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[1]
+                partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[which]
                 for partition in self._partitions(consumer, topic)
             }
         except KafkaException as fault:
@@ -123,22 +140,26 @@ class TopicLog:
         finally:
             consumer.close()
 
-    def read(self, topic: str, ends: Mapping[int, int] | None = None) -> Iterator[Record]:
-        """All committed records, each partition in the order of offsets, partitions mixed.
+    def read(
+        self, topic: str, ends: Mapping[int, int] | None = None, starts: Mapping[int, int] | None = None
+    ) -> Iterator[Record]:
+        """Committed records, each partition in the order of offsets, partitions mixed.
 
         Args:
             topic: name.
             ends: first offset not to read by partition, 0 for those not named; default: all there is when
                 the reader gets there.
+            starts: first offset to read by partition; default: from the beginning.
 
         Raises:
             TopicReadError: no such topic, or the broker fell silent.
         """
+        starts = starts or {}
         consumer = self._consumer()
         try:
             partitions = self._partitions(consumer, topic)
-            left = {p for p in partitions if ends is None or ends.get(p, 0) > 0}
-            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in left])
+            left = {p for p in partitions if ends is None or ends.get(p, 0) > starts.get(p, 0)}
+            consumer.assign([TopicPartition(topic, p, starts.get(p, OFFSET_BEGINNING)) for p in left])
             silent = 0.0
             while left:
                 # returns when it has all it was asked for or when the time is over, never sooner

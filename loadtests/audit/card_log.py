@@ -1,0 +1,114 @@
+"""Everything on the log that one alert can rest on: its card's records up to it, and the rollouts."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from feature_store.errors import FraudError
+from loadtests.audit.topic_log import Log, MissingTopicError
+from loadtests.oracle import Record
+from streaming_job.contracts.topics import Topics
+from streaming_job.decode.snapshots import ends_snapshot
+
+
+class AlertError(FraudError):
+    """An alert cannot be rebuilt."""
+
+
+@dataclass(frozen=True)
+class CardLog:
+    """What an alert rests on."""
+
+    alerts: list[Record]
+    """The alert, as often as it was written, on whichever topic."""
+    alert: dict[str, Any]
+    transactions: list[Record]
+    """Records of its partition that may be of its card, up to its transaction, in the order of offsets."""
+    profiles: list[Record]
+    """Records that may be of its card's row, in the order of offsets."""
+    snapshot_end: int | None
+    """When the first snapshot of the profiles ended, ms."""
+    rollouts: list[Record]
+    refused: dict[int, str]
+    """By offset of the rollouts that the job refused: the reason."""
+
+    @property
+    def source(self) -> tuple[int, int]:
+        """Partition and offset of the alert's transaction."""
+        return self.alert["source"]["partition"], self.alert["source"]["offset"]
+
+
+def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
+    """Read what an alert rests on; of the transactions only its partition, up to its own.
+
+    Raises:
+        AlertError: there is no such alert, or its transaction is gone.
+        TopicReadError: a topic cannot be read.
+    """
+    found = [
+        record
+        for topic in (topics.fraud_alerts, topics.suppressed_alerts)
+        for record in _read(log, topic)
+        if alert_id.encode() in (record.value or b"") and _alert(record).get("alert_id") == alert_id
+    ]
+    if not found:
+        raise AlertError(
+            f"there is no alert {alert_id} on {topics.fraud_alerts} or {topics.suppressed_alerts}; check the "
+            "id, and how long the topics are kept"
+        )
+    alert = _alert(found[0])
+    try:
+        card_id, source = str(alert["card_id"]), alert["source"]
+        partition, offset = int(source["partition"]), int(source["offset"])
+    except (KeyError, TypeError, ValueError):
+        raise AlertError(f"alert {alert_id} does not name its card and its transaction") from None
+    first = log.beginnings(topics.transactions).get(partition, 0)
+    if first:
+        raise AlertError(
+            f"{topics.transactions}[{partition}] begins at {first}: what the card did before is gone, so "
+            f"alert {alert_id} cannot be decided again; keep the topic for longer"
+        )
+    transactions = list(_of(card_id, log.read(topics.transactions, {partition: offset + 1})))
+    if not transactions or transactions[-1].offset != offset:
+        raise AlertError(
+            f"transaction {topics.transactions}[{partition}]@{offset} of alert {alert_id} is not on the log "
+            "(any more); keep the topic for longer"
+        )
+    snapshot_ends, profiles = [], []
+    for record in _read(log, topics.profiles):
+        if ends_snapshot(record.value):
+            snapshot_ends.append(record.timestamp)
+        profiles += _of(card_id, [record])
+    refused = {}
+    for record in _read(log, topics.dead_letters):
+        if topics.model_rollouts.encode() in (record.value or b""):
+            letter = _alert(record)
+            if letter.get("topic") == topics.model_rollouts:
+                refused[int(letter["offset"])] = str(letter["reason"])
+    rollouts = list(log.read(topics.model_rollouts))
+    return CardLog(found, alert, transactions, profiles, min(snapshot_ends, default=None), rollouts, refused)
+
+
+def _read(log: Log, topic: str) -> Iterable[Record]:
+    try:
+        yield from log.read(topic)
+    except MissingTopicError:
+        return
+
+
+def _alert(record: Record) -> dict[str, Any]:
+    try:
+        found = json.loads(record.value or b"")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _of(card_id: str, records: Iterable[Record]) -> Iterable[Record]:
+    """Records that name the card, or may do so in other letters."""
+    word = card_id.encode()
+    for record in records:
+        content = (record.key or b"") + b" " + (record.value or b"")
+        if word in content or b"\\" in content:
+            yield record

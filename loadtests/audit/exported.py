@@ -1,0 +1,73 @@
+"""What a continuing audit exports to Prometheus, on a port of its own."""
+
+from collections.abc import Callable, Iterable
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from loadtests.audit.findings import KINDS
+
+LOOPBACK = "127.0.0.1"
+
+
+class AuditMetrics:
+    """The metrics of a follower; every label is there from the start, so the first finding is an increase.
+
+    Args:
+        topics: names of the output topics.
+        lag_s: gives how old the settled point is, seconds; asked for at every scrape.
+    """
+
+    def __init__(self, topics: Iterable[str], lag_s: Callable[[], float]) -> None:
+        self.registry = CollectorRegistry()
+        self._checked = Counter(
+            "fraud_audit_checked", "Transactions of the sample decided again.", registry=self.registry
+        )
+        meanings = {
+            "missing": "Records that had to be on the topic and are not.",
+            "duplicated": "Records that are on the topic more than once.",
+            "unexpected": "Records on the topic that did not have to be there.",
+            "different": "Records with other content; each is missing and unexpected as well.",
+        }
+        self._findings = {
+            kind: Counter(f"fraud_audit_{kind}", meanings[kind], ["topic"], registry=self.registry)
+            for kind in KINDS
+        }
+        for topic in topics:
+            for counter in self._findings.values():
+                counter.labels(topic)
+        self._until = Gauge(
+            "fraud_audit_timestamp_seconds", "Arrival up to which was audited.", registry=self.registry
+        )
+        lag = Gauge("fraud_audit_lag_seconds", "Age of what was audited last.", registry=self.registry)
+        lag.set_function(lag_s)
+        self._told = 0
+
+    def find(self, topic: str, kind: str) -> None:
+        """Count a finding, as `Findings.add` does."""
+        for name in ("missing", "unexpected", "different") if kind == "different" else (kind,):
+            self._findings[name].labels(topic).inc()
+
+    def advance(self, checked: int, until_s: float) -> None:
+        """Tell how far the audit is.
+
+        Args:
+            checked: transactions decided again since the start.
+            until_s: what had arrived by then was audited, seconds since 1970-01-01 UTC; 0: nothing yet.
+        """
+        self._checked.inc(checked - self._told)
+        self._told = checked
+        if until_s:
+            self._until.set(until_s)
+
+    def serve(self, port: int) -> tuple[int, Callable[[], None]]:
+        """Answer at /metrics on the loopback interface; returns the port and what ends it. Port 0: any."""
+        server: WSGIServer
+        server, thread = start_http_server(port, LOOPBACK, self.registry)
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        return server.server_port, stop

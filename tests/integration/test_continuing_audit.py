@@ -1,0 +1,140 @@
+"""The continuing audit of a real job's log: a lost and a doubled alert are found in time, and exported."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from urllib.request import urlopen
+
+import pytest
+from confluent_kafka import Producer
+from prometheus_client.parser import text_string_to_metric_families
+
+from deploy.local import topics as broker
+from deploy.local.stack import Endpoints
+from loadtests.audit import endless, one_alert
+from loadtests.audit.judging import from_registry
+from loadtests.audit.topic_log import TopicLog
+from loadtests.faults.installation import Installation
+from loadtests.oracle import Record
+from models import registry
+from streaming_job.settings import JobSettings
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+WaitFor = Callable[..., object]
+FOUND_WITHIN_S = 120.0
+SENT = 2_000
+
+
+@pytest.fixture(scope="module")
+def settings(stack: Endpoints, installed: Installation) -> JobSettings:
+    """Of a job that has decided something; its alerts, but the third, are on a topic that tests write."""
+    with installed.start() as running:
+        installed.send(SENT)
+        installed.caught_up(running)
+    topics = installed.topics.model_copy(update={"fraud_alerts": f"{installed.topics.fraud_alerts}-copied"})
+    copied = installed.settings.model_copy(update={"topics": topics})
+    broker.create(stack.bootstrap_servers, topics)
+    alerts = alerts_of(installed.settings)
+    assert len(alerts) > 7
+    write(copied, [*alerts[:2], *alerts[3:]])
+    return copied
+
+
+def alerts_of(settings: JobSettings) -> list[Record]:
+    return list(TopicLog(settings.bootstrap_servers, settings.kafka).read(settings.topics.fraud_alerts))
+
+
+def write(settings: JobSettings, alerts: list[Record]) -> None:
+    """Append alerts, each as it is, as a producer of the bank's could."""
+    producer = Producer({**settings.kafka, "bootstrap.servers": settings.bootstrap_servers})
+    for alert in alerts:
+        producer.produce(settings.topics.fraud_alerts, alert.value, alert.key, headers=list(alert.headers))
+    assert producer.flush(30) == 0
+
+
+@contextmanager
+def followed(settings: JobSettings, plan: endless.Plan) -> Iterator[str]:
+    """A continuing audit; gives the address of its metrics."""
+    stop, ports = Event(), []
+    log = TopicLog(settings.bootstrap_servers, settings.kafka)
+    thread = Thread(
+        target=endless.follow,
+        args=(log, settings, from_registry(settings), plan, stop),
+        kwargs={"started": ports.append},
+    )
+    thread.start()
+    try:
+        deadline = time.monotonic() + 60
+        while not ports:
+            assert thread.is_alive()
+            assert time.monotonic() < deadline
+            stop.wait(0.1)
+        yield f"http://127.0.0.1:{ports[0]}/metrics"
+    finally:
+        stop.set()
+        thread.join()
+
+
+def scraped(address: str, topic: str) -> dict[str, float]:
+    """Samples without a topic, or of this one, by name."""
+    with urlopen(address, timeout=10) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        return {
+            sample.name: sample.value
+            for family in families
+            for sample in family.samples
+            if sample.labels.get("topic", topic) == topic
+        }
+
+
+def test_lost_and_doubled_alert_are_found_within_two_minutes_and_once(
+    settings: JobSettings, wait_for: WaitFor, tmp_path: Path
+) -> None:
+    topic, state = settings.topics.fraud_alerts, tmp_path / "state"
+    plan = endless.Plan(share=1.0, behind_s=30.0, every_s=1.0, state=state, metrics_port=0)
+    with followed(settings, plan) as address:
+        wait_for(
+            lambda: scraped(address, topic)["fraud_audit_missing_total"] == 1,
+            deadline_s=FOUND_WITHIN_S,
+            what="the lost alert",
+        )
+        write(settings, [alerts_of(settings)[5]])
+        wait_for(
+            lambda: scraped(address, topic)["fraud_audit_duplicated_total"] == 1,
+            deadline_s=FOUND_WITHIN_S,
+            what="the doubled alert",
+        )
+        found = scraped(address, topic)
+    assert found["fraud_audit_missing_total"] == 1
+    assert found["fraud_audit_unexpected_total"] == found["fraud_audit_different_total"] == 0
+    assert found["fraud_audit_checked_total"] > SENT / 2
+    assert 0 < found["fraud_audit_timestamp_seconds"] < time.time()
+    assert 0 < found["fraud_audit_lag_seconds"] < FOUND_WITHIN_S
+
+    with followed(settings, plan) as address:
+        write(settings, [alerts_of(settings)[0]])
+        wait_for(
+            lambda: scraped(address, topic)["fraud_audit_duplicated_total"] == 1,
+            deadline_s=FOUND_WITHIN_S,
+            what="the doubled alert after a restart",
+        )
+        found = scraped(address, topic)
+    assert found["fraud_audit_missing_total"] == found["fraud_audit_checked_total"] == 0
+
+
+def test_alerts_of_a_real_job_are_made_again_byte_for_byte(
+    installed: Installation, settings: JobSettings
+) -> None:
+    log = TopicLog(installed.settings.bootstrap_servers, installed.settings.kafka)
+    directory = settings.work_dir / "models"
+    for alert in alerts_of(installed.settings)[::40]:
+        found = one_alert.rebuild(
+            log,
+            installed.settings,
+            lambda ref: registry.load(ref, settings.mlflow_tracking_uri, directory),
+            json.loads(alert.value or b"")["alert_id"],
+        )
+        assert found.is_clean, found.report()

@@ -1,0 +1,108 @@
+"""A log of many cards as a job without faults leaves it, commit by commit, for audits that follow it."""
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+
+from audited_log import SETTINGS, MemoryLog, job_output
+from oracle_world import MINUTE, START, World, load
+
+from loadtests.audit.follow import Follower
+from loadtests.audit.memory import Memory
+from loadtests.oracle import Record
+
+BEHIND_S = 60.0
+OUTPUTS = ("fraud-alerts", "shadow-alerts", "suppressed-alerts", "dead-letters")
+
+
+def world_of(amounts: Sequence[int], cards: int = 12) -> World:
+    """A transaction a minute, card after card; 600 and more are alerts; 0 is no JSON."""
+    world = World(threshold=0.5)
+    for card in range(cards):
+        world.profile("r", arrival=0, card=f"c{card}")
+    for number, amount in enumerate(amounts):
+        if amount == 0:
+            world.raw(b"{", arrival=START + number * MINUTE)
+        else:
+            world.tx(number * MINUTE, float(amount), card_id=f"c{number % cards}")
+        if number % 7 == 3:
+            world.profile("u", arrival=START + number * MINUTE + 1, card=f"c{number % cards}", risk_tier=2)
+    return world
+
+
+def places(record: Record) -> int:
+    """Offset of the transaction that an output record is of."""
+    told = json.loads(record.value or b"")
+    return int(told["offset"] if "offset" in told else told["source"]["offset"])
+
+
+def renumbered(records: list[Record]) -> list[Record]:
+    """With offsets as a topic gives them."""
+    return [record._replace(offset=number) for number, record in enumerate(records)]
+
+
+class GrowingLog(MemoryLog):
+    """A log that a job fills while it is read: what each commit brings is planned."""
+
+    def __init__(self, world: World, ends: Sequence[int]) -> None:
+        """All of the inputs is there; outputs come with the commits that end at the given offsets."""
+        done = job_output(world)
+        self.planned = {name: renumbered(done.topics[name]) for name in OUTPUTS}
+        super().__init__({name: list(records) for name, records in done.topics.items()}, done.group)
+        for name in (*OUTPUTS, "job-progress"):
+            self.topics[name] = []
+        self._ends, self._said = [0, *ends], 0
+        (self._progress,) = done.topics["job-progress"]
+
+    def commit(self) -> None:
+        """The job's next Kafka transaction."""
+        start, end = list(pairwise(self._ends))[self._said]
+        self._said += 1
+        for name, records in self.planned.items():
+            for record in records:
+                if start <= places(record) < end:
+                    self.write(name, record)
+        told = json.loads(self._progress.value or b"")
+        told["partitions"][0] |= {"start_offset": start, "end_offset": end}
+        value = json.dumps({**told, "commit_id": self._said}).encode()
+        self.write("job-progress", self._progress._replace(value=value))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all has been committed."""
+        return self._said == len(self._ends) - 1
+
+    def write(self, topic: str, record: Record) -> None:
+        """Append a record."""
+        self.topics[topic].append(record._replace(offset=len(self.topics[topic])))
+
+
+class Clock:
+    """Time that passes when it is asked to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Audited:
+    """A follower and its clock."""
+
+    def __init__(self, log: MemoryLog, share: float = 1.0, memory: Memory | None = None) -> None:
+        self.clock, self.log = Clock(), log
+        memory = memory or Memory.empty(SETTINGS, share, BEHIND_S)
+        self.follower = Follower(log, SETTINGS, load, memory, self.clock)
+
+    def step(self, pass_s: float = 0.0) -> tuple[int, int, int, int]:
+        """One step after some time; returns what was found so far."""
+        self.clock.now += pass_s
+        self.follower.step()
+        found = self.follower.findings
+        return found.missing, found.duplicated, found.unexpected, found.different
+
+    def settle(self) -> tuple[int, int, int, int]:
+        """Audit everything that was committed."""
+        self.step()
+        return self.step(BEHIND_S)

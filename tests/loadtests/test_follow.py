@@ -1,0 +1,251 @@
+"""The continuing audit finds what is planted, once, when its time has come; and nothing in a clean log."""
+
+import json
+from pathlib import Path
+
+import pytest
+from audited_log import SETTINGS, audit, changed, counts
+from followed_log import BEHIND_S, Audited, GrowingLog, world_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle_world import DAY
+
+from loadtests.audit.follow import FollowError
+from loadtests.audit.memory import Memory, MemoryFileError
+from loadtests.audit.sample import Sample
+from loadtests.oracle import Record
+from loadtests.oracle.card import Card
+from loadtests.oracle.records import Transaction
+
+pytestmark = pytest.mark.unit
+
+AMOUNTS = [900, 10, 600, 700, 0, 20, 800, 650, 30, 0, 990, 610]
+CLEAN = (0, 0, 0, 0)
+
+
+def test_clean_log_stays_clean_step_after_step() -> None:
+    log = GrowingLog(world_of(AMOUNTS), [3, 5, 12])
+    audited = Audited(log)
+    begun = audited.clock.now
+    while not log.is_over:
+        assert audited.follower.audited_until_s == 0  # the whole log is there from the start
+        log.commit()
+        assert audited.settle() == CLEAN
+    assert audited.follower.checked == 10
+    assert begun < audited.follower.audited_until_s == audited.clock.now
+
+
+def test_nothing_is_audited_before_it_has_settled() -> None:
+    """commit --- lost alert --- 59 s: not yet --- 60 s: found"""
+    log = GrowingLog(world_of(AMOUNTS), [12])
+    log.planned["fraud-alerts"].pop(1)
+    log.commit()
+    audited = Audited(log)
+    assert audited.step() == CLEAN
+    assert audited.step(BEHIND_S - 1) == CLEAN
+    assert audited.step(1) == (1, 0, 0, 0)
+    assert "transactions[0]@2: fraud-alerts: no alert" in audited.follower.findings.examples[0]
+    assert audited.settle() == (1, 0, 0, 0)
+
+
+def test_lost_doubled_changed_and_invented_alerts_are_found_once_each() -> None:
+    log = GrowingLog(world_of(AMOUNTS), [6, 12])
+    alerts = log.planned["fraud-alerts"]
+    source = json.loads(alerts[0].value or b"")["source"]
+    alerts.append(changed(alerts[0], source={**source, "offset": 1}))  # invented
+    alerts.append(alerts[3])  # doubled
+    alerts[2] = changed(alerts[2], threshold=0.4)  # changed
+    del alerts[1]  # lost
+    audited = Audited(log)
+    log.commit()
+    # the lost and the changed one are missing, the changed and the invented one were not expected
+    assert audited.settle() == (2, 0, 2, 1)
+    log.commit()
+    assert audited.settle() == (2, 1, 2, 1)
+    for _ in range(3):
+        assert audited.settle() == (2, 1, 2, 1)
+
+
+def test_alert_that_comes_again_long_after_it_was_audited_is_found_at_once() -> None:
+    log = GrowingLog(world_of(AMOUNTS), [12])
+    log.commit()
+    audited = Audited(log)
+    assert audited.settle() == CLEAN
+    log.write("fraud-alerts", log.planned["fraud-alerts"][0])
+    assert audited.step() == (0, 1, 0, 0)
+    assert audited.follower.findings.of("fraud-alerts")["duplicated"] == 1
+
+
+def test_faults_of_dead_letters_are_found() -> None:
+    log = GrowingLog(world_of(AMOUNTS), [12])
+    _, kept = log.planned["dead-letters"]
+    log.planned["dead-letters"] = [kept, kept, changed(kept, offset=5)]
+    log.commit()
+    assert Audited(log).settle() == (1, 1, 1, 0)
+
+
+def test_each_finding_is_told_in_words() -> None:
+    log = GrowingLog(world_of(AMOUNTS), [12])
+    log.planned["fraud-alerts"].pop()
+    log.commit()
+    audited, told = Audited(log), []
+    audited.follower.findings.tell = lambda *words: told.append(words)
+    audited.settle()
+    assert [words[:2] for words in told] == [("fraud-alerts", "missing")]
+
+
+def test_point_waits_for_the_group_that_is_behind_with_the_tables() -> None:
+    """Two groups; the other one has read one profile less, until it says that it has read them all."""
+    log = GrowingLog(world_of(AMOUNTS), [12])
+    log.commit()
+    (first,) = log.topics["job-progress"]
+    told = json.loads(first.value or b"")
+    spans = told["partitions"][1:]
+    behind = [{**spans[0], "end_offset": spans[0]["end_offset"] - 1}, *spans[1:]]
+    log.topics["job-progress"] = [changed(first, key_groups=2)]
+    log.write("job-progress", changed(first, key_groups=2, key_group=1, partitions=behind))
+    audited = Audited(log)
+    audited.settle()
+    assert audited.follower.point is None
+    log.write("job-progress", changed(first, key_groups=2, key_group=1, partitions=spans))
+    audited.settle()
+    assert audited.follower.checked == 10
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    amounts=st.lists(st.sampled_from([0, 10, 20, 600, 700, 900]), min_size=6, max_size=40),
+    cuts=st.sets(st.integers(1, 39)),
+    share=st.sampled_from([0.3, 0.6, 1.0]),
+    lost=st.sets(st.integers(0, 39)),
+    doubled=st.sets(st.integers(0, 39)),
+    restarts=st.booleans(),
+)
+def test_any_chopping_finds_what_one_audit_of_everything_finds_in_the_sample(
+    amounts: list[int],
+    cuts: set[int],
+    share: float,
+    lost: set[int],
+    doubled: set[int],
+    restarts: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    world, sample = world_of(amounts), Sample(share)
+    chopped = GrowingLog(world, sorted({cut for cut in cuts if cut < len(amounts)} | {len(amounts)}))
+    whole = GrowingLog(world, [len(amounts)])
+    alerts = chopped.planned["fraud-alerts"]
+    faulty = [
+        alert
+        for number, alert in enumerate(alerts)
+        for _ in range(2 if number in doubled else 1)
+        if number not in lost
+    ]
+    chopped.planned["fraud-alerts"] = whole.planned["fraud-alerts"] = faulty
+    whole.commit()
+    # of the other cards the whole audit gets what had to be
+    of_sample = [alert for alert in faulty if sample.has_card((alert.key or b"").decode())]
+    others = [alert for alert in alerts if not sample.has_card((alert.key or b"").decode())]
+    whole.topics["fraud-alerts"] = [*of_sample, *others]
+    expected = counts(audit(whole))
+    audited = Audited(chopped, share)
+    found = [0, 0, 0, 0]
+    while not chopped.is_over:
+        chopped.commit()
+        now = audited.settle()
+        if restarts:
+            found = [a + b for a, b in zip(found, now, strict=True)]
+            path = tmp_path_factory.mktemp("audit") / "state"
+            audited.follower.memory.save(path)
+            audited = Audited(chopped, share, Memory.load(path, SETTINGS, share, BEHIND_S))
+        else:
+            found = list(now)
+    assert tuple(found) == expected
+
+
+def test_restart_goes_on_where_it_stood_and_knows_what_was_there(tmp_path: Path) -> None:
+    log = GrowingLog(world_of(AMOUNTS), [6, 12])
+    log.commit()
+    first = Audited(log)
+    first.settle()
+    first.follower.memory.save(tmp_path / "state")
+    log.write("fraud-alerts", log.planned["fraud-alerts"][0])
+    log.commit()
+    memory = Memory.load(tmp_path / "state", SETTINGS, 1.0, BEHIND_S)
+    second = Audited(log, memory=memory)
+    assert second.settle() == (0, 1, 0, 0)
+    assert first.follower.checked + second.follower.checked == 10
+
+
+@pytest.mark.parametrize(("job_id", "share"), [("other", 1.0), ("job", 0.5)])
+def test_memory_of_another_job_or_sample_is_refused(tmp_path: Path, job_id: str, share: float) -> None:
+    Memory.empty(SETTINGS, 1.0, BEHIND_S).save(tmp_path / "state")
+    other = SETTINGS.model_copy(update={"job_id": job_id})
+    with pytest.raises(MemoryFileError, match="give another file"):
+        Memory.load(tmp_path / "state", other, share, BEHIND_S)
+
+
+@pytest.mark.parametrize("content", [b"", b"no", b"cos\nsystem\n(S'true'\ntR."])
+def test_memory_that_no_audit_wrote_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "state").write_bytes(content)
+    with pytest.raises(MemoryFileError, match="remove it"):
+        Memory.load(tmp_path / "state", SETTINGS, 1.0, BEHIND_S)
+
+
+def test_log_whose_beginning_is_gone_is_refused() -> None:
+    log = GrowingLog(world_of(AMOUNTS), [12])
+    log.commit()
+    del log.topics["transactions"][:2]
+    with pytest.raises(FollowError, match="begins at 2, the audit stands at 0"):
+        Audited(log)
+
+
+def test_alerts_that_retention_has_taken_are_not_missing() -> None:
+    log = GrowingLog(world_of(AMOUNTS), [12])
+    log.commit()
+    alerts = log.topics["fraud-alerts"]
+    arrivals = {r.offset: r.timestamp for r in log.topics["transactions"]}
+    log.topics["fraud-alerts"] = [
+        alert._replace(timestamp=arrivals[json.loads(alert.value or b"")["source"]["offset"]])
+        for alert in alerts[3:]
+    ]
+    audited = Audited(log)
+    assert audited.settle() == CLEAN
+    assert 0 < audited.follower.checked < 10
+
+
+def test_sample_is_a_share_of_the_cards_and_sees_at_a_glance_what_is_not_in_it() -> None:
+    sample = Sample(0.2)
+    chosen = [number for number in range(5_000) if sample.has_card(f"c{number}")]
+    assert 0.17 < len(chosen) / 5_000 < 0.23
+    for number in range(200):
+        value = json.dumps({"card_id": f"c{number}", "amount": 1}).encode()
+        assert sample.may_have(value) == sample.has_card(f"c{number}")
+    for doubtful in (None, b"{", b'{"card\\u005fid": "c1"}', b'{"card_id": "c1", "card_id": "c2"}'):
+        assert sample.may_have(doubtful)
+
+
+def test_dropping_what_no_window_reaches_changes_no_later_answer() -> None:
+    whole, short = Card(), Card()
+    for number in range(80):
+        time = number * DAY
+        tx = Transaction(
+            f"t{number % 50}", "c", "m", 10_000 * (number % 9 + 1), "EUR", "FR", time, time, 0, number
+        )
+        for card in (whole, short):
+            card.accept(tx)
+            if number % 3 == 0:
+                card.alerts.append(time)
+        short.drop_before(time - 38 * DAY)
+        assert (short.count, short.mean, short.squares) == (whole.count, whole.mean, whole.squares)
+        assert short.robust_mean == whole.robust_mean
+        assert short.suspicious_count(time) == whole.suspicious_count(time)
+        assert [t.offset for t in short.namesakes(tx)] == [t.offset for t in whole.namesakes(tx)]
+    assert len(short.times) == 39
+    assert isinstance(short.transactions[0], Transaction)
+
+
+def test_record_of_no_alert_is_told() -> None:
+    log = GrowingLog(world_of(AMOUNTS), [12])
+    log.commit()
+    log.write("fraud-alerts", Record("fraud-alerts", 0, 0, 0, b"c1", b"no json"))
+    assert Audited(log, 0.01).settle()[2] == 1

@@ -1,0 +1,131 @@
+"""One alert is made again, byte for byte, from its card's log; where it was changed, the field is named."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from audited_log import SETTINGS, MemoryLog, changed
+from harness.job_world import HOUR, MINUTE, World, load
+
+from loadtests.audit.card_log import AlertError
+from loadtests.audit.one_alert import Rebuilt, rebuild
+from loadtests.oracle import Record
+
+pytestmark = pytest.mark.unit
+
+
+def written(world: World) -> MemoryLog:
+    """The log with the alerts of the job's own code over all cards at once."""
+    alerts = [alert for outcome in world.run() for alert in outcome.alerts]
+    topics = {
+        "transactions": world.transactions,
+        "bank.public.card_profiles": world.profiles,
+        "model-rollouts": world.rollouts,
+        "fraud-alerts": [
+            Record("fraud-alerts", 0, number, 0, alert.key, alert.value)
+            for number, alert in enumerate(alerts)
+        ],
+        "suppressed-alerts": [],
+        "dead-letters": [],
+    }
+    return MemoryLog(topics, {})
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    """Two hours of four cards; profiles and the champion change in between."""
+    world = World()
+    for card in "abcd":
+        world.profile("r", -HOUR, card)
+    world.rollout("r2", 50 * MINUTE, threshold=0.3, version="2")
+    for number in range(120):
+        card = "abcd"[number % 4]
+        world.tx(number * MINUTE, float(10 + 97 * number % 900), card_id=card)
+        if number % 25 == 7:
+            world.profile("u", number * MINUTE, card, risk_tier=number % 4)
+    world.raw_tx(b"{", 121 * MINUTE)
+    return world
+
+
+@pytest.fixture
+def log(world: World) -> MemoryLog:
+    return written(world)
+
+
+def rebuilt(log: MemoryLog, alert: Record) -> Rebuilt:
+    return rebuild(log, SETTINGS, load, json.loads(alert.value or b"")["alert_id"])
+
+
+def test_every_alert_is_made_again_byte_for_byte(log: MemoryLog) -> None:
+    alerts = log.topics["fraud-alerts"]
+    assert len(alerts) > 20
+    for alert in alerts[:: len(alerts) // 12]:
+        found = rebuilt(log, alert)
+        assert found.is_clean, found.report()
+        told = json.loads(alert.value or b"")
+        rests_on = found.rests_on
+        assert rests_on["newest_offsets"][-1] == told["source"]["offset"]
+        assert rests_on["plan"]["rollout_id"] == told["rollout_id"]
+        assert rests_on["features"] == told["features"]
+    assert {json.loads(alert.value or b"")["rollout_id"] for alert in alerts} == {"r1", "r2"}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda told: {"score": told["score"] + 1e-9}, "score"),
+        (lambda told: {"decision": "decline"}, "decision"),
+        (lambda told: {"features": {**told["features"], "amount": 1.0}}, "features"),
+        (lambda told: {"suspicious_count": {"day": 9, "total": 9}}, "suspicious_count"),
+    ],
+)
+def test_changed_alert_is_named_by_its_field(
+    log: MemoryLog, change: Callable[[dict], dict], field: str
+) -> None:
+    alerts = log.topics["fraud-alerts"]
+    alerts[5] = changed(alerts[5], **change(json.loads(alerts[5].value or b"")))
+    found = rebuilt(log, alerts[5])
+    assert not found.is_clean
+    assert [text.partition(":")[0] for text in found.differences] == [field]
+    assert found.oracle_differences == [field]
+
+
+def test_same_content_in_other_bytes_is_not_equal(log: MemoryLog) -> None:
+    alerts = log.topics["fraud-alerts"]
+    told = json.loads(alerts[5].value or b"")
+    alerts[5] = alerts[5]._replace(value=json.dumps(told, indent=1).encode())
+    found = rebuilt(log, alerts[5])
+    assert not found.is_equal
+    assert found.differences == ["the order or the spelling of the fields"]
+
+
+def test_alert_that_no_transaction_asks_for_is_not_made_again(log: MemoryLog) -> None:
+    alerts = log.topics["fraud-alerts"]
+    sources = {json.loads(alert.value or b"")["source"]["offset"] for alert in alerts}
+    other = next(
+        r for r in log.topics["transactions"] if r.offset not in sources and b'"d"' in (r.value or b"")
+    )
+    told = json.loads(alerts[-1].value or b"")
+    source = {**told["source"], "offset": other.offset}
+    alerts.append(changed(alerts[-1], alert_id="invented", card_id="d", source=source))
+    found = rebuild(log, SETTINGS, load, "invented")
+    assert found.oracle_differences == ["everything: it finds no alert"]
+    assert not found.is_equal
+
+
+def test_doubled_alert_is_not_clean(log: MemoryLog) -> None:
+    alerts = log.topics["fraud-alerts"]
+    alerts.append(alerts[3]._replace(offset=len(alerts)))
+    found = rebuilt(log, alerts[3])
+    assert found.is_equal
+    assert len(found.places) == 2
+    assert not found.is_clean
+
+
+def test_unknown_alert_and_transactions_that_are_gone_are_refused(log: MemoryLog) -> None:
+    with pytest.raises(AlertError, match="there is no alert"):
+        rebuild(log, SETTINGS, load, "nothing")
+    alert = log.topics["fraud-alerts"][9]
+    log.topics["transactions"] = log.topics["transactions"][1:]
+    with pytest.raises(AlertError, match="begins at 1"):
+        rebuilt(log, alert)
