@@ -75,7 +75,8 @@ def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
             f"transaction {topics.transactions}[{partition}]@{offset} of alert {alert_id} is not on the log "
             "(any more); keep the topic for longer"
         )
-    snapshot_ends, profiles = [], []
+    snapshot_ends: list[int] = []
+    profiles: list[Record] = []
     for record in _read(log, topics.profiles):
         if ends_snapshot(record.value):
             snapshot_ends.append(record.timestamp)

@@ -216,7 +216,8 @@ def _roll_out(plan: Plan, installed: Installation) -> None:
     # what a model learns from is over in seconds at such rates: fewer cards with the same habits have a past
     share = max(1.0, plan.rate * PAST_S / training.HISTORY)
     cards = max(FEWEST_CARDS, round(plan.cards / share))
-    champion = training.train(None, plan.seed, cards, plan.rate * cards / plan.cards, tracking_uri, now_ms)
+    rate = plan.rate * cards / plan.cards
+    champion = training.train(None, plan.seed, cards, rate, False, tracking_uri, now_ms)[training.CHAMPION]
     policy = Policy(champion.threshold, champion.max_count_5m)
     events = installation(champion.ref, policy, "bench", "fraud bench", now_ms)
     publish(events, installed.stack.bootstrap_servers, installed.topics.model_rollouts)

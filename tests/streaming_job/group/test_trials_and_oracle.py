@@ -11,10 +11,10 @@ from harness.job_world import HOUR, LIMITS, PARTITIONER, SECOND, World, model_re
 from harness.random_trials import NO_NUMBER, RAISES, load_any
 from harness.rollout_records import challenger, event, proposed
 
-from loadtests.agreement import different_fields
+from loadtests.audit.agreement import different_fields
+from loadtests.audit.trial_audit import told_trials
 from loadtests.oracle import Kind, Oracle, ProfileLog, RolloutLog
 from loadtests.oracle import Rules as OracleRules
-from loadtests.trial_audit import told_trials
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import Type
