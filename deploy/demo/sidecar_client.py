@@ -38,15 +38,30 @@ class SidecarClient:
         """
         return str(self._post("v1/rollouts", proposal, {})["rollout_id"])
 
-    def step(self, rollout_id: str, kind: str, reason: str, **more: Any) -> None:
-        """Write the next event of a rollout as it stands now.
+    def step(self, rollout_id: str, kind: str, reason: str, seq: int) -> int:
+        """Write the next event of a rollout that stands at `seq`; returns the new seq.
 
         Raises:
             DemoError: a check was not passed.
         """
-        seq = self.get(f"v1/rollouts/{rollout_id}")["seq"]
-        body = {"type": kind, "reason": reason, **more}
-        self._post(f"v1/rollouts/{rollout_id}/events", body, {"If-Match": f'"{seq}"'})
+        body = {"type": kind, "reason": reason}
+        answer = self._post(f"v1/rollouts/{rollout_id}/events", body, {"If-Match": f'"{seq}"'})
+        return int(answer["seq"])
+
+    def applied(self, rollout_id: str, seq: int) -> dict[str, Any] | None:
+        """A rollout, once every key group has applied its events up to `seq`; None before.
+
+        What a change has written is read back a moment later: until then the sidecar shows the rollout as it
+        was, or does not know it.
+
+        Raises:
+            DemoError: the sidecar does not answer, or refuses.
+        """
+        listed = self.get("v1/rollouts")["rollouts"]
+        if not any(one["rollout_id"] == rollout_id and one["seq"] >= seq for one in listed):
+            return None
+        found = self.get(f"v1/rollouts/{rollout_id}")
+        return found if found["state"] == "applied" else None
 
     def _post(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
         key = {"Idempotency-Key": uuid.uuid4().hex, "Content-Type": "application/json"}

@@ -82,24 +82,28 @@ class Tour:
             self._say("  rollouts: ended before the tour was over")
         except FraudError as fault:
             self.fault = fault
+        except Exception as fault:
+            self.fault = DemoError(f"the tour of the rollouts has failed: {fault!r}; see the sidecar's log")
 
     def _end_what_was_left(self) -> None:
         """A demo that was killed may have left a rollout open."""
         if (left := self._sidecar.get("v1/rollouts")["open"]) is not None:
-            self._sidecar.step(left, "rolled_back", "left open by a demo that was killed")
+            seq = self._sidecar.get(f"v1/rollouts/{left}")["seq"]
+            self._sidecar.step(left, "rolled_back", "left open by a demo that was killed", seq)
 
     def _try_better(self) -> None:
-        rollout_id, begun = self._shadow(BETTER), time.monotonic()
+        begun = time.monotonic()
+        rollout_id, seq = self._shadow(BETTER)
         verdict = self._until(lambda: self._verdict(rollout_id, "pass"), "a verdict on the better model")
         self._tell(verdict, BETTER)
-        self._step(rollout_id, "canary_set", "the guards have passed it in shadow")
+        seq = self._step(rollout_id, "canary_set", "the guards have passed it in shadow", seq)["seq"]
         self._say(f"  rollouts: {BETTER} decides for {SHARE_BP / 100:g} % of the cards")
         before, until = self._counts(rollout_id), time.monotonic() + CANARY_S
         self._until(lambda: time.monotonic() > until, "time of the canary")
         after = self._counts(rollout_id)
         decided, seen = (after[name] - before[name] for name in ("decided", "transactions"))
         self._say(f"  rollouts: it decided {decided:,} of {seen:,} transactions")
-        found = self._step(rollout_id, "promoted", "as good in canary as in shadow")
+        found = self._step(rollout_id, "promoted", "as good in canary as in shadow", seq)
         held = ", ".join(f"{part}@{offset}" for part, offset in found["events"][-1]["held_from"].items())
         self._say(
             f"  rollouts: {BETTER} is promoted: it decides for every card, from partition@offset {held} on"
@@ -110,7 +114,8 @@ class Tour:
         }  # fmt: skip
 
     def _try_trigger_happy(self) -> None:
-        rollout_id, begun = self._shadow(TRIGGER_HAPPY), time.monotonic()
+        begun = time.monotonic()
+        rollout_id, _ = self._shadow(TRIGGER_HAPPY)
         found = self._until(lambda: self._ended(rollout_id), "the guard's rollback")
         rolled_back = found["events"][-1]
         breached = next((event for event in found["events"] if event["type"] == "breached"), None)
@@ -127,7 +132,8 @@ class Tour:
             "reason": rolled_back["reason"],
         }  # fmt: skip
 
-    def _shadow(self, name: str) -> str:
+    def _shadow(self, name: str) -> tuple[str, int]:
+        """Propose a challenger and start its shadow; returns rollout_id and seq."""
         model = training.load(training.file_of(self._data_dir, name))
         if model is None:
             raise DemoError(f"the training has left no model {name} in {self._data_dir}; start with --fresh")
@@ -138,22 +144,17 @@ class Tour:
                 "guards": GUARDS,
             }
         )
-        self._step(rollout_id, "shadow_started", "tour of the demo")
+        found = self._step(rollout_id, "shadow_started", "tour of the demo", 1)
         self._say(
             f"  rollouts: {name} ({model.ref.name}/{model.ref.version}, AUC ROC {model.auc_roc:.3f}, alerts "
             f"from {model.threshold:.3f} on) scores every transaction in shadow"
         )
-        return rollout_id
+        return rollout_id, found["seq"]
 
-    def _step(self, rollout_id: str, kind: str, reason: str) -> dict[str, Any]:
-        """Write an event, and wait until every key group has applied it."""
-        self._sidecar.step(rollout_id, kind, reason)
-
-        def applied() -> dict[str, Any] | None:
-            found = self._sidecar.get(f"v1/rollouts/{rollout_id}")
-            return found if found["state"] == "applied" else None
-
-        return self._until(applied, f"{kind} at every key group")
+    def _step(self, rollout_id: str, kind: str, reason: str, seq: int) -> dict[str, Any]:
+        """Write the event after `seq`, and wait until every key group has applied it; returns the rollout."""
+        written = self._sidecar.step(rollout_id, kind, reason, seq)
+        return self._until(lambda: self._sidecar.applied(rollout_id, written), f"{kind} at every key group")
 
     def _verdict(self, rollout_id: str, wanted: str) -> dict[str, Any] | None:
         found = self._sidecar.get(f"v1/rollouts/{rollout_id}/verdict")
@@ -171,7 +172,9 @@ class Tour:
         """Transactions of the trial so far, and those that the challenger has decided."""
         groups = self._sidecar.get("v1/progress")["groups"].values()
         challengers = [
-            one for group in groups for one in group["totals"]["trials"][rollout_id]["challengers"].values()
+            one
+            for group in groups
+            for one in group["totals"]["trials"].get(rollout_id, {"challengers": {}})["challengers"].values()
         ]
         return {name: sum(one[name] for one in challengers) for name in ("transactions", "decided")}
 
