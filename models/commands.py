@@ -8,7 +8,9 @@ import typer
 from models.errors import ModelError
 from models.evaluation.commands import evaluate_command
 
-app = typer.Typer(help="Train, evaluate and list models; `fraud rollouts` rolls them out.", no_args_is_help=True)
+app = typer.Typer(
+    help="Train, evaluate and list models; `fraud rollouts` rolls them out.", no_args_is_help=True
+)
 
 TrackingUri = Annotated[
     str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="MLflow, e.g. sqlite:////directory/mlflow.db")
