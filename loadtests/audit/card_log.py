@@ -108,7 +108,7 @@ def _alert(record: Record) -> dict[str, Any]:
 
 def _of(card_id: str, records: Iterable[Record]) -> Iterable[Record]:
     """Records that name the card, or may do so in other letters."""
-    word = card_id.encode()
+    word = json.dumps(card_id, ensure_ascii=False).encode("utf-8", "surrogatepass")
     for record in records:
         content = (record.key or b"") + b" " + (record.value or b"")
         if word in content or b"\\" in content:

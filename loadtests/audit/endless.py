@@ -75,23 +75,36 @@ def follow(
     follower.findings.tell = loud.tell
     port, end = metrics.serve(plan.metrics_port)
     started(port)
+
+    def seen() -> None:
+        metrics.advance(follower.checked, 0)
+        if stop.is_set():
+            raise _StoppedError("asked to stop in the middle of a step")
+
     try:
         saved = clock()
         while not stop.is_set():
+            # any other error may come in the middle of a chunk: what is remembered then is of no use
             try:
-                follower.step(lambda: metrics.advance(follower.checked, 0))
+                follower.step(seen)
                 metrics.advance(follower.checked, follower.audited_until_s)
             except TopicReadError as fault:
                 logger.warning("audit waits: %s", fault)
+            except _StoppedError:
+                break
             loud.end_step()
             if plan.state is not None and clock() - saved >= plan.save_every_s:
                 memory.save(plan.state)
                 saved = clock()
             stop.wait(plan.every_s)
-    finally:
-        end()
         if plan.state is not None:
             memory.save(plan.state)
+    finally:
+        end()
+
+
+class _StoppedError(Exception):
+    """The audit was asked to stop, between two chunks."""
 
 
 def _memory(settings: JobSettings, plan: Plan) -> Memory:

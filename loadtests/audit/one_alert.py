@@ -126,12 +126,12 @@ def _made(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel
         0, rules, GroupState(MemoryArena()), Meta(), MemoryPieces(), quiet, _set_aside(card.refused)
     )
     core.learn_snapshot_end(card.snapshot_end)
-    tables = sorted([*card.rollouts, *card.profiles], key=lambda record: record.timestamp)
+    tables = _as_written([*card.rollouts, *card.profiles])
     partition, offset = card.source
     known = -1 if card.snapshot_end is None else card.snapshot_end
     for arrival, transactions in groupby(card.transactions, lambda record: record.timestamp):
         known = max(known, arrival)
-        due = [record for record in tables if record.timestamp <= known]
+        due = [record for when, record in tables if when <= known]
         tables = tables[len(due) :]
         for records in _columns(due):
             core.fold(records)
@@ -142,17 +142,28 @@ def _made(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel
                     core.decide(records)
                     break
                 except NoRolloutError:  # the first champion decides what came before it, too
-                    first = next((r for r in tables if r.topic == topics.model_rollouts), None)
+                    first = next((one for one in tables if one[1].topic == topics.model_rollouts), None)
                     if first is None:
                         raise
                     tables.remove(first)
-                    for late in _columns([first]):
+                    for late in _columns([first[1]]):
                         core.fold(late)
     outcome = core.take_outcome()
     for alert in (*outcome.alerts, *outcome.suppressed):
         if (alert.partition, alert.offset) == (partition, offset):
             return alert.value
     return None
+
+
+def _as_written(records: Iterable[Record]) -> list[tuple[int, Record]]:
+    """When each record of a table was written at the earliest, whatever its timestamp says: in that order."""
+    newest: dict[tuple[str, int], int] = {}
+    found = []
+    for record in records:
+        place = record.topic, record.partition
+        newest[place] = max(record.timestamp, newest.get(place, 0))
+        found.append((newest[place], record))
+    return sorted(found, key=lambda written: written[0])
 
 
 def _set_aside(refused: dict[int, str]) -> dict[int, str]:
@@ -200,8 +211,8 @@ def _by_oracle(card: CardLog, settings: JobSettings, partitions: int, load: Load
 
 
 def _rests_on(card: CardLog) -> dict[str, Any]:
-    alert, own = card.alert, card.alert["card_id"].encode()
-    transactions = [record.offset for record in card.transactions if own in (record.value or b"")]
+    alert = card.alert
+    transactions = [record.offset for record in card.transactions]
     arrival = card.transactions[-1].timestamp
     return {
         "card_id": alert["card_id"],

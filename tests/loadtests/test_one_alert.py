@@ -74,7 +74,7 @@ def test_every_alert_is_made_again_byte_for_byte(log: MemoryLog) -> None:
     ("change", "field"),
     [
         (lambda told: {"score": told["score"] + 1e-9}, "score"),
-        (lambda told: {"decision": "decline"}, "decision"),
+        (lambda told: {"decision": "another"}, "decision"),
         (lambda told: {"features": {**told["features"], "amount": 1.0}}, "features"),
         (lambda told: {"suspicious_count": {"day": 9, "total": 9}}, "suspicious_count"),
     ],
