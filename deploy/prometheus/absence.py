@@ -1,6 +1,7 @@
 """Rules that tell of metrics that are not there: a rule over such a metric would keep quiet for ever.
 
-Made of the other rule files: each metric that they use gets one. `python -m deploy.prometheus.absence` writes the file.
+Made of the other rule files: each metric that they use gets one. `python -m deploy.prometheus.absence`
+writes the file.
 """
 
 import re
@@ -51,11 +52,13 @@ ALWAYS = Witness('up{job="card-fraud"} == 1')
 
 def once(metric: str) -> Witness:
     """What has been there within six hours: it depends on the installation whether it is there at all."""
-    return Witness(f"group by (job, instance) (last_over_time({metric}[6h])) and on (job, instance) up == 1")
+    was_there = f"group by (job, instance) (last_over_time({metric}[6h]))"
+    return Witness(f"{was_there} and on (job, instance) up == 1")
 
 
 _OPEN_TRIAL = 'fraud_rollout_phase{fraud_rollout_phase=~"shadow|canary"} == 1'
-_NOT_IDLE = "(fraud_partition_watermark_age_seconds and on (job, instance, topic, partition) fraud_partition_idle == 0)"
+_PLACE = "job, instance, topic, partition"
+_NOT_IDLE = f"(fraud_partition_watermark_age_seconds and on ({_PLACE}) fraud_partition_idle == 0)"
 _SEVERE = 'fraud_verdict{fraud_verdict=~"STOP|STALL"} == 1'
 WITNESSES = {
     # of an installation with an audit, with a feed of profiles

@@ -40,14 +40,14 @@ VALUES: dict[str, set[str]] = {
 """Labels whose values are known: label -> values."""
 
 
-class Wrong(AssertionError):
+class QueryError(AssertionError):
     """An expression that asks for what nothing exports."""
 
 
 @cache
 def exported() -> dict[str, frozenset[str]]:
     """Labels of every exported sample's name, by docs/metrics.md, with those that a target gets."""
-    found: dict[str, frozenset[str]] = {"up": TARGET}
+    found = {"up": TARGET, "ALERTS": TARGET | {"alertname", "alertstate", "severity"}}
     rows = re.findall(r"^\| `(\w+)` \|([^|]*)\| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     for name, labels, meaning in rows:
         own = frozenset(re.findall(r"`(\w+)`", labels)) | TARGET
@@ -79,7 +79,7 @@ def check(expression: str) -> frozenset[str]:
     """Labels of an expression's result.
 
     Raises:
-        Wrong: a metric, label or label value that nothing exports.
+        QueryError: a metric, label or label value that nothing exports.
         ValueError: it is no PromQL.
     """
     return labels_of(ast.parse(expression), {**exported(), **recorded()})
@@ -110,13 +110,13 @@ def labels_of(node: Any, known: Mapping[str, frozenset[str]]) -> frozenset[str]:
 
 def _selected(node: Any, known: Mapping[str, frozenset[str]]) -> frozenset[str]:
     if node.name not in known:
-        raise Wrong(f"nothing exports {node.name}")
+        raise QueryError(f"nothing exports {node.name}")
     for matcher in node.matchers.matchers:
         _need({matcher.name}, known[node.name], node.name)
         if matcher.name in VALUES and "Not" not in str(matcher.op):
             unknown = set(matcher.value.split("|")) - VALUES[matcher.name]
             if unknown and not matcher.value.startswith("$"):
-                raise Wrong(f"{node.name}: {matcher.name} is never {sorted(unknown)}")
+                raise QueryError(f"{node.name}: {matcher.name} is never {sorted(unknown)}")
     return known[node.name]
 
 
@@ -146,4 +146,4 @@ def _joined(node: Any, known: Mapping[str, frozenset[str]]) -> frozenset[str]:
 def _need(labels: set[str] | frozenset[str], there: frozenset[str], where: object) -> None:
     lacking = set(labels) - there
     if lacking:
-        raise Wrong(f"{where}: no label {sorted(lacking)}, only {sorted(there)}")
+        raise QueryError(f"{where}: no label {sorted(lacking)}, only {sorted(there)}")

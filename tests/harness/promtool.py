@@ -1,4 +1,4 @@
-"""Rules run by promtool: one alert over made-up series, with the moments in which it must fire or keep quiet."""
+"""Rules run by promtool: an alert over made-up series, and the moments in which it must fire or not."""
 
 import re
 import shutil

@@ -33,8 +33,9 @@ class Mutant:
 def mutants(rule: Rule) -> Iterator[Mutant]:
     """Every mutant of a rule, in a fixed order.
 
-    A metric renamed, a label or its value changed, an alternative of a pattern left out, a label no longer grouped by,
-    a comparison turned round, a set operator swapped, a number ten times as large; `for` left out or ten times as long.
+    A metric renamed; a label or its value changed; an alternative of a pattern left out; a label no longer
+    grouped by; a comparison turned round; a set operator swapped; a number ten times as large; `for` left out
+    or ten times as long.
     """
     name, expression = rule.get("alert") or rule["record"], str(rule["expr"])
     for found in _TOKENS.finditer(expression):

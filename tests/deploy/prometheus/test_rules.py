@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from harness.alert_cases import CASES
-from harness.promql import VALUES, Wrong, check, exported, labels_of
+from harness.promql import VALUES, QueryError, check, exported, labels_of
 from harness.promtool import PROMTOOL, all_rules, needed, needs_promtool, rule_of
 
 from deploy.prometheus import CONFIG, RULES, absence
@@ -48,7 +48,7 @@ def test_a_rule_is_about_metrics_and_labels_that_are_exported(rule):
     ],
 )
 def test_what_is_not_exported_is_noticed(expression):
-    with pytest.raises(Wrong):
+    with pytest.raises(QueryError):
         check(expression)
 
 

@@ -1,8 +1,7 @@
 """Metrics that are not there: one case for each metric that a rule uses."""
 
-from harness.promtool import Case, Gone, Series
-
 from deploy.prometheus.absence import used
+from harness.promtool import Case, Gone, Series
 
 ROLLOUT = 'rollout_id="r1"'
 PLACE = 'topic="transactions",partition="1"'

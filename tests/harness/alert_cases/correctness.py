@@ -1,6 +1,6 @@
 """The continuous audit."""
 
-from harness.promtool import Case, Clock, Gone, Slope
+from harness.promtool import Case, Clock, Slope
 
 HERE = {"job": "card-fraud-audit", "instance": "audit:8001"}
 OF = "{" + ",".join(f'{key}="{value}"' for key, value in HERE.items()) + "}"

@@ -7,12 +7,12 @@ from harness.promtool import Case, Gone, Series, Slope
 def requests(**per_minute: float) -> Series:
     """Answers with status 500 of /v1/status, 503 of /readyz, 404 of others."""
     kinds = {"failed": ("/v1/status", "500"), "unready": ("/readyz", "503"), "unknown": ("unmatched", "404")}
-    return {
-        f'fraud_sidecar_http_requests_total{{method="GET",route="{kinds[kind][0]}",status="{kinds[kind][1]}"}}': (
-            Slope(slope)
-        )
-        for kind, slope in per_minute.items()
+    name = "fraud_sidecar_http_requests_total"
+    series = {
+        kind: f'{name}{{method="GET",route="{route}",status="{status}"}}'
+        for kind, (route, status) in kinds.items()
     }
+    return {series[kind]: Slope(slope) for kind, slope in per_minute.items()}
 
 
 AUDIT = 'up{job="card-fraud-audit",instance="audit:8001"}'
