@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from deploy.prometheus import RULES
+from deploy.prometheus.absence import rules
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: apt install prometheus")
@@ -73,10 +75,10 @@ class Case:
         return "-".join([self.alert, *self.select.values()])
 
 
-def all_rules() -> list[Rule]:
+@cache
+def all_rules() -> tuple[Rule, ...]:
     """Every rule of every file."""
-    files = [yaml.safe_load(file.read_text()) for file in sorted(RULES.glob("*.yml"))]
-    return [rule for file in files for group in file["groups"] for rule in group["rules"]]
+    return tuple(rule for file in sorted(RULES.glob("*.yml")) for rule in rules(file))
 
 
 RECORDED = {rule["record"]: rule for rule in all_rules() if "record" in rule}

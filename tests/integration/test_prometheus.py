@@ -57,6 +57,7 @@ def ask(tmp_path_factory) -> Iterator[Ask]:
 @pytest.fixture(scope="module")
 def grown(ask, wait_for) -> Ask:
     """The same once rates have several scrapes, and the recorded series their first values."""
+
     def has_grown() -> bool:
         with suppress(urllib.error.URLError, ConnectionError):
             scrapes = ask("query", query="count_over_time(up[5m])")["result"]
