@@ -54,8 +54,10 @@ bench: setup ## benchmarks; figures in docs/benchmarks.md
 loadtest: setup ## open-loop load with locust and an audit of it: make loadtest ARGS="--rate 10000 --for 120s"
 	@$(BIN)/fraud loadtest run $(ARGS)
 
-docs: setup ## make docs/features.md anew from the catalogue
+docs: setup ## make docs/features.md, the dashboards and the rules on absent metrics anew
 	@$(BIN)/python -m feature_store.reference docs/features.md
+	@$(BIN)/python -m deploy.grafana
+	@$(BIN)/python -m deploy.prometheus.absence
 
 stack-up: setup ## start the embedded Kafka, Postgres, Debezium and MLflow
 	@$(BIN)/fraud stack up $(ARGS)

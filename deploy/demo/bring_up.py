@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from deploy.demo import children, environment, state
 from deploy.demo.champion import roll_out, start_training, wait_for_champion
@@ -16,6 +17,7 @@ from deploy.local import stack
 from deploy.local.ports import HOST
 from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
+from deploy.prometheus import server
 from loadtests.audit.topic_log import TopicLog
 from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.replay import Replay
@@ -160,8 +162,21 @@ def _processes(
         )
         # nothing is scored against half-loaded tables: they are in the job's state before the load begins
         wait_until_caught_up(options, run, lag, progress, started, doing)
-    return {
+    links = {
         "sidecar": f"http://{HOST}:{port}/",
         "metrics": f"http://{HOST}:{port}/metrics",
         "Spark UI": f"http://{HOST}:{settings.ui_port}/",
     }
+    if options.with_prometheus:
+        links["Prometheus"] = _prometheus(data_dir, run, port)
+    return links
+
+
+def _prometheus(data_dir: Path, run: Run, sidecar_port: int) -> str:
+    """Start Prometheus with our rules; returns its URL."""
+    config = data_dir / children.PROMETHEUS / "prometheus.yml"
+    server.write_config(config, f"{HOST}:{sidecar_port}")
+    listen = f"{HOST}:{environment.free_port()}"
+    storage = children.marker(data_dir, children.PROMETHEUS)
+    children.start_program(data_dir, run, children.PROMETHEUS, server.command(config, storage, listen))
+    return f"http://{listen}/"

@@ -1,4 +1,4 @@
-"""The training, the job and the sidecar as processes of their own: started, watched, found again, stopped."""
+"""Training, job, sidecar and Prometheus as processes of their own: started, watched, found, stopped."""
 
 import os
 import sys
@@ -11,14 +11,16 @@ from deploy.demo.state import Run
 from deploy.local import processes
 from deploy.local.processes import Server
 
-JOB, SIDECAR, TRAINING = "job", "sidecar", "training"
-PATIENCE_S = {JOB: 90.0, SIDECAR: 10.0, TRAINING: 2.0}
+JOB, SIDECAR, TRAINING, PROMETHEUS = "job", "sidecar", "training", "prometheus"
+PATIENCE_S = {JOB: 90.0, SIDECAR: 10.0, TRAINING: 2.0, PROMETHEUS: 10.0}
 """How long a graceful stop may take: the job ends its epoch."""
 ROOT = Path(deploy.__file__).resolve().parents[1]
 
 
 def marker(data_dir: Path, name: str) -> str:
     """The argument by which this directory's process is known; Python takes -X options of any name."""
+    if name == PROMETHEUS:
+        return f"--storage.tsdb.path={data_dir / name / 'data'}"
     return f"card-fraud.{name}={data_dir}"
 
 
@@ -28,7 +30,7 @@ def log_file(data_dir: Path, name: str) -> Path:
 
 
 def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[str, str]) -> Server:
-    """Start a Python module as a process of its own and remember it.
+    """Start a Python module as a process of its own, and remember it.
 
     Args:
         data_dir: of the demo.
@@ -40,16 +42,28 @@ def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[
     Raises:
         StackError: it cannot be started.
     """
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    python = [sys.executable, "-X", marker(data_dir, name), "-m"]
+    more = {**env, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    return start_program(data_dir, run, name, [*python, *command], more)
+
+
+def start_program(
+    data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[str, str] | None = None
+) -> Server:
+    """Start any program, one of whose arguments is its marker, and remember it.
+
+    Raises:
+        StackError: it cannot be started.
+    """
     log = log_file(data_dir, name)
     log.parent.mkdir(parents=True, exist_ok=True)
-    mark = marker(data_dir, name)
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     server = processes.spawn(
-        [sys.executable, "-X", mark, "-m", *command],
-        marker=mark,
+        command,
+        marker=marker(data_dir, name),
         log=log,
         cwd=data_dir,
-        env={**os.environ, **env, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, **(env or {})},
     )
     run.children[name] = server
     run.save(data_dir)

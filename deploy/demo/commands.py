@@ -38,6 +38,9 @@ def demo(
         bool, typer.Option("--fresh", help="Begin anew even if a run was killed before its end.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the servers running at the end.")] = False,
+    with_prometheus: Annotated[
+        bool, typer.Option("--with-prometheus", help="Also Prometheus with our rules; it must be installed.")
+    ] = False,
 ) -> None:
     """Bring everything up, stream card transactions, watch the alerts, then verify every one of them.
 
@@ -46,8 +49,11 @@ def demo(
     duplicated or unexpected.
     """
     from deploy.demo.run import Demo
+    from deploy.prometheus import server
     from loadtests.durations import seconds
 
+    if with_prometheus:
+        server.binary()
     if replay is not None and not replay.is_file():
         raise DemoError(f"no file {replay}; give a parquet file of transactions")
     if replay is not None and rollouts:
@@ -64,6 +70,7 @@ def demo(
         rollouts=rollouts,
         fresh=fresh,
         keep=keep,
+        with_prometheus=with_prometheus,
         report=None if report is None else report.resolve(),
         picture=None if picture is None else picture.resolve(),
     )

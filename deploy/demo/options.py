@@ -34,6 +34,8 @@ class Options:
     """Start with an empty data directory whatever was left there."""
     keep: bool = False
     """Leave the embedded stack running at the end."""
+    with_prometheus: bool = False
+    """Start a Prometheus with our rules beside the sidecar."""
     report: Path | None = None
     """Where the summary goes as JSON."""
     picture: Path | None = None

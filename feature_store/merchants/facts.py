@@ -18,7 +18,7 @@ NEVER = np.iinfo(np.int64).max
 HOUR_COUNT = np.dtype([("merchant", "u8"), ("hour", "i8"), ("count", "i8")])
 """How many transactions a merchant (64-bit hash of its id) had in one arrival hour (ms // HOUR_MS)."""
 
-FRAUD_FACT = np.dtype(
+LABEL_FACT = np.dtype(
     [
         ("merchant", "u8"),
         ("arrival", "i8"),
@@ -49,7 +49,7 @@ class Facts:
     first_fraud: NDArray[np.int64]
     """Where the frauds of each begin, shape (m + 1,)."""
     frauds: NDArray[np.void]
-    """FRAUD_FACT, by merchant and arrival."""
+    """LABEL_FACT, by merchant and arrival."""
 
     def number_of(self, merchants: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Index of each merchant's hash in `merchants`, -1 for one without facts, shape (n,)."""
@@ -64,7 +64,7 @@ def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
 
     Args:
         counts: HOUR_COUNT in any order; several of one merchant and hour add up.
-        frauds: FRAUD_FACT in any order.
+        frauds: LABEL_FACT in any order.
     """
     merchants = np.unique(np.concatenate([counts["merchant"], frauds["merchant"]]))
     counts = counts[np.lexsort((counts["hour"], counts["merchant"]))]

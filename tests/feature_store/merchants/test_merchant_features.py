@@ -10,7 +10,7 @@ from thoroughness import examples
 
 from feature_store.hashing import hash_strings
 from feature_store.merchants.catalogue import MERCHANT_COLUMN
-from feature_store.merchants.facts import FRAUD_FACT, HOUR_COUNT, NEVER, fold
+from feature_store.merchants.facts import HOUR_COUNT, LABEL_FACT, NEVER, fold
 from feature_store.merchants.offline import facts_of, features_as_of
 from feature_store.merchants.reports import Known
 
@@ -127,7 +127,7 @@ def test_a_reversed_report_is_as_if_it_had_not_been():
 
 
 def test_merchant_without_facts_has_none():
-    nothing = fold(np.zeros(0, HOUR_COUNT), np.zeros(0, FRAUD_FACT))
+    nothing = fold(np.zeros(0, HOUR_COUNT), np.zeros(0, LABEL_FACT))
     found = features_as_of(nothing, hashes(["m"]), np.array([START]), DELAY)
     assert found[0, MERCHANT_COLUMN["merchant_count_30d"]] == 0
     assert np.isnan(found[0, MERCHANT_COLUMN["merchant_risk_30d"]])

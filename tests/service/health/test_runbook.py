@@ -1,4 +1,4 @@
-"""docs/runbook.md has one entry for each reason code, and no other."""
+"""docs/runbook.md has one entry for each reason code; the others are of alerts."""
 
 import re
 from pathlib import Path
@@ -14,14 +14,18 @@ ENTRIES = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | r
 PARTS = ("**How it shows.**", "**Why.**", "**What to do.**")
 
 
-def test_each_code_has_its_entry_and_each_entry_its_code() -> None:
-    assert sorted(ENTRIES) == sorted(REGISTRY)
+def test_each_code_has_its_entry_and_the_others_are_of_alerts() -> None:
+    assert set(REGISTRY) <= set(ENTRIES)
+    assert len(ENTRIES) == len(re.findall(r"^## ", PAGE, re.MULTILINE))
+    for name in set(ENTRIES) - set(REGISTRY):
+        assert re.match(r"\n`Fraud\w+`[,:]", ENTRIES[name]), name
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@pytest.mark.parametrize("name", sorted(ENTRIES))
 def test_an_entry_tells_how_it_shows_why_and_what_to_do(name: str) -> None:
     entry = ENTRIES[name]
-    assert entry.startswith(f"\n`{REGISTRY[name].verdict}`: {REGISTRY[name].meaning}")
+    if name in REGISTRY:
+        assert entry.startswith(f"\n`{REGISTRY[name].verdict}`: {REGISTRY[name].meaning}")
     places = [entry.index(part) for part in PARTS]
     assert places == sorted(places)
     for start, end in zip(places, [*places[1:], len(entry)], strict=True):

@@ -1,0 +1,204 @@
+"""The job from inside: where time goes, how big the state is, where event time stands."""
+
+from deploy.grafana.panels import Dashboard, Panel, Query, Row
+from deploy.grafana.queries import JOB, ahead, gauge, quantile, quantiles, rate
+
+GROUP = "group {{key_group}}"
+PHASES = Panel(
+    "Where time goes",
+    "Seconds a second that all key groups spend in a phase. What grows after a rollout is the model's.",
+    "s",
+    "falling_behind",
+    (Query(rate("fraud_phase_seconds_total", "phase"), "{{phase}}"),),
+    stacked=True,
+)
+COMMITS = Panel(
+    "Commits",
+    "Kafka transactions a second, and the mean time from one commit of a key group to its next.",
+    "short",
+    "no_commits",
+    (
+        Query(rate("fraud_commits_total"), "commits a second"),
+        Query(
+            f"{rate('fraud_commit_interval_seconds_sum')} / {rate('fraud_commit_interval_seconds_count')}",
+            "seconds between",
+        ),
+    ),
+)
+PER_COMMIT = Panel(
+    "Records in a commit",
+    "Mean number of records that a Kafka transaction decides: it grows with the load.",
+    "short",
+    "falling_behind",
+    (Query(f"{rate('fraud_records_total')} / {rate('fraud_commits_total')}", "records"),),
+)
+_TIME = Row(
+    "Time",
+    (
+        PHASES,
+        Panel(
+            "Phases of the newest commit",
+            "Seconds by key group and phase: one group that differs has a hot card or a slow machine.",
+            "s",
+            "partition_behind",
+            (Query(gauge("fraud_group_phase_seconds", "key_group, phase"), GROUP + " {{phase}}"),),
+        ),
+        COMMITS,
+        PER_COMMIT,
+        Panel(
+            "Commit interval by key group",
+            "The newest commit after the one before.",
+            "s",
+            "no_commits",
+            (Query(gauge("fraud_group_commit_interval_seconds", "key_group"), GROUP),),
+        ),
+        Panel(
+            "Learned limits",
+            "How long something may take before a verdict calls it slow: ten times the 99th percentile.",
+            "s",
+            "falling_behind",
+            (Query(gauge("fraud_limit_seconds", "limit"), "{{limit}}"),),
+        ),
+    ),
+)
+_STATE = Row(
+    "State",
+    (
+        Panel(
+            "Cards",
+            "Cards in the state, and those that no profile is known of.",
+            "short",
+            "strangers",
+            (
+                Query(gauge("fraud_state_cards"), "cards"),
+                Query(gauge("fraud_state_cards_without_profile"), "without a profile"),
+            ),
+        ),
+        Panel(
+            "Transactions kept",
+            "Transactions in the state of all cards; they are forgotten by age.",
+            "short",
+            "state_grows",
+            (Query(gauge("fraud_state_events"), "transactions"),),
+        ),
+        Panel(
+            "Bytes",
+            "Of the local copies of the state.",
+            "bytes",
+            "state_grows",
+            (Query(gauge("fraud_state_bytes"), "bytes"),),
+        ),
+        Panel(
+            "Starts and rebuilds",
+            "Instances of the job that took over, and local copies rebuilt, in an hour.",
+            "short",
+            "restarts",
+            (
+                Query(f"max(increase(fraud_job_restarts_total{JOB}[1h]))", "starts"),
+                Query(f"max(increase(fraud_state_rebuilds_total{JOB}[1h]))", "rebuilds"),
+            ),
+        ),
+        Panel(
+            "Tables to be read",
+            "Records of the tables before a group decides; 0 once they are loaded.",
+            "short",
+            "loading_tables",
+            (Query(gauge("fraud_group_table_lag_records", "key_group"), GROUP),),
+        ),
+        Panel(
+            "Epoch",
+            "Number of the epoch by key group: it must climb.",
+            "short",
+            "checkpoint_old",
+            (Query(gauge("fraud_group_epoch", "key_group"), GROUP),),
+        ),
+    ),
+)
+_EVENTS = Row(
+    "Event time",
+    (
+        Panel(
+            "Age of the watermark",
+            "By partition; of idle ones it does not count.",
+            "s",
+            "watermark_stuck",
+            (
+                Query(
+                    gauge("fraud_partition_watermark_age_seconds", "topic, partition"),
+                    "{{topic}}-{{partition}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Lateness",
+            "Arrival of transactions after their event time.",
+            "s",
+            "out_of_order",
+            quantiles("fraud_event_lateness_seconds", "0.5", "0.95", "0.99"),
+        ),
+        Panel(
+            "Idle partitions",
+            "1: nothing waits in it and nothing came for a minute.",
+            "short",
+            "idle",
+            (Query(gauge("fraud_partition_idle", "topic, partition"), "{{topic}}-{{partition}}"),),
+            kind="state-timeline",
+        ),
+        Panel(
+            "Clocks",
+            "Seconds by which the job's newest commit and the senders' newest event are ahead of Prometheus.",
+            "s",
+            "clock_skew",
+            (
+                Query(
+                    ahead("fraud_group_progress_timestamp_seconds"),
+                    "job",
+                ),
+                Query(
+                    ahead("fraud_partition_event_time_timestamp_seconds"),
+                    "senders",
+                ),
+            ),
+            red_from=5,
+        ),
+    ),
+)
+_SIDECAR = Row(
+    "The sidecar",
+    (
+        Panel(
+            "Requests",
+            "By route and status.",
+            "reqps",
+            "sidecar_errors",
+            (Query(rate("fraud_sidecar_http_requests_total", "route, status"), "{{route}} {{status}}"),),
+        ),
+        Panel(
+            "Time to answer",
+            "99th percentile by route.",
+            "s",
+            "sidecar_errors",
+            (Query(quantile("fraud_sidecar_http_request_duration_seconds", "0.99", "route"), "{{route}}"),),
+        ),
+        Panel(
+            "Processor",
+            "Cores that the sidecar uses.",
+            "short",
+            "sidecar_down",
+            (Query(rate("process_cpu_seconds_total"), "cores"),),
+        ),
+        Panel(
+            "Memory",
+            "Resident memory of the sidecar.",
+            "bytes",
+            "sidecar_down",
+            (Query(gauge("process_resident_memory_bytes"), "bytes"),),
+        ),
+    ),
+)
+DASHBOARD = Dashboard(
+    "fraud-internals",
+    "Card fraud: job internals",
+    "Where time goes, how big the state is, where event time stands, how the sidecar does.",
+    (_TIME, _STATE, _EVENTS, _SIDECAR),
+)

@@ -1,0 +1,74 @@
+"""The job under load: whether it keeps up, and what it does for that."""
+
+from deploy.grafana.internals import COMMITS, PER_COMMIT, PHASES
+from deploy.grafana.overview import DEAD_LETTERS, LAG_RECORDS, LAG_SECONDS, LATENCY, THROUGHPUT
+from deploy.grafana.panels import Dashboard, Panel, Query, Row
+from deploy.grafana.queries import JOB, gauge, rate
+
+DASHBOARD = Dashboard(
+    "fraud-load-test",
+    "Card fraud: load test",
+    "The job's side of a load test. Latency from intended times is in its report.",
+    (
+        Row("Does it keep up?", (THROUGHPUT, LAG_RECORDS, LAG_SECONDS, LATENCY)),
+        Row(
+            "What does it do?",
+            (
+                COMMITS,
+                PER_COMMIT,
+                PHASES,
+                Panel(
+                    "Load of a key group",
+                    "Share of its time that a key group works: at 1 the core is full.",
+                    "percentunit",
+                    "falling_behind",
+                    (
+                        Query(
+                            f"sum({rate('fraud_phase_seconds_total', 'phase')})"
+                            f" / {gauge('fraud_key_groups')}",
+                            "mean",
+                        ),
+                    ),
+                    red_from=0.9,
+                ),
+            ),
+        ),
+        Row(
+            "Is it right?",
+            (
+                DEAD_LETTERS,
+                Panel(
+                    "Repeats and missing scores",
+                    "Transactions left out as decided before, and those without a score.",
+                    "ops",
+                    "input_repeats",
+                    (
+                        Query(rate("fraud_duplicates_total"), "repeats"),
+                        Query(rate("fraud_scoring_failures_total"), "without a score"),
+                    ),
+                ),
+                Panel(
+                    "Held back",
+                    "Records behind the generator's open transactions, by partition.",
+                    "short",
+                    "open_transaction",
+                    (
+                        Query(
+                            gauge("fraud_partition_held_records", "topic, partition"),
+                            "{{topic}}-{{partition}}",
+                        ),
+                    ),
+                ),
+                Panel(
+                    "Alerts",
+                    "Alerts a minute.",
+                    "short",
+                    "alerts_dry_up",
+                    (Query(f"max(increase(fraud_alerts_total{JOB}[1m]))", "alerts"),),
+                ),
+            ),
+        ),
+    ),
+    refresh="5s",
+    since="now-15m",
+)

@@ -1,0 +1,113 @@
+"""What comes out, for the team that works on the alerts."""
+
+from deploy.grafana.overview import DEAD_LETTERS
+from deploy.grafana.panels import Dashboard, Panel, Query, Row
+from deploy.grafana.queries import JOB, quantiles, rate, share
+
+_ALERTS = Row(
+    "Alerts",
+    (
+        Panel(
+            "Alerts of transactions",
+            "Share of transactions that alert: now, and over the last day.",
+            "percentunit",
+            "alert_storm",
+            (
+                Query(f"max(job:fraud_alerts_per_transaction:ratio_rate10m{JOB})", "ten minutes"),
+                Query(f"max(job:fraud_alerts_per_transaction:ratio_rate1d{JOB})", "a day"),
+            ),
+        ),
+        Panel(
+            "Alerts",
+            "Alerts written, and those kept back because the card had one a short while before.",
+            "ops",
+            "alert_storm",
+            (
+                Query(rate("fraud_alerts_total"), "written"),
+                Query(rate("fraud_suppressed_total"), "kept back"),
+            ),
+        ),
+        Panel(
+            "Rules",
+            "Alerts in which a rule fired; an alert can have several.",
+            "ops",
+            "alert_storm",
+            (Query(rate("fraud_alert_rules_total", "rule"), "{{rule}}"),),
+            stacked=True,
+        ),
+        Panel(
+            "Scores",
+            "How many transactions a second get a score of so much at most.",
+            "ops",
+            "alerts_dry_up",
+            (Query(rate("fraud_score_bucket", "le"), "{{le}}"),),
+            kind="heatmap",
+        ),
+        Panel(
+            "Quantiles of scores",
+            "Median, 95th and 99th percentile: they move when the model or the customers change.",
+            "percentunit",
+            "alerts_dry_up",
+            quantiles("fraud_score", "0.5", "0.95", "0.99"),
+        ),
+    ),
+)
+_DECIDED_WITH = Row(
+    "What decisions rest on",
+    (
+        Panel(
+            "Without a profile",
+            "Share of transactions decided without a profile of their card.",
+            "percentunit",
+            "profiles_missing",
+            (Query(share("fraud_missing_profile_total", "fraud_transactions_total"), "share"),),
+        ),
+        Panel(
+            "Age of profiles",
+            "Age of the profiles that transactions were decided with.",
+            "s",
+            "profiles_quiet",
+            quantiles("fraud_profile_age_seconds", "0.5", "0.9"),
+        ),
+        Panel(
+            "Changes of profiles",
+            "Profile versions taken over, and those that came behind a transaction of their card.",
+            "ops",
+            "profiles_quiet",
+            (
+                Query(rate("fraud_profile_changes_total"), "taken over"),
+                Query(rate("fraud_late_table_changes_total"), "late"),
+            ),
+        ),
+        Panel(
+            "Repeated and out of order",
+            "Share of records decided before; share of transactions behind a later one of their card.",
+            "percentunit",
+            "out_of_order",
+            (
+                Query(share("fraud_duplicates_total", "fraud_records_total"), "repeated"),
+                Query(share("fraud_late_total", "fraud_transactions_total"), "out of order"),
+            ),
+        ),
+        DEAD_LETTERS,
+        Panel(
+            "What the audit found",
+            "Alerts that are missing, doubled, unexpected or different since the audit began, of its sample.",
+            "short",
+            "alerts_missing",
+            tuple(
+                Query(f"sum(fraud_audit_{kind}_total)", kind)
+                for kind in ("missing", "duplicated", "unexpected", "different")
+            ),
+            red_from=1,
+        ),
+    ),
+)
+DASHBOARD = Dashboard(
+    "fraud-risk",
+    "Card fraud: risk team",
+    "Alerts, rules and scores, and what decisions rest on.",
+    (_ALERTS, _DECIDED_WITH),
+    refresh="1m",
+    since="now-24h",
+)

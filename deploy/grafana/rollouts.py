@@ -1,0 +1,175 @@
+"""Which model decides, and how its challengers compare."""
+
+from deploy.grafana.panels import Dashboard, Panel, Query, Row
+from deploy.grafana.queries import JOB, gauge, quantile, rate
+
+TRIAL = "{{rollout_id}} {{challenger}}"
+_NOW = Row(
+    "In force",
+    (
+        Panel(
+            "Model",
+            "The model that scored last, by key group: the same in all, but for the seconds of a change.",
+            "short",
+            "groups_disagree",
+            (Query(gauge("fraud_model_info", "key_group, name, version, digest")),),
+            kind="table",
+        ),
+        Panel(
+            "Rollout",
+            "The rollout that decided last, by key group.",
+            "short",
+            "groups_disagree",
+            (Query(gauge("fraud_rollout_info", "key_group, rollout_id")),),
+            kind="table",
+        ),
+        Panel(
+            "Phase",
+            "Where each of the newest rollouts stands.",
+            "short",
+            "guard_breach",
+            (
+                Query(
+                    gauge("fraud_rollout_phase", "rollout_id, fraud_rollout_phase") + " == 1",
+                    "{{rollout_id}} {{fraud_rollout_phase}}",
+                ),
+            ),
+            kind="state-timeline",
+        ),
+        Panel(
+            "Events applied",
+            "Number of the rollout's last event by key group: the lines meet within seconds.",
+            "short",
+            "groups_disagree",
+            (
+                Query(
+                    gauge("fraud_rollout_applied_seq", "rollout_id, key_group"),
+                    "{{rollout_id}} group {{key_group}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Set aside",
+            "Rollouts by which a key group cannot decide; 0 is good.",
+            "short",
+            "rollouts_set_aside",
+            (Query(gauge("fraud_rollouts_set_aside", "key_group"), "group {{key_group}}"),),
+            red_from=1,
+        ),
+        Panel(
+            "Without a score",
+            "Share of transactions to which the model in force gave no score: the other rules decided alone.",
+            "percentunit",
+            "scoring_failures",
+            (Query(f"{rate('fraud_scoring_failures_total')} / {rate('fraud_transactions_total')}", "share"),),
+            red_from=0.001,
+        ),
+    ),
+)
+_TRIALS = Row(
+    "Challengers",
+    (
+        Panel(
+            "Guards",
+            "Verdict of each guard on each challenger.",
+            "short",
+            "guard_breach",
+            (
+                Query(
+                    gauge("fraud_guard_verdict", "rollout_id, challenger, guard, fraud_guard_verdict")
+                    + " == 1",
+                    TRIAL + " {{guard}} {{fraud_guard_verdict}}",
+                ),
+            ),
+            kind="state-timeline",
+        ),
+        Panel(
+            "Scored, and decided",
+            "Transactions a second that a challenger scored, and of these decided (a canary's members).",
+            "ops",
+            "guard_breach",
+            (
+                Query(rate("fraud_trial_transactions_total", "rollout_id, challenger"), TRIAL + " scored"),
+                Query(rate("fraud_trial_decided_total", "rollout_id, challenger"), TRIAL + " decided"),
+            ),
+        ),
+        Panel(
+            "Verdicts",
+            "Transactions for which both, only the champion or only the challenger would alert.",
+            "ops",
+            "guard_breach",
+            (
+                Query(
+                    rate("fraud_trial_verdicts_total", "rollout_id, challenger, alerted"),
+                    TRIAL + " {{alerted}}",
+                ),
+            ),
+            stacked=True,
+        ),
+        Panel(
+            "Card-hours",
+            "Card-hours with alerts so far: what the guard of the alert rate counts.",
+            "short",
+            "guard_breach",
+            (
+                Query(
+                    gauge("fraud_trial_card_hours", "rollout_id, challenger, alerted"), TRIAL + " {{alerted}}"
+                ),
+            ),
+        ),
+        Panel(
+            "Failures",
+            "Share of a challenger's rows without a score.",
+            "percentunit",
+            "scoring_failures",
+            (
+                Query(
+                    f"{rate('fraud_trial_failures_total', 'rollout_id, challenger')} "
+                    f"/ {rate('fraud_trial_transactions_total', 'rollout_id, challenger')}",
+                    TRIAL,
+                ),
+            ),
+            red_from=0.001,
+        ),
+        Panel(
+            "Time to score",
+            "Seconds a row, of the same rows, by role.",
+            "s",
+            "guard_breach",
+            (
+                Query(
+                    f"{rate('fraud_trial_scoring_seconds_total', 'rollout_id, challenger, role')} "
+                    "/ on (rollout_id, challenger) group_left () "
+                    f"{rate('fraud_trial_rows_total', 'rollout_id, challenger')}",
+                    TRIAL + " {{role}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Scores",
+            "99th percentile of the scores of the same transactions, by role.",
+            "percentunit",
+            "guard_breach",
+            (
+                Query(
+                    quantile("fraud_trial_score", "0.99", "rollout_id, challenger, role"),
+                    TRIAL + " {{role}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Shadow alerts",
+            "Verdicts of challengers that differ from the champion's, a second.",
+            "ops",
+            "guard_breach",
+            (Query(f"max (rate(fraud_shadow_alerts_total{JOB}[$__rate_interval]))", "differ"),),
+        ),
+    ),
+)
+DASHBOARD = Dashboard(
+    "fraud-rollouts",
+    "Card fraud: model and rollouts",
+    "Which model decides, and how its challengers compare.",
+    (_NOW, _TRIALS),
+    since="now-6h",
+)

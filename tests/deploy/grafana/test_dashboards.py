@@ -1,0 +1,78 @@
+"""The dashboards: what is kept is what the code makes; panels are explained, and ask for what is exported."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from harness.promql import check
+
+from deploy.grafana import HOME
+from deploy.grafana.__main__ import DASHBOARDS, files
+
+pytestmark = pytest.mark.unit
+KEPT = {path.stem: json.loads(path.read_text()) for path in sorted(HOME.glob("*.json"))}
+PANELS = [
+    (f"{name}: {panel['title']}", panel)
+    for name, page in KEPT.items()
+    for panel in page["panels"]
+    if panel["type"] != "row"
+]
+RUNBOOK = (Path(__file__).parents[3] / "docs" / "runbook.md").read_text()
+ENTRIES = set(re.findall(r"^## (\w+)$", RUNBOOK, re.MULTILINE))
+UNITS = {"s", "ops", "reqps", "short", "bytes", "percentunit"}
+panels = pytest.mark.parametrize("panel", [panel for _, panel in PANELS], ids=[name for name, _ in PANELS])
+
+
+def plain(expression: str) -> str:
+    """Without Grafana's variables."""
+    return expression.replace("$__rate_interval", "1m").replace("$job", "card-fraud")
+
+
+def test_what_is_kept_is_what_the_code_makes():
+    made = files()
+    assert sorted(path.name for path in made) == sorted(path.name for path in HOME.glob("*.json"))
+    for path, text in made.items():
+        assert path.read_text() == text, "`python -m deploy.grafana` makes it anew"
+
+
+@panels
+def test_a_panel_is_explained_and_leads_to_the_runbook(panel):
+    assert re.match(r"[A-Z0-9].{15,}", panel["description"])
+    defaults = panel["fieldConfig"]["defaults"]
+    assert defaults["unit"] in UNITS
+    (link,) = defaults["links"]
+    assert link["url"].removeprefix("${runbook}#") in ENTRIES
+
+
+@panels
+def test_a_panel_asks_for_what_is_exported(panel):
+    assert panel["targets"]
+    assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+    for target in panel["targets"]:
+        labels = check(plain(target["expr"]))
+        named = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        assert named <= labels, "the legend names a label that the query does not have"
+
+
+@pytest.mark.parametrize("page", KEPT.values(), ids=KEPT)
+def test_panels_lie_beside_each_other(page):
+    taken: set[tuple[int, int]] = set()
+    for panel in page["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+    numbers = [panel["id"] for panel in page["panels"]]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_the_overview_begins_with_lag():
+    first = [panel["title"] for panel in KEPT["fraud-overview"]["panels"]][:2]
+    assert first == ["Lag", "Lag"]
+    assert len(DASHBOARDS) == 5

@@ -1,0 +1,49 @@
+"""Each alert under promtool: fires in time, recovers, keeps quiet; and each broken rule is noticed."""
+
+import random
+from pathlib import Path
+
+import pytest
+from harness.alert_cases import CASES
+from harness.promtool import RECORDED, Case, all_rules, needed, needs_promtool, rule_of, run
+from harness.rule_mutants import Mutant, mutants
+from thoroughness import THOROUGH
+
+pytestmark = [pytest.mark.unit, needs_promtool]
+SAMPLE = 16
+SEED = 22
+
+
+def cases_of(rule: dict) -> list[Case]:
+    """Cases that would have to notice if the rule were another; the cheap ones first."""
+    found = [case for case in CASES if any(rule is one for one in (rule_of(case), *needed(rule_of(case))))]
+    return sorted(found, key=lambda case: case.before + case.during + case.after)
+
+
+def everything() -> list[tuple[dict, Mutant]]:
+    return [(rule, mutant) for rule in all_rules() for mutant in mutants(rule)]
+
+
+def chosen() -> list[tuple[dict, Mutant]]:
+    return everything() if THOROUGH else random.Random(SEED).sample(everything(), SAMPLE)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_an_alert_fires_and_ends_in_time_and_keeps_quiet(case, tmp_path):
+    assert run(case, tmp_path) == ""
+
+
+def is_noticed(rule: dict, mutant: Mutant, home: Path) -> bool:
+    for case in cases_of(rule):
+        if "record" in rule:
+            said = run(case, home, recorded={**RECORDED, rule["record"]: mutant.rule})
+        else:
+            said = run(case, home, mutant.rule)
+        if said:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(("rule", "mutant"), chosen(), ids=lambda one: getattr(one, "what", ""))
+def test_a_broken_rule_is_noticed(rule, mutant, tmp_path):
+    assert is_noticed(rule, mutant, tmp_path), mutant.what

@@ -1,0 +1,116 @@
+"""The rules for Prometheus: complete, about what is exported, each with its entry in the runbook."""
+
+import re
+from pathlib import Path
+
+import pytest
+from harness.alert_cases import CASES
+from harness.promql import VALUES, QueryError, check, exported, labels_of
+from harness.promtool import PROMTOOL, all_rules, needed, needs_promtool, rule_of
+
+from deploy.prometheus import CONFIG, RULES, absence
+
+pytestmark = pytest.mark.unit
+RULE_LIST = all_rules()
+ALERTS = [rule for rule in RULE_LIST if "alert" in rule]
+RUNBOOK = (Path(__file__).parents[3] / "docs" / "runbook.md").read_text()
+ENTRIES = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
+
+
+def name(rule: dict) -> str:
+    return rule.get("record") or "-".join([rule["alert"], *rule["labels"].values()])
+
+
+def anchors(rule: dict) -> list[str]:
+    """Entries of the runbook that an alert leads to."""
+    anchor = rule["annotations"]["runbook_url"].removeprefix("docs/runbook.md#")
+    if anchor != "{{ $labels.code }}":
+        return [anchor]
+    (codes,) = re.findall(r'code=~"([^"]*)"', rule["expr"])
+    return codes.split("|")
+
+
+@pytest.mark.parametrize("rule", RULE_LIST, ids=name)
+def test_a_rule_is_about_metrics_and_labels_that_are_exported(rule):
+    check(rule["expr"])
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "fraud_lag_second",
+        'fraud_partition_lag_seconds{parttion="1"}',
+        "sum by (topik) (fraud_partition_lag_seconds)",
+        'fraud_partition_verdict{fraud_partition_verdict=~"STOP|STOPPED"} == 1',
+        "fraud_lag_seconds > on (topic) fraud_partition_lag_seconds",
+        "histogram_quantile(0.5, sum by (job) (rate(fraud_score_bucket[5m])))",
+        "fraud_event_to_alert_seconds",
+    ],
+)
+def test_what_is_not_exported_is_noticed(expression):
+    with pytest.raises(QueryError):
+        check(expression)
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=name)
+def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_on(rule):
+    assert rule["labels"]["severity"] in ("page", "ticket")
+    texts = rule["annotations"]
+    assert sorted(texts) == ["description", "runbook_url", "summary"]
+    assert texts["runbook_url"].startswith("docs/runbook.md#")
+    assert set(anchors(rule)) <= set(ENTRIES)
+    assert re.match(r"^[^{ ].*[^.]$|^\{\{", texts["summary"]), "a summary is no sentence"
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=name)
+def test_an_alert_speaks_of_labels_that_it_has(rule):
+    used = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
+    assert used <= check(rule["expr"]) | set(rule["labels"])
+
+
+def test_each_alert_is_named_by_the_entry_that_it_leads_to():
+    for rule in ALERTS:
+        for anchor in anchors(rule):
+            assert f"`{rule['alert']}`" in ENTRIES[anchor], (rule["alert"], anchor)
+
+
+def test_each_entry_names_alerts_that_there_are():
+    alerts = {rule["alert"] for rule in ALERTS}
+    named = set(re.findall(r"`(Fraud[A-Z]\w+)`", RUNBOOK)) - {"FraudError"}
+    assert named == alerts
+
+
+def test_each_metric_that_a_rule_uses_is_missed_when_it_is_absent():
+    assert absence.FILE.read_text() == absence.text(), "python -m deploy.prometheus.absence makes it anew"
+    missed = {rule["labels"]["metric"] for rule in ALERTS if rule["alert"] == "FraudMetricAbsent"}
+    seen: set[str] = set()
+    for rule in RULE_LIST:
+        if rule.get("alert") != "FraudMetricAbsent":
+            seen |= {metric for metric in exported() if re.search(rf"(?<![:\w]){metric}\b", rule["expr"])}
+    assert missed == seen - {"up"}
+    assert set(absence.WITNESSES) <= missed
+
+
+def test_each_alert_has_a_case_and_each_recorded_rule_an_alert():
+    covered = [rule_of(case) for case in CASES]
+    assert [name(rule) for rule in ALERTS if rule not in covered] == []
+    used = [record for rule in ALERTS for record in needed(rule)]
+    assert [rule["record"] for rule in RULE_LIST if "record" in rule and rule not in used] == []
+
+
+def test_labels_of_known_values_are_exported():
+    every = frozenset().union(*exported().values())
+    assert set(VALUES) <= every
+    assert labels_of is not None
+
+
+@needs_promtool
+def test_prometheus_takes_configuration_and_rules():
+    import subprocess
+
+    for command in (
+        ["config", CONFIG],
+        ["rules", "--lint=all", "--lint-fatal", *sorted(RULES.glob("*.yml"))],
+    ):
+        ended = subprocess.run([PROMTOOL, "check", *map(str, command)], capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,0 +1,14 @@
+"""What each alert must do: when it fires, when it ends, what must not make it fire."""
+
+from harness.alert_cases import absence, correctness, input, job, model, objectives, sidecar
+from harness.promtool import Case
+
+CASES: tuple[Case, ...] = (
+    *objectives.CASES,
+    *input.CASES,
+    *job.CASES,
+    *model.CASES,
+    *correctness.CASES,
+    *sidecar.CASES,
+    *absence.CASES,
+)

@@ -1,0 +1,51 @@
+"""The continuous audit."""
+
+from harness.promtool import Case, Clock, Slope
+
+HERE = {"job": "card-fraud-audit", "instance": "audit:8001"}
+OF = "{" + ",".join(f'{key}="{value}"' for key, value in HERE.items()) + "}"
+KINDS = ("missing", "duplicated", "unexpected", "different")
+
+
+def count(kind: str) -> str:
+    """The series of one counter."""
+    return f"fraud_audit_{kind}_total{OF}"
+
+
+CASES = (
+    *(
+        Case(
+            f"FraudAlerts{kind.capitalize()}",
+            {count(one): Slope(0) for one in KINDS},
+            {count(kind): Slope(1)},
+            fires_after=0,
+            quiet_after=14,
+            labels=HERE,
+            almost=[{count(one): Slope(1) for one in KINDS if one != kind}],
+            after=30,
+        )
+        for kind in KINDS
+    ),
+    *(  # its first finding makes the counter; it stays
+        Case(
+            f"FraudAlerts{kind.capitalize()}",
+            {},
+            {count(kind): 1},
+            fires_after=0,
+            quiet_after=0,
+            labels=HERE,
+            almost=[{count(kind): 0}],
+            during=15,
+        )
+        for kind in KINDS
+    ),
+    Case(
+        "FraudAuditOld",
+        {f"fraud_audit_timestamp_seconds{OF}": Clock(-120)},
+        {f"fraud_audit_timestamp_seconds{OF}": Clock(-700)},
+        fires_after=1,
+        quiet_after=0,
+        labels=HERE,
+        almost=[{f"fraud_audit_timestamp_seconds{OF}": Clock(-590)}],
+    ),
+)

@@ -1,0 +1,140 @@
+"""How the job gets on with its inputs."""
+
+from collections.abc import Mapping
+
+from harness.promtool import Case, Series, Slope
+
+PLACE = {"topic": "transactions", "partition": "1"}
+JOB_ONLY = {"instance": ""}
+
+
+def verdict(now: str, partition: int = 1) -> Series:
+    """The state set of one partition."""
+    name = "fraud_partition_verdict"
+    return {
+        f'{name}{{topic="transactions",partition="{partition}",{name}="{one}"}}': float(one == now)
+        for one in ("IDLE", "OK", "WARN", "BLOCKED", "STALL", "REWIND", "STOP")
+    }
+
+
+def of_verdict(alert: str, now: str, fires: int, quiet: int, **more: int) -> Case:
+    """An alert on one verdict; no other verdict makes it fire."""
+    others = [verdict(one) for one in ("IDLE", "WARN", "BLOCKED", "STALL", "REWIND", "STOP") if one != now]
+    labels = {**PLACE, "fraud_partition_verdict": now}
+    good = {**verdict("OK"), **verdict("OK", 0)}
+    return Case(alert, good, verdict(now), fires, quiet, labels, others, **more)
+
+
+def lag(*seconds: float) -> Series:
+    """Of the partitions 0, 1, ..."""
+    return {
+        f'fraud_partition_lag_seconds{{topic="transactions",partition="{number}"}}': wait
+        for number, wait in enumerate(seconds)
+    }
+
+
+def counts(**per_minute: float) -> Series:
+    """Counters by their names without `fraud_` and `_total`."""
+    return {f"fraud_{name}_total": Slope(slope) for name, slope in per_minute.items()}
+
+
+def letters(**per_minute: float) -> Mapping[str, Slope]:
+    """Dead letters by reason."""
+    return {
+        f'fraud_dead_letters_total{{reason="{reason}"}}': Slope(slope) for reason, slope in per_minute.items()
+    }
+
+
+CASES = (
+    of_verdict("FraudPartitionStopped", "STOP", fires=1, quiet=0),
+    of_verdict("FraudPartitionStalled", "STALL", fires=1, quiet=0),
+    of_verdict("FraudPartitionRewound", "REWIND", fires=0, quiet=5),
+    of_verdict("FraudPartitionBlocked", "BLOCKED", fires=1, quiet=0),
+    of_verdict("FraudPartitionFallsBehind", "WARN", fires=5, quiet=0),
+    Case(
+        "FraudPartitionBehindOthers",
+        lag(2, 2, 2, 2),
+        lag(2, 100, 2, 2),
+        fires_after=2,
+        quiet_after=0,
+        labels=PLACE,
+        # 1: far behind but not for long; 2: all are behind alike; 3: a little more than the others
+        almost=[lag(2, 29, 2, 2), lag(100, 120, 90, 100), lag(30, 140, 30, 30)],
+    ),
+    Case(
+        "FraudStuck",
+        {**counts(records=600), "fraud_lag_records": 3},
+        {**counts(records=0), "fraud_lag_records": 3},
+        fires_after=2,
+        quiet_after=0,
+        almost=[{**counts(records=0), "fraud_lag_records": 0}, counts(records=1)],
+    ),
+    Case(
+        "FraudInputQuiet",
+        {**counts(records=600), "fraud_lag_records": 0},
+        counts(records=0),
+        fires_after=7,
+        quiet_after=0,
+        almost=[{**counts(records=0), "fraud_lag_records": 1}, counts(records=1)],
+        before=300,
+        during=30,
+        after=10,
+        step="5m",
+    ),
+    Case(
+        "FraudWatermarkStuck",
+        {**counts(transactions=600), "fraud_watermark_age_seconds": 3},
+        {"fraud_watermark_age_seconds": 700},
+        fires_after=5,
+        quiet_after=0,
+        almost=[
+            {"fraud_watermark_age_seconds": 599},
+            {**counts(transactions=0), "fraud_watermark_age_seconds": 700},
+        ],
+    ),
+    Case(
+        "FraudOutOfOrder",
+        counts(late=10, transactions=100),
+        counts(late=40),
+        fires_after=20,
+        quiet_after=9,
+        labels=JOB_ONLY,
+        almost=[counts(late=19)],
+        before=20,
+        during=40,
+        after=30,
+    ),
+    Case(
+        "FraudInputRepeats",
+        counts(duplicates=1, records=100),
+        counts(duplicates=20),
+        fires_after=18,
+        quiet_after=11,
+        labels=JOB_ONLY,
+        almost=[counts(duplicates=4.9)],
+        before=20,
+        during=40,
+        after=30,
+    ),
+    Case(
+        "FraudDeadLetters",
+        {**counts(records=100), **letters(too_late=0.2, wrong_type=0)},
+        letters(wrong_type=4),
+        fires_after=7,
+        quiet_after=7,
+        labels={**JOB_ONLY, "reason": "wrong_type"},
+        almost=[letters(too_late=0.9, wrong_type=0.9)],
+        before=20,
+        during=40,
+        after=30,
+    ),
+    Case(
+        "FraudDeadLetterFlood",
+        {**counts(records=100), **letters(too_late=1, wrong_type=0)},
+        letters(too_late=25, wrong_type=25),
+        fires_after=2,
+        quiet_after=4,
+        labels=JOB_ONLY,
+        almost=[letters(too_late=5, wrong_type=4.5)],
+    ),
+)

@@ -1,0 +1,139 @@
+"""Models, rollouts and what comes out of them."""
+
+from harness.alert_cases.input import JOB_ONLY, counts, letters
+from harness.promtool import Case, Series
+
+TRIAL = {"rollout_id": "r1", "challenger": "b"}
+
+
+def guard(verdict: str, rollout: str = "r1") -> Series:
+    """The state set of one guard."""
+    return {
+        f'fraud_guard_verdict{{rollout_id="{rollout}",challenger="b",guard="alert_rate",'
+        f'fraud_guard_verdict="{one}"}}': float(one == verdict)
+        for one in ("pass", "breach", "insufficient")
+    }
+
+
+def phase(now: str) -> Series:
+    """The state set of the rollout."""
+    return {
+        f'fraud_rollout_phase{{rollout_id="r1",fraud_rollout_phase="{one}"}}': float(one == now)
+        for one in ("proposed", "shadow", "canary", "paused", "breached", "rolled_back", "promoted")
+    }
+
+
+def applied(*seqs: float) -> Series:
+    """By key group."""
+    return {
+        f'fraud_rollout_applied_seq{{key_group="{group}",rollout_id="r1"}}': seq
+        for group, seq in enumerate(seqs)
+    }
+
+
+def aside(*numbers: float) -> Series:
+    """By key group."""
+    return {f'fraud_rollouts_set_aside{{key_group="{group}"}}': many for group, many in enumerate(numbers)}
+
+
+REFUSED = (
+    "incompatible_features",
+    "model_unavailable",
+    "model_refused",
+    "unknown_rollout",
+    "last_rollout",
+    "rollout_conflict",
+)
+CASES = (
+    Case(
+        "FraudScoringFails",
+        counts(scoring_failures=0.01, transactions=100),
+        counts(scoring_failures=0.8),
+        fires_after=2,
+        quiet_after=4,
+        labels=JOB_ONLY,
+        almost=[counts(scoring_failures=0.09)],
+    ),
+    Case(
+        "FraudAlertStorm",
+        counts(alerts=20, transactions=10_000),
+        counts(alerts=300),
+        fires_after=1,
+        quiet_after=1,
+        labels=JOB_ONLY,
+        # 1: four times as many; 2: ten times as many of very few
+        almost=[counts(alerts=80), counts(alerts=45, transactions=2_000)],
+        before=300,
+        during=10,
+        after=10,
+        step="5m",
+    ),
+    Case(
+        "FraudAlertsDryUp",
+        counts(alerts=10, transactions=1_000),
+        counts(alerts=0),
+        fires_after=12,
+        quiet_after=0,
+        labels=JOB_ONLY,
+        almost=[counts(alerts=0.1), counts(alerts=0, transactions=100)],
+        before=300,
+        during=20,
+        after=10,
+        step="5m",
+    ),
+    Case(
+        "FraudGuardBreach",
+        guard("insufficient"),
+        guard("breach"),
+        fires_after=0,
+        quiet_after=0,
+        labels={**TRIAL, "guard": "alert_rate", "fraud_guard_verdict": "breach"},
+        almost=[guard("pass")],
+    ),
+    *(
+        Case(
+            "FraudBreachedRolloutOpen",
+            {**guard("pass"), **phase(now)},
+            guard("breach"),
+            fires_after=2,
+            quiet_after=0,
+            labels={"rollout_id": "r1", "fraud_rollout_phase": now},
+            almost=[
+                {**phase("rolled_back"), **guard("breach")},
+                {**guard("breach", "r0")},
+                {**guard("insufficient")},
+            ],
+        )
+        for now in ("shadow", "canary", "paused")
+    ),
+    Case(
+        "FraudRolloutsSetAside",
+        aside(0, 0),
+        aside(0, 2),
+        fires_after=1,
+        quiet_after=0,
+        labels={"key_group": "1"},
+    ),
+    *(
+        Case(
+            "FraudRolloutRefused",
+            letters(**{reason: 0, "too_late": 0}),
+            letters(**{reason: 2}),
+            fires_after=0,
+            quiet_after=14,
+            labels={**JOB_ONLY, "reason": reason},
+            almost=[letters(too_late=5)],
+            after=30,
+        )
+        for reason in REFUSED
+    ),
+    Case(
+        "FraudGroupsDisagree",
+        applied(3, 3, 3),
+        applied(3, 4, 4),
+        fires_after=2,
+        quiet_after=0,
+        labels={"rollout_id": "r1"},
+        almost=[applied(4, 4, 4)],
+    ),
+)

@@ -1,0 +1,76 @@
+"""Objectives: how fast the error budgets burn."""
+
+from dataclasses import dataclass
+
+from harness.promtool import Case, Series, Slope
+
+JOB_ONLY = {"instance": ""}
+
+
+@dataclass(frozen=True)
+class Window:
+    """One pair of windows."""
+
+    name: str
+    almost: float
+    """A share of slow transactions that burns a little slower than the factor."""
+    slow_fires: int
+    slow_quiet: int
+    stale_fires: int
+    stale_quiet: int
+    step: str
+    before: int
+
+
+WINDOWS = (
+    Window("1h", 0.0140, 10, 4, 2, 5, "1m", 70),
+    Window("6h", 0.0058, 5, 5, 1, 6, "5m", 80),
+    Window("1d", 0.0028, 7, 11, 3, 12, "10m", 150),
+    Window("3d", 0.0009, 3, 11, 2, 12, "30m", 150),
+)
+
+
+def slow(share: float) -> Series:
+    """Transactions, of which this share took longer than half a second."""
+    name = "fraud_event_to_alert_seconds"
+    return {
+        f'{name}_bucket{{le="0.5"}}': Slope(1e5 * (1 - share)),
+        f"{name}_count": Slope(1e5),
+        # other bounds tell nothing of the objective
+        f'{name}_bucket{{le="0.3"}}': Slope(0),
+        f'{name}_bucket{{le="+Inf"}}': Slope(1e5),
+    }
+
+
+CASES = (
+    *(
+        Case(
+            "FraudLatencyBudgetBurns",
+            slow(0.0001),
+            slow(0.1),
+            window.slow_fires,
+            window.slow_quiet,
+            JOB_ONLY,
+            almost=[slow(window.almost)],
+            select={"window": window.name},
+            before=window.before,
+            step=window.step,
+        )
+        for window in WINDOWS
+    ),
+    *(
+        Case(
+            "FraudFreshnessBudgetBurns",
+            {"fraud_lag_seconds": 0.2},
+            {"fraud_lag_seconds": 12},
+            window.stale_fires,
+            window.stale_quiet,
+            JOB_ONLY,
+            almost=[{"fraud_lag_seconds": 9}],
+            select={"window": window.name},
+            before=window.before,
+            step=window.step,
+        )
+        for window in WINDOWS
+    ),
+)

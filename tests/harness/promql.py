@@ -1,0 +1,149 @@
+"""What PromQL expressions use, checked against what is exported."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import promql_parser as ast
+
+from deploy.prometheus import RULES
+from deploy.prometheus.absence import rules
+from service.health.codes import OF_PARTITIONS, REGISTRY, Verdict
+from service.health.rollout_progress import PHASES
+from service.metrics.of_rollouts import ALERTED, GUARD_VERDICTS
+from streaming_job.contracts import Reason
+
+TARGET = frozenset({"job", "instance"})
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+AUDIT = (
+    "fraud_audit_missing_total",
+    "fraud_audit_duplicated_total",
+    "fraud_audit_unexpected_total",
+    "fraud_audit_different_total",
+    "fraud_audit_timestamp_seconds",
+)
+"""Of `fraud verify --follow`, a process of its own."""
+VALUES: dict[str, set[str]] = {
+    "fraud_verdict": {verdict.value for verdict in Verdict},
+    "fraud_partition_verdict": {verdict.value for verdict in OF_PARTITIONS},
+    "fraud_rollout_phase": set(PHASES.values()),
+    "fraud_guard_verdict": set(GUARD_VERDICTS),
+    "alerted": set(ALERTED),
+    "code": set(REGISTRY),
+    "reason": {reason.value for reason in Reason},
+    "limit": {"commit", "latency", "held", "heartbeat", "epoch"},
+    "signal": {"change", "heartbeat"},
+    "role": {"champion", "challenger"},
+}
+"""Labels whose values are known: label -> values."""
+
+
+class QueryError(AssertionError):
+    """An expression that asks for what nothing exports."""
+
+
+@cache
+def exported() -> dict[str, frozenset[str]]:
+    """Labels of every exported sample's name, by docs/metrics.md, with those that a target gets."""
+    found = {"up": TARGET, "ALERTS": TARGET | {"alertname", "alertstate", "severity"}}
+    rows = re.findall(r"^\| `(\w+)` \|([^|]*)\| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    for name, labels, meaning in rows:
+        own = frozenset(re.findall(r"`(\w+)`", labels)) | TARGET
+        if "le" in own:
+            found[f"{name}_bucket"] = own
+        if "le" in own or meaning.startswith("summary"):
+            found[f"{name}_count"] = found[f"{name}_sum"] = own - {"le"}
+        else:
+            found[name] = own
+    for name in AUDIT:
+        found.setdefault(name, TARGET)
+    for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"):
+        found[name] = TARGET
+    return found
+
+
+@cache
+def recorded() -> dict[str, frozenset[str]]:
+    """Labels of what our recording rules record."""
+    found: dict[str, frozenset[str]] = {}
+    for file in sorted(RULES.glob("*.yml")):
+        for rule in rules(file):
+            if "record" in rule:
+                found[rule["record"]] = labels_of(ast.parse(rule["expr"]), {**exported(), **found})
+    return found
+
+
+def check(expression: str) -> frozenset[str]:
+    """Labels of an expression's result.
+
+    Raises:
+        QueryError: a metric, label or label value that nothing exports.
+        ValueError: it is no PromQL.
+    """
+    return labels_of(ast.parse(expression), {**exported(), **recorded()})
+
+
+def labels_of(node: Any, known: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Labels of a node's result; every metric and label below it is checked."""
+    match node:
+        case ast.VectorSelector():
+            return _selected(node, known)
+        case ast.MatrixSelector():
+            return _selected(node.vector_selector, known)
+        case ast.ParenExpr() | ast.UnaryExpr() | ast.SubqueryExpr():
+            return labels_of(node.expr, known)
+        case ast.AggregateExpr():
+            return _aggregated(node, known)
+        case ast.BinaryExpr():
+            return _joined(node, known)
+        case ast.Call():
+            inner = [labels_of(argument, known) for argument in node.args]
+            if node.func.name == "histogram_quantile":
+                _need({"le"}, inner[1], node)
+                return inner[1] - {"le"}
+            return inner[0] if inner else frozenset()
+        case _:
+            return frozenset()
+
+
+def _selected(node: Any, known: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    if node.name not in known:
+        raise QueryError(f"nothing exports {node.name}")
+    for matcher in node.matchers.matchers:
+        _need({matcher.name}, known[node.name], node.name)
+        if matcher.name in VALUES and "Not" not in str(matcher.op):
+            unknown = set(matcher.value.split("|")) - VALUES[matcher.name]
+            if unknown and not matcher.value.startswith("$"):
+                raise QueryError(f"{node.name}: {matcher.name} is never {sorted(unknown)}")
+    return known[node.name]
+
+
+def _aggregated(node: Any, known: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    inner = labels_of(node.expr, known)
+    if node.modifier is None:
+        return inner if node.op in ("topk", "bottomk") else frozenset()
+    named = frozenset(node.modifier.labels)
+    _need(named, inner, node.op)
+    by = node.modifier.type == ast.AggModifierType.By
+    return named if by else inner - named
+
+
+def _joined(node: Any, known: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    left, right = labels_of(node.lhs, known), labels_of(node.rhs, known)
+    modifier = node.modifier
+    if modifier is not None and modifier.matching is not None:
+        named = set(modifier.matching.labels)
+        _need(named, left, node.op)
+        _need(named, right, node.op)
+    group = frozenset((modifier.group_labels if modifier else None) or ())
+    _need(group, left | right, node.op)
+    scalar = isinstance(node.lhs, ast.NumberLiteral) or not left
+    return right if scalar else left | group
+
+
+def _need(labels: set[str] | frozenset[str], there: frozenset[str], where: object) -> None:
+    lacking = set(labels) - there
+    if lacking:
+        raise QueryError(f"{where}: no label {sorted(lacking)}, only {sorted(there)}")

@@ -1,0 +1,206 @@
+"""Rules run by promtool: an alert over made-up series, and the moments in which it must fire or not."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.prometheus import RULES
+from deploy.prometheus.absence import rules
+
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: apt install prometheus")
+HERE = {"job": "card-fraud", "instance": "sidecar:8000"}
+Rule = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A counter that grows by so much in a step."""
+
+    per_step: float
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time of the sample, and so many seconds."""
+
+    ahead_s: float = 0.0
+
+
+class Gone:
+    """No sample."""
+
+
+Value = float | Slope | Clock | Gone
+Series = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An alert: good, then bad, then good again."""
+
+    alert: str
+    good: Series
+    """By series, written as in PromQL without job and instance."""
+    bad: Series
+    """What differs while it is bad."""
+    fires_after: int
+    """Steps from the first bad sample to the first evaluation in which the alert fires."""
+    quiet_after: int
+    """Steps from the first good sample to the first evaluation in which it does not fire any more."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the firing alert, besides those of the rule."""
+    almost: Sequence[Series] = ()
+    """What differs from good and must not fire, each for as long as `bad` lasts."""
+    select: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the rule, where several rules have one name."""
+    quiet_without: bool = True
+    """Whether it keeps quiet when all its series are gone."""
+    before: int = 12
+    during: int = 20
+    after: int = 20
+    step: str = "1m"
+
+    @property
+    def id(self) -> str:
+        """Name of the alert, and what tells its rules apart."""
+        return "-".join([self.alert, *self.select.values()])
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule of every file."""
+    return tuple(rule for file in sorted(RULES.glob("*.yml")) for rule in rules(file))
+
+
+RECORDED = {rule["record"]: rule for rule in all_rules() if "record" in rule}
+
+
+def rule_of(case: Case) -> Rule:
+    """The one rule that a case is about."""
+    (found,) = [
+        rule
+        for rule in all_rules()
+        if rule.get("alert") == case.alert and case.select.items() <= rule["labels"].items()
+    ]
+    return found
+
+
+def needed(rule: Rule, recorded: Mapping[str, Rule] = RECORDED) -> list[Rule]:
+    """The recording rules that a rule rests on, each after those that it rests on itself."""
+    names = [name for name in re.findall(r"job:[\w:]+", rule["expr"]) if name in recorded]
+    found: list[Rule] = []
+    for name in dict.fromkeys(names):
+        found += [one for one in needed(recorded[name], recorded) if one not in found]
+        found += [recorded[name]] if recorded[name] not in found else []
+    return found
+
+
+def seconds(text: str) -> int:
+    """Of 30s, 1m, 5m."""
+    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
+
+
+def written(name: str) -> str:
+    """A series with job and instance, unless it says both itself."""
+    metric, _, labels = name.rstrip("}").partition("{")
+    given = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+    every = {**HERE, **given}
+    return metric + "{" + ",".join(f'{key}="{value}"' for key, value in every.items() if value) + "}"
+
+
+def samples(phases: Sequence[tuple[int, Value]], step_s: int) -> str:
+    """promtool's notation of one series."""
+    made: list[str] = []
+    total = 0.0
+    for steps, value in phases:
+        for _ in range(steps):
+            if isinstance(value, Gone):
+                made.append("_")
+            elif isinstance(value, Clock):
+                made.append(f"{len(made) * step_s + value.ahead_s:g}")
+            elif isinstance(value, Slope):
+                total += value.per_step
+                made.append(f"{total:.12g}")
+            else:
+                made.append(f"{value:.12g}")
+    return " ".join(made)
+
+
+def series(case: Case, differs: Sequence[tuple[int, Series]]) -> list[dict[str, str]]:
+    """Input series: so many steps each of the good series with what differs."""
+    names = dict.fromkeys([*case.good, *(name for _, other in differs for name in other)])
+    return [
+        {
+            "series": written(name),
+            "values": samples(
+                [(steps, other.get(name, case.good.get(name, Gone()))) for steps, other in differs],
+                seconds(case.step),
+            ),
+        }
+        for name in names
+    ]
+
+
+def document(case: Case, rule: Rule) -> dict[str, Any]:
+    """promtool's test file: it fires, recovers; keeps quiet; keeps quiet without its series."""
+    step = seconds(case.step)
+    select = {"alertname": case.alert, "alertstate": "firing", **case.select}
+    query = "ALERTS{" + ",".join(f'{key}="{value}"' for key, value in select.items()) + "}"
+    labels = {**HERE, **rule["labels"], **case.labels, "alertname": case.alert, "alertstate": "firing"}
+    firing = "ALERTS{" + ",".join(f'{key}="{value}"' for key, value in labels.items() if value) + "}"
+
+    def at(number: int, fires: bool) -> dict[str, Any]:
+        expected = [{"labels": firing, "value": 1}] if fires else []
+        return {"expr": query, "eval_time": f"{number * step}s", "exp_samples": expected}
+
+    begun, over = case.before, case.before + case.during
+    end = over + case.after
+    story = [(case.before, {}), (case.during, case.bad), (case.after, {})]
+    moments = [
+        at(begun - 1, False),
+        *([at(begun + case.fires_after - 1, False)] if case.fires_after else []),
+        at(begun + case.fires_after, True),
+        at(over - 1, True),
+        *([at(over + case.quiet_after - 1, True)] if case.quiet_after else []),
+        at(over + case.quiet_after, False),
+        at(end - 1, False),
+    ]
+    quiet = [at(number, False) for number in range(begun, end, 3)] + [at(end - 1, False)]
+    gone: Series = {name: Gone() for name in {**case.good, **case.bad}}
+    quiet_ones = [*case.almost, gone] if case.quiet_without else case.almost
+    others = [[(case.before, {}), (case.during + case.after, other)] for other in quiet_ones]
+    tests = [{"interval": case.step, "input_series": series(case, story), "promql_expr_test": moments}]
+    tests += [
+        {"interval": case.step, "input_series": series(case, other), "promql_expr_test": quiet}
+        for other in others
+    ]
+    return {"rule_files": ["rules.yml"], "evaluation_interval": case.step, "tests": tests}
+
+
+def run(case: Case, home: Path, rule: Rule | None = None, recorded: Mapping[str, Rule] = RECORDED) -> str:
+    """What promtool has against a case; empty when all is as it must be.
+
+    Args:
+        case: what is expected.
+        home: an empty directory.
+        rule: instead of the one that is kept.
+        recorded: recording rules instead of those that are kept.
+    """
+    rule = rule or rule_of(case)
+    group = {"name": "under-test", "rules": [*needed(rule, recorded), rule]}
+    (home / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
+    (home / "test.yml").write_text(yaml.safe_dump(document(case, rule_of(case)), width=10_000_000))
+    assert PROMTOOL is not None
+    ended = subprocess.run(
+        [PROMTOOL, "test", "rules", "test.yml"], cwd=home, capture_output=True, text=True, timeout=120
+    )
+    return "" if ended.returncode == 0 else ended.stdout + ended.stderr
