@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.merchants.catalogue import MERCHANT_FEATURES
-from feature_store.merchants.facts import FRAUD_FACT, Facts, fold, hour_counts
+from feature_store.merchants.facts import LABEL_FACT, Facts, fold, hour_counts
 from feature_store.merchants.kernels import merchant_features
 from feature_store.merchants.reports import Known
 
@@ -25,7 +25,7 @@ def facts_of(
         spike: whether its ratio_robust was above SPIKE_RATIO, shape (n,).
         known: when which of them were known as frauds.
     """
-    frauds = np.empty(known.row.size, dtype=FRAUD_FACT)
+    frauds = np.empty(known.row.size, dtype=LABEL_FACT)
     for name, values in (("merchant", merchant), ("arrival", arrival), ("event_time", event_time)):
         frauds[name] = values[known.row]
     frauds["spike"] = spike[known.row]
