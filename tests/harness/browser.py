@@ -33,7 +33,7 @@ class Browser:
             [driver, "--port=0"], stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=directory
         )
         assert self._driver.stdout is not None
-        line = next(line for line in self._driver.stdout if "on port" in line)
+        line = next(line for line in self._driver.stdout if "successfully on port" in line)
         port = line.rsplit("on port", 1)[1].strip(" .\n")
         self._url = f"http://127.0.0.1:{port}"
         arguments = ["--headless=new", f"--user-data-dir={directory / 'profile'}", "--disable-gpu"]
