@@ -21,7 +21,7 @@ async function look() {
   try {
     if (role === null && !(await signedIn())) return;
     // one part that is not known yet does not hide the others
-    const found = await Promise.allSettled([api.status(), rollouts.load(), api.alerts(ALERTS)]);
+    const found = await Promise.allSettled([api.status(), rollouts.load(() => mine === round), api.alerts(ALERTS)]);
     if (mine !== round) return;
     const faults = found.filter((one) => one.status === "rejected").map((one) => one.reason);
     if (faults.some((fault) => fault.status === 401)) return signOut();

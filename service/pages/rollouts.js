@@ -7,13 +7,15 @@ import { STEPS, ask } from "./steps.js";
 const TRIED = ["shadow", "canary", "paused"];
 
 // What the page shows of rollouts: the list, those that may go on in full, and verdicts on challengers.
-export async function load() {
-  const all = await api.rollouts();
+// What somebody who has signed out meanwhile was about to ask is not asked any more.
+export async function load(isWanted) {
+  const asked = (question) => (isWanted() ? question() : Promise.reject(new Error("not wanted any more")));
+  const all = await asked(api.rollouts);
   const ids = new Set([all.open, all.champion?.rollout_id]);
   const wanted = all.rollouts.map((one) => one.rollout_id).filter((id) => ids.has(id));
   const shown = await Promise.all(wanted.map(async (id) => {
-    const rollout = await api.rollout(id);
-    const verdict = TRIED.includes(rollout.phase) ? await api.verdict(id) : null;
+    const rollout = await asked(() => api.rollout(id));
+    const verdict = TRIED.includes(rollout.phase) ? await asked(() => api.verdict(id)) : null;
     return { ...rollout, verdict };
   }));
   return { all, shown };

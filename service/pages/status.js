@@ -57,7 +57,7 @@ function tiles(status) {
 }
 
 function tile([name]) {
-  const value = element("dd", {}, element("span"), element("br"), element("small"));
+  const value = element("dd", {}, element("span"), element("small"));
   return element("div", {}, element("dt", {}, name), value);
 }
 
@@ -71,12 +71,12 @@ function draw(value) {
   let picture = place.querySelector("svg");
   if (!picture) {
     picture = document.createElementNS(space, "svg");
-    picture.setAttribute("viewBox", `0 0 ${REMEMBERED - 1} 20`);
     picture.setAttribute("preserveAspectRatio", "none");
     picture.setAttribute("aria-hidden", "true");
     picture.append(document.createElementNS(space, "polyline"));
     place.lastElementChild.append(picture);
   }
+  picture.setAttribute("viewBox", `0 0 ${seen.length - 1} 20`);
   const most = Math.max(...seen, 1);
   const points = seen.map((one, at) => `${at},${(19 - (18 * one) / most).toFixed(1)}`);
   picture.firstElementChild.setAttribute("points", points.join(" "));

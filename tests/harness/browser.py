@@ -45,7 +45,11 @@ class Browser:
             "goog:chromeOptions": {"binary": chromium, "args": arguments},
             "goog:loggingPrefs": {"browser": "ALL"},
         }
-        made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        try:
+            made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        except BaseException:
+            self._end()
+            raise
         self._session = f"/session/{made['sessionId']}"
 
     def close(self) -> None:
@@ -53,9 +57,12 @@ class Browser:
         try:
             self._call("DELETE", self._session)
         finally:
-            self._driver.terminate()
-            self._driver.wait(TIMEOUT_S)
-            self._log.close()
+            self._end()
+
+    def _end(self) -> None:
+        self._driver.terminate()
+        self._driver.wait(TIMEOUT_S)
+        self._log.close()
 
     def open(self, url: str) -> None:
         self._ask("/url", {"url": url})
