@@ -35,11 +35,20 @@ class Clock:
     ahead_s: float = 0.0
 
 
+@dataclass(frozen=True)
+class Pulse:
+    """One value at the first and then at every so many steps of a phase, another between."""
+
+    value: float
+    between: float
+    every: int
+
+
 class Gone:
     """No sample."""
 
 
-Value = float | Slope | Clock | Gone
+Value = float | Slope | Clock | Pulse | Gone
 Series = Mapping[str, Value]
 
 
@@ -122,11 +131,13 @@ def samples(phases: Sequence[tuple[int, Value]], step_s: int) -> str:
     made: list[str] = []
     total = 0.0
     for steps, value in phases:
-        for _ in range(steps):
+        for number in range(steps):
             if isinstance(value, Gone):
                 made.append("_")
             elif isinstance(value, Clock):
                 made.append(f"{len(made) * step_s + value.ahead_s:g}")
+            elif isinstance(value, Pulse):
+                made.append(f"{value.between if number % value.every else value.value:.12g}")
             elif isinstance(value, Slope):
                 total += value.per_step
                 made.append(f"{total:.12g}")

@@ -73,4 +73,21 @@ SPECIAL = {
         labels={"fraud_verdict": "STOP"},
     ),
 }
-CASES = tuple(SPECIAL.get(metric) or gone(metric) for metric in used())
+OTHERWISE = (
+    gone(
+        "fraud_guard_verdict",
+        GUARD,
+        beside={PHASE.replace("shadow", "canary"): 1},
+        quiet=(),
+        labels={"rollout_id": "r1", "fraud_rollout_phase": "canary"},
+        fires=20,
+    ),
+    gone(
+        "fraud_reason_since_timestamp_seconds",
+        'fraud_reason_since_timestamp_seconds{code="not_moving"}',
+        beside={VERDICT.replace("STOP", "STALL"): 1},
+        quiet=(),
+        labels={"fraud_verdict": "STALL"},
+    ),
+)
+CASES = (*(SPECIAL.get(metric) or gone(metric) for metric in used()), *OTHERWISE)

@@ -81,6 +81,17 @@ CASES = (
         after=10,
         step="5m",
     ),
+    Case(  # few came yesterday, too
+        "FraudInputQuiet",
+        {**counts(records=1), "fraud_lag_records": 0},
+        counts(records=0),
+        fires_after=7,
+        quiet_after=0,
+        before=300,
+        during=30,
+        after=10,
+        step="5m",
+    ),
     Case(
         "FraudWatermarkStuck",
         {**counts(transactions=600), "fraud_watermark_age_seconds": 3},

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from harness.promtool import Case, Series, Slope
+from harness.promtool import Case, Pulse, Series, Slope
 
 JOB_ONLY = {"instance": ""}
 
@@ -72,5 +72,24 @@ CASES = (
             step=window.step,
         )
         for window in WINDOWS
+    ),
+    *(  # a little of the time: one record waits once in each short window
+        Case(
+            "FraudFreshnessBudgetBurns",
+            {"fraud_lag_seconds": 0.2},
+            {"fraud_lag_seconds": Pulse(12, 0.2, every)},
+            fires,
+            1,
+            JOB_ONLY,
+            select={"window": window},
+            during=during,
+            step=step,
+        )
+        for window, step, every, fires, during in (
+            ("1h", "15s", 20, 8, 60),
+            ("6h", "1m", 30, 5, 60),
+            ("1d", "2m", 60, 15, 120),
+            ("3d", "3m", 120, 20, 240),
+        )
     ),
 )

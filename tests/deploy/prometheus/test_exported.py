@@ -1,0 +1,19 @@
+"""docs/metrics.md, by which rules and panels are checked, against what the sidecar's code exports."""
+
+import pytest
+from harness.live_page import LivePage
+from harness.promql import TARGET, exported
+
+pytestmark = pytest.mark.unit
+NOT_HERE = {"up", "ALERTS"}
+
+
+def test_the_labels_that_are_documented_are_those_that_are_exported() -> None:
+    samples = [sample for family in LivePage().collect() for sample in family.samples]
+    seen = {sample.name: set(sample.labels) for sample in samples}
+    assert len(seen) > 80
+    documented = exported()
+    assert {name: labels for name, labels in seen.items() if labels != set(documented[name] - TARGET)} == {}
+    missing = set(documented) - set(seen) - NOT_HERE
+    other_sources = ("fraud_audit_", "fraud_sidecar_http_", "process_")
+    assert [name for name in sorted(missing) if not name.startswith(other_sources)] == []
