@@ -99,6 +99,7 @@ class World:
         self._commit = 100
         self._ends = [0] * PARTITIONS
         self._writes, self._over = threading.Event(), threading.Event()
+        self._writing = threading.Lock()  # a write under way would commit the records that shall wait
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._server = uvicorn.Server(uvicorn.Config(create_app(self.settings), port=0, log_level="error"))
         self._serving = threading.Thread(target=self._server.run, daemon=True)
@@ -151,8 +152,9 @@ class World:
 
     def rest(self, waiting: int) -> None:
         """Have the job write nothing more, with records that wait for it."""
-        self._writes.clear()
-        self.job.feed(waiting)
+        with self._writing:
+            self._writes.clear()
+            self.job.feed(waiting)
 
     def stop(self) -> None:
         """End everything."""
@@ -165,10 +167,15 @@ class World:
     def _write(self) -> None:
         while not self._over.wait(EVERY_S):
             self._writes.wait()
-            self._commit += PER_WRITE
-            for group in range(PARTITIONS):
-                self.job.feed(3, group)
-                self._write_group(group)
+            with self._writing:
+                if self._writes.is_set():
+                    self._write_once()
+
+    def _write_once(self) -> None:
+        self._commit += PER_WRITE
+        for group in range(PARTITIONS):
+            self.job.feed(3, group)
+            self._write_group(group)
 
     def _write_group(self, group: int) -> None:
         now, start = int(time.time() * 1000), self._ends[group]

@@ -147,9 +147,11 @@ def test_a_verdict_is_said_once_when_it_changes(page: Page) -> None:
     assert page.browser.role_and_name("#verdict")[0] == "status"
     page.run(page_scripts.WATCH_VERDICT)
     page.world.rest(waiting=5)
-    page.until(lambda: "STOP" in page.text("#verdict"), "the verdict on a job that rests")
-    assert page.text("#reasons li")
-    page.world.work()
+    try:
+        page.until(lambda: "STOP" in page.text("#verdict"), "the verdict on a job that rests")
+        assert page.text("#reasons li")
+    finally:
+        page.world.work()
     page.until(lambda: page.text("#verdict").endswith("OK"), "the verdict on a job that works again")
     said = page.run("return window.said")
     assert any(one.startswith("STOP") for one in said)
