@@ -7,6 +7,7 @@ of it and has to say the same. A card's decisions rest on nothing of other cards
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -86,6 +87,7 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
     """
     topics = settings.topics
     card = collect(log, topics, alert_id)
+    load = cache(load)  # each decision asks, and each load checks the golden rows
     partitions = len(log.ends(topics.transactions))
     record = card.alerts[0]
     made = _made(card, settings, partitions, load)

@@ -31,7 +31,7 @@ class TransactionUser(User):
 
 
 class SidecarUser(HttpUser):
-    """A monitoring system, and a person with the status page: metrics, readiness and status, once a second."""
+    """A monitoring system, and a person with the status page: metrics, readiness, status, once a second."""
 
     wait_time = constant_pacing(1.0)
 

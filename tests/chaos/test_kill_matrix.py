@@ -148,8 +148,7 @@ def test_next_start_decides_again_what_was_said_before_a_kill_and_nothing_after_
     relay.stand_still(Step.DELTA)
     relay.job.kill()
     killed = relay.restart(epoch_s=60.0)
-    relay.until(killed.epochs, "an epoch")
-    assert AGAIN in killed.log
+    relay.until(lambda: AGAIN in killed.log, "what is decided again")
     relay.audit()
     before = relay.installed.commits()
     relay.burst(FLOOD)

@@ -24,14 +24,14 @@ Said = dict[str, dict[int, int]]
 
 @pytest.fixture(scope="module")
 def relay(installed: Installation) -> Iterator[Relay]:
-    """A job that has stopped, with a copy of its checkpoint from before the last transactions."""
+    """A job that has stopped; a copy of its checkpoint was taken before the last transactions."""
     made = Relay(installed)
     try:
         made.burst()
         made.audit()
-        made.job.kill()
+        ended = made.job.epochs()
+        made.until(lambda: made.job.epochs() > ended, "an epoch with all of it")
         back_up(Path(installed.settings.checkpoint), old_checkpoint(installed))
-        made.restart()
         made.burst()
         made.audit()
         assert made.job.terminate() == 0, made.job.log

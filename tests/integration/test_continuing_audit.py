@@ -94,7 +94,7 @@ def test_lost_and_doubled_alert_are_found_within_two_minutes_and_once(
     settings: JobSettings, wait_for: WaitFor, tmp_path: Path
 ) -> None:
     topic, state = settings.topics.fraud_alerts, tmp_path / "state"
-    plan = endless.Plan(share=1.0, behind_s=30.0, every_s=1.0, state=state, metrics_port=0)
+    plan = endless.Plan(share=1.0, behind_s=10.0, every_s=1.0, state=state, metrics_port=0)
     with followed(settings, plan) as address:
         wait_for(
             lambda: scraped(address, topic)["fraud_audit_missing_total"] == 1,

@@ -1,4 +1,4 @@
-"""`fraud demo` as a user meets it: ended by a job that died, then continued; over a file."""
+"""`fraud demo` as a user meets it: live, over a file, ended by a job that died and then continued."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from thoroughness import only_thorough
 
 from deploy.demo import state
 from loadtests.simulator import parquet
@@ -94,16 +95,38 @@ def assert_right(report: dict[str, object]) -> None:
     assert report["progress_problems"] == []
 
 
+SMALL = ("--cards", "2000", "--rate", "300")
+
+
+def test_transactions_stream_in_alerts_come_out_and_are_verified(demo, tmp_path, wait_for):
+    report = tmp_path / "out.json"
+    run = demo(*SMALL, "--report", str(report), "--for", "15s")
+    wait_for(lambda: run.decided > 500 or run.process.poll() is not None, deadline_s=DEADLINE_S)
+    assert run.process.poll() is None, run.output
+    ports = run.listens_on()
+    assert len(ports) >= 5, ports  # brokers and their controller, Postgres, Connect, Spark, the sidecar
+    assert {address.removeprefix("::ffff:") for address, _ in ports} <= {"127.0.0.1", "::1"}, ports
+    assert run.end() == 0, run.output
+    assert_complete(json.loads(report.read_text()))
+
+
+def assert_complete(found: dict[str, object]) -> None:
+    assert_right(found)
+    assert found["dead_letters"] > 0
+    assert found["repeated_transactions"] > 0
+    assert found["profile_changes"] > 0
+    assert 0 < found["p50_ms"] <= found["p99_ms"]
+    assert found["peak_memory_bytes"] < 6 * 2**30
+
+
+@only_thorough
 def test_job_that_dies_ends_the_demo_and_the_next_one_continues_it(demo, tmp_path, wait_for):
     report = tmp_path / "out.json"
-    small = ("--cards", "2000", "--rate", "300", "--report", str(report))
+    small = (*SMALL, "--report", str(report))
     first = demo(*small)
     wait_for(lambda: first.decided > 500 or first.process.poll() is not None, deadline_s=DEADLINE_S)
     assert first.process.poll() is None, first.output
     decided = first.decided
-    ports = first.listens_on()
-    assert len(ports) >= 5, ports  # brokers and their controller, Postgres, Connect, Spark, the sidecar
-    assert {address.removeprefix("::ffff:") for address, _ in ports} <= {"127.0.0.1", "::1"}, ports
     first.kill_job()
     assert first.end() == 1
     assert "the job ended unexpectedly" in first.output
@@ -113,19 +136,15 @@ def test_job_that_dies_ends_the_demo_and_the_next_one_continues_it(demo, tmp_pat
     assert second.end() == 0, second.output
     assert "continuing it" in second.output
     found = json.loads(report.read_text())
-    assert_right(found)
+    assert_complete(found)
     assert found["restarts"] == 1
     assert found["events"] > decided + 300 * 10
-    assert found["dead_letters"] > 0
-    assert found["repeated_transactions"] > 0
-    assert found["profile_changes"] > 0
-    assert 0 < found["p50_ms"] <= found["p99_ms"]
-    assert found["peak_memory_bytes"] < 6 * 2**30
     run = state.load(second.data_dir)
     assert run.finished
     assert run.children == {}
 
 
+@only_thorough
 def test_demo_over_a_file_verifies_itself(demo, tmp_path):
     path = tmp_path / "transactions.parquet"
     stream = Stream(World.create(5, 1_000), 2.0, 1_700_000_000_000)

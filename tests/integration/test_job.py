@@ -31,7 +31,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from harness.records import transaction
+from typer.testing import CliRunner
 
+from deploy import cli
 from feature_store.catalogue import IDENTITIES
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.job_process import JobProcess
@@ -41,7 +43,9 @@ from service.rollouts import reading
 from service.settings import ServiceSettings
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.dead_letters.record import MAX_LETTER
+from streaming_job.explain import UnknownCardError, look_up
 from streaming_job.group.opening import HEARTBEAT_S
+from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.transaction.written import Mark
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -542,6 +546,25 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
         assert reading.job(where).computed(time.time()) == told
 
 
+def assert_a_card_is_explained(installed: Installation) -> None:
+    """`fraud explain-card` tells what the state holds, beside the job."""
+    checkpoint, card = str(installed.settings.checkpoint), world().cards.ids[2].as_py()
+    known = look_up(card, checkpoint)
+    assert known["card_id"] == card
+    assert known["transactions"] >= 3  # the mended ones
+    shell = CliRunner()
+    asked = ["explain-card", card, "--checkpoint", checkpoint]
+    shown = shell.invoke(cli.app, asked, env={"COLUMNS": "120"})
+    assert shown.exit_code == 0, shown.output
+    assert f"transactions {known['transactions']:,}, " in shown.output
+    assert "as of the last event" in shown.output
+    assert "suspicious_count" in shown.output
+    with pytest.raises(UnknownCardError, match=r"card ca\*\*\*dy is not in the job's state"):
+        look_up("card-of-nobody", checkpoint)
+    with pytest.raises(CheckpointError, match="give the checkpoint of a job that has run"):
+        look_up(card, str(installed.directory / "none"))
+
+
 def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
     installed: Installation, job: JobProcess
 ) -> None:
@@ -564,6 +587,8 @@ def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
         installed.send(500)
         installed.caught_up(next_job)
         installed.audit()
+        assert_a_card_is_explained(installed)
+        assert next_job.runs
         for told in by_group(installed).values():
             total = told[-1]["totals"]
             assert [record["commit_id"] for record in told] == list(range(1, len(told) + 1))

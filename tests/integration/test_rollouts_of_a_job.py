@@ -49,8 +49,8 @@ TRICKLE, PACE_S = 50, 0.25
 BURST = 3_000
 GUARDS = {
     "alpha": 0.01, "deadline_h": 1, "min_card_hours": 30,
-    # no guard of failures: a model that fails is to do no harm even where nothing stops it
-    "rules": [{"name": "disagreement", "max_share": 0.5}],
+    # one that nothing breaches: a model that fails, and alerts as it likes, is to do no harm even then
+    "rules": [{"name": "scoring_time", "max_ratio": 1_000, "min_rows": 100}],
 }  # fmt: skip
 FAILS_WITHOUT = "time_since_previous"
 """Unknown at a card's first transaction."""
