@@ -5,10 +5,10 @@ They are no part of `feature_store.catalogue.FEATURES` yet, so no model that the
 Time is the arrival *a* of the transaction that asks; the clock of counts is the arrival hour. What becomes
 known takes effect MARGIN_MS after the end of the arrival hour in which it was reported: so much time have
 key groups to tell each other (`takes_effect`). With a label delay *D*, an hour *h* is *ripe* if it ended at
-*a* - *D* - MARGIN_MS or before, when all that was reported of it within *D* has taken effect: a transaction of
-a ripe hour that nobody reported is taken for genuine. *M* is the first hour that is not ripe. A fraud counts
-from when its report takes effect, ripe or not, and only those of arrival hours from *M* - 720 on: nothing
-here looks back further.
+*a* - *D* - MARGIN_MS or before, when all that was reported of it within *D* has taken effect: a transaction
+of a ripe hour that nobody reported is taken for genuine. *M* is the first hour that is not ripe. A fraud
+counts from when its report takes effect, ripe or not, and only those of arrival hours from *M* - 720 on:
+nothing here looks back further.
 """
 
 import numpy as np
