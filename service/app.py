@@ -11,6 +11,7 @@ from service.health.job_watch import JobWatch
 from service.health.routes import health_routes, sidecar_version
 from service.metrics.collector import registry_of
 from service.metrics.http import HttpMetrics
+from service.metrics.of_rollouts import of_guards
 from service.pages.alert_feed import AlertFeed
 from service.pages.routes import page_routes
 from service.rollouts.parts import RolloutParts
@@ -32,7 +33,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     job = JobWatch(settings, clock)
     rollouts = RolloutParts(settings, job.progress, clock)
     alerts = AlertFeed(settings)
-    registry = registry_of(job)
+    registry = registry_of(job, [lambda: of_guards(rollouts.findings())])
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

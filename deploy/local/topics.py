@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
 from deploy.local import topic_comparison
 from deploy.local.errors import StackError
 from streaming_job.contracts.topics import Topics
+from streaming_job.log import topic_reader
 
 REQUEST_S = 30.0
 
@@ -150,7 +151,7 @@ def _described(client: AdminClient, name: str) -> Mapping[str, Any] | None:
     try:
         entries: Mapping[str, Any] = answer.result(timeout=REQUEST_S)
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if topic_reader.is_missing(error):
             return None
         raise
     return entries

@@ -31,7 +31,7 @@ class TransactionUser(User):
 
 
 class SidecarUser(HttpUser):
-    """A monitoring system, and a person with a dashboard: metrics, readiness and progress, once a second."""
+    """A monitoring system, and a person with the status page: metrics, readiness and status, once a second."""
 
     wait_time = constant_pacing(1.0)
 
@@ -50,9 +50,9 @@ class SidecarUser(HttpUser):
         self.client.get("/readyz")
 
     @task
-    def progress(self) -> None:
-        """What a dashboard shows."""
-        self.client.get("/v1/progress")
+    def status(self) -> None:
+        """What the status page shows."""
+        self.client.get("/v1/status")
 
 
 class WholeRun(LoadTestShape):

@@ -19,7 +19,7 @@ def salt_of(line: str) -> str:
 
 
 def bucket(card_hash: NDArray[np.uint64], salt: str) -> NDArray[np.int64]:
-    """The bucket of each card, 0 to 9,999, shape (n,).
+    """The bucket of each card, 0 to 9,999, shape (n,); a card is a member if it is below the share.
 
     The low half of the card's murmur3 hash, mixed with that of the salt by murmur3's 64-bit finaliser: cards
     and lines are independent, and nothing but a multiplication or two is spent on each row.
@@ -33,14 +33,3 @@ def bucket(card_hash: NDArray[np.uint64], salt: str) -> NDArray[np.int64]:
     x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     x ^= x >> np.uint64(33)
     return (x % np.uint64(BUCKETS)).astype(np.int64)
-
-
-def is_member(card_hash: NDArray[np.uint64], salt: str, share_bp: int) -> NDArray[np.bool_]:
-    """Whether each card belongs to the canary, shape (n,).
-
-    Args:
-        card_hash: low 64 bits of `feature_store.hashing` of the card ids, shape (n,).
-        salt: of the model line.
-        share_bp: the canary's share of all cards, 0 to 10,000 basis points.
-    """
-    return bucket(card_hash, salt) < share_bp

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, StateSetMetricFamily
 
-from streaming_job.progress.totals import Histogram
+from streaming_job.progress.histogram import Histogram
 
 Values = Iterable[tuple[list[str], float]]
 """Label values, and the value."""

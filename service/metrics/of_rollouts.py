@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 from service.health.groups import Groups
 from service.health.rollout_progress import PHASES, UNITS, phases, trials
 from service.metrics.families import add_histogram, counters, gauges, state_set
-from streaming_job.progress.totals import Histogram
+from streaming_job.progress.histogram import Histogram
 
 Told = tuple[list[str], Mapping[str, Any]]
 """Rollout and challenger, and its counts."""

@@ -4,16 +4,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from models.rollouts.events import Event
 from service.rollouts.errors import DeskError, UnansweredError
 from service.rollouts.requests import Actor
 from service.rollouts.writing import Line
 from service.security.audit import Entry, next_record
-from service.security.audit_log import AuditLog
+from service.security.audit_log import AuditLog, NoAuditError
 from service.settings import ServiceSettings, say
-from streaming_job.log import topic_reader
 
 log = logging.getLogger(__name__)
 DONE, REFUSED = "done", "refused"
@@ -57,10 +56,10 @@ class RolloutAudit:
     def _lines(self, entries: Sequence[Entry]) -> list[Line]:
         topic = self._settings.topics.audit_log
         try:
-            if not self._exists():
-                log.warning("there is no topic %s: changes are not audited; run `fraud job topics`", topic)
-                return []
             previous = self._log.last()
+        except NoAuditError as fault:
+            log.warning("changes are not audited: %s", fault)
+            return []
         except KafkaException as fault:
             raise UnansweredError("audit", f"{topic} cannot be read: {say(fault)}; repeat it") from fault
         lines = []
@@ -68,20 +67,6 @@ class RolloutAudit:
             previous = next_record(previous, entry)
             lines.append(Line(topic, entry.target.encode(), previous))
         return lines
-
-    def _exists(self) -> bool:
-        reader = topic_reader.consumer(
-            self._settings.bootstrap_servers, self._settings.kafka, f"{self._settings.job_id}-audit"
-        )
-        try:
-            topic_reader.partitions(reader, self._settings.topics.audit_log)
-        except KafkaException as fault:
-            if fault.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return False
-            raise
-        finally:
-            reader.close()
-        return True
 
     def _entry(self, action: str, target: str, actor: Actor, outcome: str, detail: dict[str, Any]) -> Entry:
         return Entry(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from feature_store.hashing import hash_string
 from models.rollouts import machine, membership
@@ -177,7 +177,7 @@ class _Search:
                 for record in self.records(topic, topic_reader.partitions(self._reader, topic))
             ]
         except KafkaException as fault:
-            if fault.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if topic_reader.is_missing(fault):
                 return []
             raise
 

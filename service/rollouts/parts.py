@@ -1,7 +1,7 @@
 """The parts behind the rollouts' endpoints, put together: threads that follow, the desk that writes."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from service.progress_reader import ProgressReader
@@ -43,6 +43,14 @@ class RolloutParts:
         """What the job's newest progress says; asked of the broker while it has not been read to its end."""
         complete = self._complete()
         return Job(complete) if complete else reading.job(self.settings)
+
+    def findings(self) -> Iterator[tuple[str, str, str, str]]:
+        """What the guards say of the open rollout: rollout_id, challenger, guard and verdict."""
+        if (seen := self.guards.seen) is None:
+            return
+        for challenger, verdict in seen.assessment.verdicts.items():
+            for finding in verdict.findings:
+                yield seen.assessment.rollout_id, challenger, finding.guard, finding.outcome.value
 
     def _complete(self) -> Mapping[int, Mapping[str, Any]]:
         """Newest progress records; nothing while they are not known to be the newest of all groups."""

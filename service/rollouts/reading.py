@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from service.rollouts.errors import StaleError, UnansweredError
@@ -39,11 +39,6 @@ class Job:
             return None
         return list(told["features"])
 
-    @property
-    def log_time(self) -> int:
-        """When the newest progress was written, ms: the time of the log, which stands while the job does."""
-        return max((int(record["written_at"]) for record in self.groups.values()), default=0)
-
 
 def job(settings: ServiceSettings) -> Job:
     """What the job's newest progress says.
@@ -56,7 +51,7 @@ def job(settings: ServiceSettings) -> Job:
     try:
         return Job(newest_by_group(reader, topic, settings.job_id))
     except KafkaException as fault:
-        if fault.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if topic_reader.is_missing(fault):
             return Job({})
         raise _unanswered(topic, settings, fault) from fault
     finally:

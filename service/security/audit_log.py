@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from service.settings import ServiceSettings
 from streaming_job.log import topic_reader
@@ -11,6 +11,10 @@ from streaming_job.log import topic_reader
 PARTITION = 0
 PER_RECORD = 4
 """Offsets looked at for each record that is wanted: each transaction has a mark beside its record."""
+
+
+class NoAuditError(LookupError):
+    """The installation has no audit log."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class AuditLog:
             KafkaException: no answer.
         """
         with _Reading(self._settings) as reader:
-            if self._exists(reader):
+            if topic_reader.exists(reader, self._topic):
                 yield from map(
                     _stored, topic_reader.to_end(reader, TopicPartition(self._topic, PARTITION, 0))
                 )
@@ -44,11 +48,12 @@ class AuditLog:
         """Value of the newest record, from which the next one follows; None if there is none.
 
         Raises:
+            NoAuditError: there is no such topic.
             KafkaException: no answer.
         """
         with _Reading(self._settings) as reader:
-            if not self._exists(reader):
-                return None
+            if not topic_reader.exists(reader, self._topic):
+                raise NoAuditError(f"there is no topic {self._topic}; `fraud job topics` makes it")
             found = topic_reader.newest(reader, self._topic, PARTITION)
             return None if found is None else _stored(found).value
 
@@ -63,7 +68,7 @@ class AuditLog:
             KafkaException: no answer.
         """
         with _Reading(self._settings) as reader:
-            if not self._exists(reader):
+            if not topic_reader.exists(reader, self._topic):
                 return []
             first, end = topic_reader.offsets(reader, TopicPartition(self._topic, PARTITION))
             end = end if before is None else min(before, end)
@@ -76,15 +81,6 @@ class AuditLog:
                     return found[::-1][:limit]
                 back *= 10
             return []
-
-    def _exists(self, reader: Consumer) -> bool:
-        try:
-            topic_reader.partitions(reader, self._topic)
-        except KafkaException as fault:
-            if fault.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return False
-            raise
-        return True
 
 
 class _Reading:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from models import score_histogram
 from models.rollouts.machine import Plan
 from streaming_job.decide.ruling import Judged, Ruling
 from streaming_job.decide.trial_units import Change, TrialUnits
 from streaming_job.progress.outcome import histogram
-from streaming_job.progress.trials import SCORE_BOUNDS, Trials
+from streaming_job.progress.trials import Trials
 
 
 def compare(trials: Trials, ruling: Ruling) -> None:
@@ -38,13 +39,13 @@ def compare(trials: Trials, ruling: Ruling) -> None:
         )
         counts.time_ms += judged.answer.ms
         counts.champion_time_ms += champion.answer.ms
-        counts.scores.add(SCORE_BOUNDS, *_scores(judged))
-        counts.champion_scores.add(SCORE_BOUNDS, *told)
+        counts.scores.add(score_histogram.BOUNDS, *_scores(judged))
+        counts.champion_scores.add(score_histogram.BOUNDS, *told)
 
 
 def _scores(judged: Judged) -> tuple[NDArray[np.int64], float]:
     scores = judged.answer.scores
-    return histogram(scores, SCORE_BOUNDS), float(np.nansum(scores))
+    return histogram(scores, score_histogram.BOUNDS), float(np.nansum(scores))
 
 
 def enter_units(
@@ -55,7 +56,7 @@ def enter_units(
     numbers: NDArray[np.int64],
     rulings: Sequence[Ruling],
 ) -> None:
-    """Count the card-hours and cards in which somebody alerted, each partition in its order.
+    """Count the card-hours and cards with an alert, each partition in its order.
 
     Args:
         units: of the key group; they move on.
@@ -101,6 +102,5 @@ def _add(trials: Trials, ruling: Ruling, changes: Sequence[Change]) -> None:
     trial = trials.of(ruling.plan.trial)
     for judged, (hours, cards) in zip(ruling.challengers, changes, strict=False):
         counts = trial.of(judged.who.challenger)
-        for known, more in ((counts.card_hours, hours), (counts.cards, cards)):
-            for kind, number in more.items():
-                known[kind] += number
+        counts.card_hours.update(hours)
+        counts.cards.update(cards)

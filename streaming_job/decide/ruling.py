@@ -1,9 +1,9 @@
-"""Who decides: the verdicts of a plan's champion and challengers, and whose of them counts for which card."""
+"""Which model decides: the verdicts of a plan's champion and challengers, and whose counts for which card."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,12 @@ from models.rollouts.machine import Decides, Plan
 from streaming_job.decide.scoring import UNAVAILABLE, Answer, Challengers, LoadModel, ask, explain
 from streaming_job.decide.verdicts import Facts, Verdicts, verdicts
 
+T = TypeVar("T", bound=np.generic)
+
 
 @dataclass(frozen=True)
 class Judged:
-    """One model's and policy's word on m transactions."""
+    """What one model and policy make of m transactions."""
 
     who: Decides
     answer: Answer
@@ -39,50 +41,44 @@ class Ruling:
     """Their rows in the block, ascending, shape (m,)."""
     features: NDArray[np.float64]
     """Shape (m, len(FEATURES))."""
-    card_hashes: NDArray[np.uint64]
-    """Low halves of the cards' hashes, shape (m,)."""
     champion: Judged
     challengers: tuple[Judged, ...]
     canary: Judged | None
     """The challenger that decides for its members."""
     by_canary: NDArray[np.bool_] | None
     """Members for which it gave a score, so that it decides, shape (m,); None without canary."""
-    is_member: NDArray[np.bool_] | None
-    """Cards of the canary, shape (m,); None if no plan's challenger decides for some."""
+    buckets: NDArray[np.int64] | None
+    """Of the cards, shape (m,); None if no challenger of the plan decides for some."""
 
     @property
     def alerted(self) -> NDArray[np.bool_]:
-        """Which are alerts, by who decides, shape (m,)."""
-        champions = self.champion.verdicts.alerts
-        if self.canary is None or self.by_canary is None:
-            return champions
-        return np.where(self.by_canary, self.canary.verdicts.alerts, champions)
+        """Which are alerts, by the model that decides, shape (m,)."""
+        return self._of_decider(lambda judged: judged.verdicts.alerts)
 
     @property
     def declined(self) -> NDArray[np.bool_]:
         """Which are declines whatever the card did before, shape (m,)."""
-        champions = self.champion.verdicts.declined
-        if self.canary is None or self.by_canary is None:
-            return champions
-        return np.where(self.by_canary, self.canary.verdicts.declined, champions)
+        return self._of_decider(lambda judged: judged.verdicts.declined)
 
     @property
     def scores(self) -> NDArray[np.float64]:
-        """Of who decides, shape (m,)."""
+        """Of the model that decides, shape (m,)."""
+        return self._of_decider(lambda judged: judged.answer.scores)
+
+    def _of_decider(self, of: Callable[[Judged], NDArray[T]]) -> NDArray[T]:
+        """What the model and policy that decide have of each row, shape (m,)."""
+        champions = of(self.champion)
         if self.canary is None or self.by_canary is None:
-            return self.champion.answer.scores
-        return np.where(self.by_canary, self.canary.answer.scores, self.champion.answer.scores)
+            return champions
+        return np.where(self.by_canary, of(self.canary), champions)
 
     def number(self, of: Callable[[Policy], int]) -> NDArray[np.int64]:
-        """A number of the policies, by who decides, shape (m,).
+        """A number of the policies, by the model that decides, shape (m,).
 
         Args:
             of: gives a policy's.
         """
-        numbers = np.full(self.rows.size, of(self.champion.who.policy), dtype=np.int64)
-        if self.canary is not None and self.by_canary is not None:
-            numbers[self.by_canary] = of(self.canary.who.policy)
-        return numbers
+        return self._of_decider(lambda judged: np.full(self.rows.size, of(judged.who.policy), dtype=np.int64))
 
     @property
     def differs(self) -> NDArray[np.bool_] | None:
@@ -110,21 +106,21 @@ class Ruling:
 
     def challenger_failure(self, row: int) -> str | None:
         """Why the champion decides a row whose card is the canary's; None if that is not so."""
-        if self.is_member is None or not self.is_member[row]:
+        if self.buckets is None or self.buckets[row] >= self.plan.share_bp:
             return None
         return UNAVAILABLE if self.canary is None else self.canary.answer.failures.get(row)
 
     def member(self, row: int) -> dict[str, Any] | None:
         """The alert's `membership`."""
-        if self.is_member is None:
+        if self.buckets is None:
             return None
-        bucket = membership.bucket(self.card_hashes[row : row + 1], self.plan.salt)
+        bucket = int(self.buckets[row])
         return {
             "rollout_id": self.plan.trial,
             "challenger": self.plan.canary,
-            "bucket": int(bucket[0]),
+            "bucket": bucket,
             "share_bp": self.plan.share_bp,
-            "is_member": bool(self.is_member[row]),
+            "is_member": bucket < self.plan.share_bp,
         }
 
     def explained(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], dict[int, str]]:
@@ -185,14 +181,14 @@ def rule(
     """
     champion = _judged(plan.champion, ask(load_model(plan.champion.model), features), facts)
     others = tuple(_judged(one, challengers.ask(one.model, features), facts) for one in plan.challengers)
-    canary = by_canary = is_member = None
+    canary = by_canary = buckets = None
     if plan.canary and plan.share_bp:
-        is_member = membership.is_member(card_hashes, plan.salt, plan.share_bp)
+        buckets = membership.bucket(card_hashes, plan.salt)
         # a release that does not compute its features does not score it
         canary = next((judged for judged in others if judged.who.challenger == plan.canary), None)
-    if canary is not None and is_member is not None:
-        by_canary = is_member & ~np.isnan(canary.answer.scores)
-    return Ruling(plan, rows, features, card_hashes, champion, others, canary, by_canary, is_member)
+    if canary is not None and buckets is not None:
+        by_canary = (buckets < plan.share_bp) & ~np.isnan(canary.answer.scores)
+    return Ruling(plan, rows, features, champion, others, canary, by_canary, buckets)
 
 
 def _judged(who: Decides, answer: Answer, facts: Facts) -> Judged:

@@ -59,6 +59,26 @@ def partitions(client: Consumer | AdminClient, topic: str, timeout_s: float = TI
     return sorted(found.partitions)
 
 
+def is_missing(fault: KafkaException) -> bool:
+    """Whether the brokers say that there is no such topic."""
+    return bool(fault.args) and fault.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def exists(client: Consumer | AdminClient, topic: str) -> bool:
+    """Whether there is such a topic.
+
+    Raises:
+        KafkaException: no answer.
+    """
+    try:
+        partitions(client, topic)
+    except KafkaException as fault:
+        if is_missing(fault):
+            return False
+        raise
+    return True
+
+
 def offsets(reader: Consumer, place: TopicPartition) -> tuple[int, int]:
     """First offset of a partition, and first offset after its last record.
 

@@ -11,8 +11,6 @@ from typing import Any
 from streaming_job.progress.histogram import Histogram
 from streaming_job.progress.trials import Trials
 
-__all__ = ["HISTOGRAMS", "Histogram", "Totals", "add_counts"]
-
 HISTOGRAMS = ("lateness_ms", "latency_ms", "profile_age_ms", "scores")
 """Of a progress record."""
 

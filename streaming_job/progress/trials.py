@@ -1,7 +1,7 @@
 """What challengers and champion made of the same transactions: the counts of a rollout, paired. Pure.
 
-A unit (a transaction, a card in a clock hour, a card) in which somebody alerted is one of three: both did,
-only the champion, only the challenger.
+A unit (a transaction, a card in a clock hour, a card) with an alert is one of three: both alerted, only the
+champion, only the challenger.
 """
 
 from collections import Counter
@@ -17,8 +17,6 @@ PAIRED = ("both", "only_champion", "only_challenger")
 """What a unit can be."""
 NUMBERS = ("transactions", "decided", "failures", *PAIRED, "rows")
 """Plain counts of a challenger; of PAIRED those of transactions."""
-SCORE_BOUNDS = tuple(step / 20 for step in range(1, 21))
-"""Upper bounds of the score histograms."""
 KEPT = 3
 """Trials in totals: the open one, if there is one, and the last that are finished."""
 
@@ -43,11 +41,9 @@ class ChallengerCounts:
 
     def add(self, other: "ChallengerCounts") -> None:
         """Take in those of more transactions."""
-        for mine, others in (
-            (self.numbers, other.numbers), (self.card_hours, other.card_hours), (self.cards, other.cards)
-        ):  # fmt: skip
-            for name, number in others.items():
-                mine[name] = mine.get(name, 0) + number
+        self.numbers.update(other.numbers)
+        self.card_hours.update(other.card_hours)
+        self.cards.update(other.cards)
         self.time_ms += other.time_ms
         self.champion_time_ms += other.champion_time_ms
         for histogram, more in (

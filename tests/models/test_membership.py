@@ -3,9 +3,10 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from feature_store.hashing import hash_string, hash_strings
-from models.rollouts.membership import BUCKETS, bucket, is_member, salt_of
+from models.rollouts.membership import BUCKETS, bucket, salt_of
 
 pytestmark = pytest.mark.unit
 CARDS, _ = hash_strings(pa.array([f"card-{number}" for number in range(50_000)]))
@@ -18,6 +19,10 @@ def fmix64(x: int) -> int:
     x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCD & MASK
     x = (x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53 & MASK
     return x ^ (x >> 33)
+
+
+def is_member(cards: NDArray[np.uint64], salt: str, share_bp: int) -> NDArray[np.bool_]:
+    return bucket(cards, salt) < share_bp
 
 
 def test_bucket_is_the_finalised_hash_of_card_and_salt() -> None:

@@ -313,7 +313,7 @@ def test_the_process_serves_without_a_broker_and_stops_cleanly(number: int, wait
         assert get(f"{url}healthz") == (200, '{"status":"ok"}')
         status, body = get(f"{url}readyz")
         assert status == 503
-        assert "the progress topic has not been found yet" in body
+        assert "progress records have not been read yet" in body
         wait_for(lambda: "does not answer" in get(f"{url}readyz")[1], what="the broker's fault")
         assert "fraud_sidecar_broker_up 0.0" in get(f"{url}metrics")[1]
         assert "/page/page.js" in get(url)[1]

@@ -137,6 +137,10 @@ class World:
         self._producer.produce(self.topics.fraud_alerts, json.dumps(record).encode(), partition=partition)
         assert self._producer.flush(30) == 0
 
+    def bearer(self, role: str) -> dict[str, str]:
+        """Headers of a request of a role."""
+        return {"Authorization": f"Bearer {self.tokens[role]}"}
+
     @property
     def url(self) -> str:
         (server,) = self._server.servers

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import httpx
 import page_scripts
 import pytest
 from harness import browser as chromium
@@ -125,6 +126,15 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     row = "return Array.from(document.querySelector('.compared tbody tr').children, (one) => one.textContent)"
     assert page.run(row) == ["Card-hours with alerts", "1,806", "44", "82"]  # of two key groups
     assert page.run(BUTTONS) == []
+
+
+def test_what_the_guards_say_is_scraped(page: Page) -> None:
+    said = 'fraud_guard_verdict{challenger="march",fraud_guard_verdict="'
+
+    def is_scraped() -> bool:
+        return said in httpx.get(f"{page.world.url}metrics", headers=page.world.bearer("viewer")).text
+
+    page.until(is_scraped, "verdicts of guards among the metrics")
 
 
 def test_a_token_that_is_worth_nothing_is_refused_and_forgotten(page: Page) -> None:

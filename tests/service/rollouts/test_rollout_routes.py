@@ -220,6 +220,8 @@ def test_the_verdict_is_that_of_the_progress_and_repeats_itself(api: Api) -> Non
     api.parts.guards._history, api.parts.guards._groups = api.log.history, lambda: api.progress.told
     api.parts.guards.look()
     assert api.client.get("/v1/rollouts/r2/verdict").json() == found | {"since": START}
+    said = {(rollout, challenger, verdict) for rollout, challenger, _, verdict in api.parts.findings()}
+    assert ("r2", "next", "insufficient") in said
 
 
 def test_models_tell_their_part(api: Api) -> None:

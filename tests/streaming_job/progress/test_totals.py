@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_job.progress.totals import HISTOGRAMS, Histogram, Totals
+from streaming_job.progress.histogram import Histogram
+from streaming_job.progress.totals import HISTOGRAMS, Totals
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,97 @@
+"""A thread of the sidecar that follows a topic."""
+
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from service.background import Background
+from service.settings import ServiceSettings, say
+from streaming_job.log import topic_reader
+
+POLL_S = 0.2
+RETRY_S = 1.0
+AT_ONCE = 500
+"""Records taken together."""
+
+
+class TopicFollower(Background):
+    """Reads a topic from where `_begin` says; committed records only.
+
+    While the brokers are away, what was read stays; the client reconnects by itself and goes on. When the
+    client gives up, or the topic is gone, it begins anew.
+    """
+
+    def __init__(self, settings: ServiceSettings, topic: str, what: str, kafka: dict[str, str] | None = None):
+        """Read nothing yet.
+
+        Args:
+            settings: where.
+            topic: which.
+            what: the records, in the plural: for names and messages.
+            kafka: more client settings (librdkafka names).
+        """
+        super().__init__(f"{what}-follower")
+        self._settings, self._topic, self._what = settings, topic, what
+        self._kafka = {**(kafka or {}), **settings.kafka}
+        self._behind: set[int] | None = None
+        """Partitions that have not been read to their end since the last start; None before the first."""
+        self._fault: str | None = None
+        """Why the topic cannot be followed now."""
+
+    @property
+    def waiting_for(self) -> str | None:
+        """Why records may be missing; None while the topic is followed and has been read to its end."""
+        if self.has_died:
+            return f"the thread that reads {self._what} has died; restart the sidecar"
+        if self._behind is None:
+            return self._fault or f"{self._what} have not been read yet"
+        return self._fault or (f"{self._what} have not been read to their end yet" if self._behind else None)
+
+    def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
+        """Where to read on, by partition; what is read before that is taken here.
+
+        Raises:
+            KafkaException: no such topic, or no answer.
+        """
+        raise NotImplementedError
+
+    def _take(self, records: Sequence[Message]) -> None:
+        """Take in what has come: nothing, now and then."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._follow()
+            except KafkaException as error:
+                if topic_reader.is_missing(error):
+                    self._fault = f"topic {self._topic} does not exist"
+                else:
+                    self._fault = f"{self._what} cannot be read: {say(error)}"
+                self._stop.wait(RETRY_S)
+
+    def _follow(self) -> None:
+        """Read until told to stop, or until the client gives up."""
+        settings = self._settings
+        reader = topic_reader.consumer(settings.bootstrap_servers, self._kafka, f"{settings.job_id}-sidecar")
+        try:
+            places = self._begin(reader)
+            reader.assign(list(places))
+            self._behind, self._fault = {place.partition for place in places}, None
+            while not self._stop.is_set():
+                self._take(self._records(reader, self._behind))
+        finally:
+            reader.close()
+
+    @staticmethod
+    def _records(reader: Consumer, behind: set[int]) -> list[Message]:
+        records = []
+        for message in reader.consume(AT_ONCE, POLL_S):
+            error = message.error()
+            if error is None:
+                records.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                behind.discard(message.partition() or 0)
+            elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(error)
+        return records
