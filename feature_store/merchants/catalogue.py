@@ -2,16 +2,34 @@
 
 They are no part of `feature_store.catalogue.FEATURES` yet, so no model that the job runs can ask for them.
 
-Time is the arrival *a* of the transaction that asks; the clock of counts is the arrival hour. With a label
-delay *D*, an hour *h* is *ripe* if it ended at *a* - *D* or before: a transaction of a ripe hour that nobody
-reported is taken for genuine. *M* is the first hour that is not ripe. A fraud counts from its report on, ripe
-or not, and only those of arrival hours from *M* - 720 on: nothing here looks back further.
+Time is the arrival *a* of the transaction that asks; the clock of counts is the arrival hour. What becomes
+known takes effect MARGIN_MS after the end of the arrival hour in which it was reported: so much time have
+key groups to tell each other (`takes_effect`). With a label delay *D*, an hour *h* is *ripe* if it ended at
+*a* - *D* - MARGIN_MS or before, when all that was reported of it within *D* has taken effect: a transaction
+of a ripe hour that nobody reported is taken for genuine. *M* is the first hour that is not ripe. A fraud
+counts from when its report takes effect, ripe or not, and only those of arrival hours from *M* - 720 on:
+nothing here looks back further.
 """
 
-from feature_store.catalogue import DAY_MS, Feature, Key
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.catalogue import DAY_MS, HOUR_MS, Feature, Key
 
 WEEK_H, MONTH_H = 7 * 24, 30 * 24
 """Lengths of the windows, hours."""
+MARGIN_MS = HOUR_MS
+"""Between the end of the hour in which something becomes known and its effect."""
+NEVER = np.iinfo(np.int64).max
+"""As a time: later than any."""
+
+
+def takes_effect(known_at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """When what became known takes effect, ms; NEVER of what never does."""
+    is_known = known_at != NEVER
+    hours = np.where(is_known, known_at, 0) // HOUR_MS
+    return np.where(is_known, (hours + 1) * HOUR_MS + MARGIN_MS, NEVER)
+
 
 _UNEXPLAINED = "reported frauds that were no spikes (ratio_robust) on their cards"
 

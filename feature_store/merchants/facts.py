@@ -2,7 +2,7 @@
 
 These are the two kinds of record that a log of merchant facts holds, so a fold of such a log and a pass over
 files give the same arrays. A count says nothing about outcomes: it can be written as soon as its hour is
-over. A fraud is known from its report until it is reversed, if it ever is.
+over. A fraud is known from when its report takes effect until its reversal does, if there ever is one.
 """
 
 from dataclasses import dataclass
@@ -11,25 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.catalogue import HOUR_MS
-
-NEVER = np.iinfo(np.int64).max
-"""As a time: later than any."""
+from feature_store.layout import MERCHANT_MASK
 
 HOUR_COUNT = np.dtype([("merchant", "u8"), ("hour", "i8"), ("count", "i8")])
-"""How many transactions a merchant (64-bit hash of its id) had in one arrival hour (ms // HOUR_MS)."""
+"""How many transactions a merchant (`merchant_hash`) had in one arrival hour (ms // HOUR_MS)."""
 
 LABEL_FACT = np.dtype(
     [
         ("merchant", "u8"),
         ("arrival", "i8"),
-        ("event_time", "i8"),
-        ("reported_at", "i8"),
-        ("reversed_at", "i8"),
+        ("known_from", "i8"),
+        ("known_until", "i8"),
         ("spike", "?"),
     ]
 )
-"""One fraud: its transaction's arrival and event time, when it was reported and reversed (NEVER: not), all in
-ms; and whether its amount was a spike on its card, as the card's history has it."""
+"""One fraud: its transaction's arrival, when its report and its reversal take effect (NEVER: not reversed),
+all in ms; and whether its amount was a spike on its card, as the card's history has it."""
+
+
+def merchant_hash(merchants: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The bits of merchants' hashes that a card's history keeps, by which facts tell merchants apart."""
+    return merchants & np.uint64(MERCHANT_MASK)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
     )
     starts = np.flatnonzero(new)
     total = np.add.reduceat(counts["count"], starts) if starts.size else np.zeros(0, dtype=np.int64)
-    frauds = frauds[np.lexsort((frauds["reported_at"], frauds["arrival"], frauds["merchant"]))]
+    frauds = frauds[np.lexsort((frauds["known_from"], frauds["arrival"], frauds["merchant"]))]
     ends = np.arange(merchants.size + 1)
     owner = np.searchsorted(merchants, counts["merchant"][starts])
     first_hour = np.searchsorted(owner, ends)

@@ -21,8 +21,8 @@ C_GENUINE_SINCE = MERCHANT_COLUMN["merchant_genuine_since"]
 
 @njit(cache=True, inline="always")
 def _known(fraud: Array, arrival: int) -> bool:
-    """Whether a fraud had been reported, and not reversed, by an arrival."""
-    return fraud.reported_at <= arrival < fraud.reversed_at
+    """Whether a fraud was known at an arrival."""
+    return fraud.known_from <= arrival < fraud.known_until
 
 
 @njit(cache=True)
@@ -89,7 +89,7 @@ def merchant_features(
     frauds: Array,
     numbers: NDArray[np.int64],
     arrivals: NDArray[np.int64],
-    delay_ms: int,
+    ripe_after_ms: int,
     out: NDArray[np.float64],
 ) -> None:
     """Features of n transactions, each as of its arrival; the facts may hold what came later.
@@ -103,12 +103,12 @@ def merchant_features(
         frauds: as above.
         numbers: each one's merchant, index into the facts' merchants, -1 for one without, shape (n,).
         arrivals: ms, in any order, shape (n,).
-        delay_ms: label delay; what nobody has reported after it is genuine.
+        ripe_after_ms: after the end of an hour; what nobody has reported of it then is genuine.
         out: shape (n, len(MERCHANT_FEATURES)).
     """
     for row in range(numbers.size):
         arrival = arrivals[row]
-        unripe = (arrival - delay_ms) // HOUR_MS
+        unripe = (arrival - ripe_after_ms) // HOUR_MS
         f = out[row]
         f[:] = np.nan
         f[C_COUNT_7D] = f[C_COUNT_30D] = f[C_UNEXPLAINED_7D] = f[C_UNEXPLAINED_30D] = f[C_STREAK] = 0.0

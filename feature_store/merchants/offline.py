@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.merchants.catalogue import MERCHANT_FEATURES
-from feature_store.merchants.facts import LABEL_FACT, Facts, fold, hour_counts
+from feature_store.merchants.catalogue import MARGIN_MS, MERCHANT_FEATURES, takes_effect
+from feature_store.merchants.facts import LABEL_FACT, Facts, fold, hour_counts, merchant_hash
 from feature_store.merchants.kernels import merchant_features
 from feature_store.merchants.reports import Known
 
@@ -12,24 +12,23 @@ from feature_store.merchants.reports import Known
 def facts_of(
     merchant: NDArray[np.uint64],
     arrival: NDArray[np.int64],
-    event_time: NDArray[np.int64],
     spike: NDArray[np.bool_],
     known: Known,
 ) -> Facts:
     """All facts of n accepted transactions.
 
     Args:
-        merchant: 64-bit hash of each one's merchant, shape (n,).
+        merchant: hash of each one's merchant, shape (n,).
         arrival: ms, shape (n,).
-        event_time: ms, shape (n,).
         spike: whether its ratio_robust was above SPIKE_RATIO, shape (n,).
         known: when which of them were known as frauds.
     """
     frauds = np.empty(known.row.size, dtype=LABEL_FACT)
-    for name, values in (("merchant", merchant), ("arrival", arrival), ("event_time", event_time)):
+    merchant = merchant_hash(merchant)
+    for name, values in (("merchant", merchant), ("arrival", arrival), ("spike", spike)):
         frauds[name] = values[known.row]
-    frauds["spike"] = spike[known.row]
-    frauds["reported_at"], frauds["reversed_at"] = known.reported_at, known.reversed_at
+    frauds["known_from"] = takes_effect(known.reported_at)
+    frauds["known_until"] = takes_effect(known.reversed_at)
     return fold(hour_counts(merchant, arrival), frauds)
 
 
@@ -40,7 +39,7 @@ def features_as_of(
 
     Args:
         facts: of the whole history; what came after an arrival is not looked at.
-        merchant: 64-bit hashes, shape (n,).
+        merchant: hashes, shape (n,).
         arrival: ms, shape (n,).
         delay_ms: label delay, at least 0.
 
@@ -55,9 +54,9 @@ def features_as_of(
         facts.count,
         facts.first_fraud,
         facts.frauds,
-        facts.number_of(merchant),
+        facts.number_of(merchant_hash(merchant)),
         np.ascontiguousarray(arrival),
-        delay_ms,
+        delay_ms + MARGIN_MS,
         out,
     )
     return out

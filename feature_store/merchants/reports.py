@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from feature_store.labels import COLUMNS, LabelError, Labels, identities, is_fraud
-from feature_store.merchants.facts import NEVER
+from feature_store.merchants.catalogue import NEVER
 from feature_store.training_files import Rows
 
 

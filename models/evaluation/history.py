@@ -131,7 +131,7 @@ def _assemble(
     names: tuple[str, ...] = NAMES
     if source.merchant_delay_ms is not None:
         spike = np.concatenate([part.spike for part in parts])
-        facts = facts_of(records["merchant"], records["arrival"], records["time"], spike, known)
+        facts = facts_of(records["merchant"], records["arrival"], spike, known)
         merchant = features_as_of(facts, kept["merchant"], kept["arrival"], source.merchant_delay_ms)
         features, names = np.hstack([features, merchant]), (*NAMES, *MERCHANT_NAMES)
     inside = (known.row >= begin) & (known.row < end)

@@ -24,6 +24,11 @@ class Report(NamedTuple):
     fraud: bool
 
 
+def takes_effect(reported_at: int) -> int:
+    """At the end of its hour, and an hour later."""
+    return (reported_at // HOUR_MS + 2) * HOUR_MS
+
+
 def is_known_fraud(number: int, reports: list[Report], time: int) -> bool:
     """By the last report up to a time; of equal times the later one in the list."""
     said = [report for report in reports if report.tx == number and report.reported_at <= time]
@@ -35,9 +40,10 @@ def features(
     txs: list[Tx], reports: list[Report], merchant: str, arrival: int, delay_ms: int
 ) -> dict[str, float]:
     """What was known of a merchant at an arrival."""
-    unripe = (arrival - delay_ms) // HOUR_MS
+    in_effect = [report for report in reports if takes_effect(report.reported_at) <= arrival]
+    unripe = (arrival - delay_ms - HOUR_MS) // HOUR_MS
     seen = [
-        (tx, is_known_fraud(number, reports, arrival))
+        (tx, is_known_fraud(number, in_effect, arrival))
         for number, tx in enumerate(txs)
         if tx.merchant == merchant and tx.arrival <= arrival and tx.arrival // HOUR_MS >= unripe - 30 * 24
     ]

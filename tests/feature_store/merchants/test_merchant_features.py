@@ -9,8 +9,8 @@ from merchant_oracle import DAY_MS, HOUR_MS, Report, Tx, features, row
 from thoroughness import examples
 
 from feature_store.hashing import hash_strings
-from feature_store.merchants.catalogue import MERCHANT_COLUMN
-from feature_store.merchants.facts import HOUR_COUNT, LABEL_FACT, NEVER, fold
+from feature_store.merchants.catalogue import MERCHANT_COLUMN, NEVER
+from feature_store.merchants.facts import HOUR_COUNT, LABEL_FACT, fold
 from feature_store.merchants.offline import facts_of, features_as_of
 from feature_store.merchants.reports import Known
 
@@ -41,7 +41,6 @@ def ours(txs: list[Tx], reports: list[Report], asked: list[Tx], delay_ms: int = 
     arrival = np.array([tx.arrival for tx in txs], dtype=np.int64)
     facts = facts_of(
         hashes([tx.merchant for tx in txs]),
-        arrival,
         arrival,
         np.array([tx.spike for tx in txs], dtype=np.bool_),
         spans(reports),
@@ -116,10 +115,11 @@ def test_a_compromised_merchant():
     assert (named["last_unexplained_age"], named["genuine_since"]) == (7, 0)
 
 
-def test_a_reversed_report_is_as_if_it_had_not_been():
+def test_a_reversed_report_is_as_if_it_had_not_been_from_two_hours_after_the_beginning_of_its_hour_on():
     txs = [Tx("m", START, False)]
-    reports = [Report(0, START + DAY_MS, True), Report(0, START + 20 * DAY_MS, False)]
-    before, after = (Tx("m", START + day * DAY_MS, False) for day in (19, 20))
+    reversed_at = START + 20 * DAY_MS
+    reports = [Report(0, START + DAY_MS, True), Report(0, reversed_at + 7, False)]
+    before, after = (Tx("m", reversed_at + 2 * HOUR_MS + ms, False) for ms in (-1, 0))
     streak, risk = MERCHANT_COLUMN["merchant_streak"], MERCHANT_COLUMN["merchant_risk_30d"]
     found = ours(txs, reports, [before, after])
     assert found[:, streak].tolist() == [1, 0]

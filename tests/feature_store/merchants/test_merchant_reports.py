@@ -10,7 +10,7 @@ from thoroughness import examples
 
 from feature_store.labels import LabelError, Labels
 from feature_store.layout import TRANSACTION
-from feature_store.merchants.facts import NEVER
+from feature_store.merchants.catalogue import NEVER
 from feature_store.merchants.reports import Reports, Undated
 from feature_store.training_files import Rows
 

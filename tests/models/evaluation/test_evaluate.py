@@ -122,11 +122,10 @@ def test_features_are_what_had_been_reported_by_then(file):
         seen = [
             row for row in range(len(unique)) if arrivals[row] <= now and merchants[row] == merchants[number]
         ]
-        by_then = sorted(
-            (one for one in said if one["reported_at"] <= now), key=lambda one: one["reported_at"]
-        )
+        by_then = [one for one in said if (one["reported_at"] // HOUR_MS + 2) * HOUR_MS <= now]
+        by_then.sort(key=lambda one: one["reported_at"])
         verdict = {one["transaction_id"]: one["label"] == "fraud" for one in by_then}
-        unripe = (now - DELAY) // HOUR_MS
+        unripe = (now - DELAY - HOUR_MS) // HOUR_MS
         seen = [row for row in seen if arrivals[row] // HOUR_MS >= unripe - 720]
         ripe = [row for row in seen if arrivals[row] // HOUR_MS < unripe]
         fraud = [row for row in seen if verdict.get(names[row], False)]
