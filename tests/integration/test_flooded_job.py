@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import Producer
+from thoroughness import only_thorough
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
@@ -28,6 +29,7 @@ MOST_MEMORY = 640 << 20
 """Of a worker, of which its libraries are 300 MB; the flood has more than a gigabyte."""
 
 
+@only_thorough
 def test_floods_of_junk_and_of_alerts_take_no_more_memory(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path
 ) -> None:

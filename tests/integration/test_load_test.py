@@ -40,8 +40,8 @@ def job(installed: Installation) -> Iterator[JobProcess]:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    """Fifteen seconds at 300 transactions a second."""
-    return Plan(rate=300.0, for_s=12.0, warm_up_s=3.0, cards=2_000, seed=3, directory=str(tmp_path / "run"))
+    """Nine seconds at 300 transactions a second."""
+    return Plan(rate=300.0, for_s=7.0, warm_up_s=2.0, cards=2_000, seed=3, directory=str(tmp_path / "run"))
 
 
 def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
@@ -91,7 +91,7 @@ def _require_headers(log: TopicLog, topic: str, events: int) -> None:
 def test_a_job_that_stands_still_for_two_seconds_shows_in_the_tail(
     installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
-    with LocustProcesses(plan, installed.settings, 1) as run:
+    with LocustProcesses(replace(plan, for_s=12.0), installed.settings, 1) as run:
         wait_for(running_since(run, 6.0), deadline_s=120, what="six seconds of load")
         family = [psutil.Process(job.process.pid), *job.descendants()]
         for process in family:
