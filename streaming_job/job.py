@@ -36,9 +36,6 @@ log = logging.getLogger(__name__)
 STOP_POLL_S = 0.02
 SHORT_S = 0.15
 """Length of an epoch while Java compiles, and while there are fewer task slots than groups."""
-SHORT_EPOCHS = 100
-"""Java has compiled what lies between two epochs only after it has run so often: the pause shrinks from half
-a second to a tenth."""
 SLOTS_S = 0.5
 """How often the task slots of a cluster are counted."""
 
@@ -147,7 +144,7 @@ class Job:
         self._idle_since = ended
 
     def _length(self) -> float:
-        self._is_short = self._ended < SHORT_EPOCHS or self._slots.are_short()
+        self._is_short = self._ended < self._settings.warm_up_epochs or self._slots.are_short()
         return min(SHORT_S, self._settings.epoch_s) if self._is_short else self._settings.epoch_s
 
     def _must_end(self) -> bool:

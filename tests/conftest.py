@@ -20,6 +20,8 @@ CLASSES = Path(__file__).parents[1] / ".fraud" / "test-classes.jsa"
 # of every job that a test starts: it lives a minute or two, the second compiler pays off after some more
 JAVA = ["-XX:TieredStopAtLevel=1", *([f"-XX:SharedArchiveFile={CLASSES}"] if CLASSES.exists() else [])]
 os.environ.setdefault("FRAUD_DRIVER_JAVA_OPTIONS", " ".join(JAVA))
+# a job of a minute or two gains nothing from a warm Java; its short epochs would take half of the processors
+os.environ.setdefault("FRAUD_WARM_UP_EPOCHS", "3")
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ def test_transactions_wait_until_the_tables_are_loaded_and_a_kill_does_not_chang
         sent += 1
     installed.flush()
     installed.send(EVENTS)
-    with installed.start() as job:
+    with installed.start(warm_up_epochs=100) as job:
         wait_for(lambda: job.epochs() >= 3, deadline_s=120, what="some epochs of the load")
         job.arm(Step.DELTA)
         wait_for(lambda: job.reached(Step.DELTA), what="the end of an epoch")

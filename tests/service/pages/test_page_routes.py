@@ -35,7 +35,7 @@ class KnownFeed(AlertFeed):
     def put(self, partition: int, at_ms: int, value: bytes) -> None:
         kept = dict(self._kept)
         kept.setdefault(partition, deque(maxlen=MOST)).append((at_ms, value))
-        self._kept, self._fault = kept, None
+        self._kept, self._fault, self._behind = kept, None, set()
 
 
 class Sidecar:
