@@ -1,9 +1,11 @@
 """A model and its policy as one JSON file that other engines read.
 
-`{"features": [name...], "policy": {"threshold", "max_count_5m"}, "trees": {...}, "centroids": {code: [lat, lon]}}`.
-Trees are the arrays of `models.tree_layout` as lists: `roots`, `thresholds`, `columns`, `kids`, `values`, and the
-number `baseline`. A leaf is its own kid and has the threshold null; a column of f or more is the negated one.
-Centroids are in radians. Floats are written with all their digits.
+    {"features": [name, ...], "policy": {"threshold": ..., "max_count_5m": ...}, "trees": {...},
+     "centroids": {country: [latitude, longitude], ...}}
+
+Trees are the arrays of `models.tree_layout` as lists: `roots`, `thresholds`, `columns`, `kids`, `values`, and
+the number `baseline`. A leaf is its own kid and has the threshold null; a column of f or more is the negated
+one. Centroids are in radians. Floats are written with all their digits.
 """
 
 import math
@@ -30,7 +32,9 @@ def exported(scorer: Scorer, policy: Policy) -> dict[str, Any]:
     """
     trees = scorer.classifier
     if not isinstance(trees, Trees):
-        raise CompareError(f"{scorer.name} {scorer.version} is not made of compiled trees; choose one that is")
+        raise CompareError(
+            f"{scorer.name} {scorer.version} is not made of compiled trees; choose one that is"
+        )
     if policy != Policy(policy.threshold, policy.max_count_5m):
         raise CompareError("only threshold and max_count_5m are compared; take other rules out of the policy")
     thresholds = [None if math.isinf(cut) else cut for cut in trees.nodes["threshold"].tolist()]

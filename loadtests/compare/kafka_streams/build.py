@@ -37,13 +37,15 @@ def build(into: Path, progress: Progress = silent) -> str:
     """
     javac = compiler()
     if javac is None:
-        raise CompareError("there is no javac beside java: install a JDK, or leave Kafka Streams out (--only)")
+        raise CompareError(
+            "there is no javac beside java: install a JDK, or leave Kafka Streams out (--only)"
+        )
     archives = jars.class_path("streams", progress)
     into.mkdir(parents=True, exist_ok=True)
     sources = sorted(map(str, SOURCES.glob("*.java")))
     answer = subprocess.run(
-        [javac, "-Xlint:all,-classfile,-processing", "-Werror", "--release", "17", "-d", into, "-cp", archives,
-         *sources],
+        [javac, "-Xlint:all,-classfile,-processing", "-Werror", "--release", "17", "-d", into,
+         "-cp", archives, *sources],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if answer.returncode != 0:

@@ -1,4 +1,4 @@
-"""A small log and what ours makes of it: features by the kernels, scores by the compiled trees, the policy."""
+"""A small log and what ours makes of it: features by the kernels, scores by the compiled trees."""
 
 from dataclasses import dataclass
 from typing import Any

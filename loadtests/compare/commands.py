@@ -1,0 +1,146 @@
+"""`fraud compare`: one engine after the other over the same input, on the same broker."""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from loadtests.bench.measure import surroundings
+from loadtests.bench.rig import Plan, Rig, Say, rig
+from loadtests.compare import engines, plots, report
+from loadtests.compare.engines import Place, Variant
+from loadtests.compare.exported import CompareError, exported
+from loadtests.compare.measure import Run, measure, topics_of
+from loadtests.compare.tape import Load, Tape, record
+from loadtests.durations import seconds
+from models import registry
+from models.policy import Policy
+
+DATA_DIR = Path(".fraud/compare")
+VENVS = Path(".fraud/compare-venvs")
+PAUSE_S = 2.0
+
+
+def compare(
+    only: Annotated[
+        str, typer.Option(help="Engines, separated by commas; the first is the yardstick")
+    ] = ",".join(variant.name for variant in engines.VARIANTS),
+    rate: Annotated[float, typer.Option(min=1, help="Transactions per second of the steady load")] = 1_000.0,
+    length: Annotated[str, typer.Option("--for", help="Measure latency for so long: 60s, 5m")] = "45s",
+    warm_up: Annotated[str, typer.Option(help="At that rate, before what is measured")] = "30s",
+    backlog: Annotated[int, typer.Option(min=1, help="Transactions that are there at once")] = 150_000,
+    prime: Annotated[int, typer.Option(min=1, help="Transactions before anything is measured")] = 50_000,
+    cards: Annotated[int, typer.Option(min=100, help="Number of cards")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the simulated world")] = 1,
+    to: Annotated[
+        Path | None, typer.Option("--report", help="Write JSON there; FILE.md and two plots beside it")
+    ] = None,
+    data_dir: Annotated[Path, typer.Option(help="Emptied first; everything lies there")] = DATA_DIR,
+) -> None:
+    """Throughput, latency, processor time and memory of the same job on several engines: docs/comparison.md.
+
+    The exit status is 1 if their alerts differ.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)  # what was started is stopped
+    variants = engines.chosen(only)
+    load = Load(prime, backlog, rate, seconds(warm_up), seconds(length))
+    told: dict[str, Any] = {
+        "command": " ".join(["fraud", *sys.argv[1:]]),
+        **surroundings(),
+        "load": asdict(load),
+    }
+    with _saying() as say, rig(Plan(data_dir.resolve(), cards, seed, rate), say) as made:
+        say("recording the input")
+        live_start = time.time() - (prime + backlog) / rate
+        tape = record(made.installed.world, load, int(live_start * 1_000))
+        model = _export(made)
+        runs: list[Run] = []
+        for variant in variants:
+            runs.append(measure(variant, _place(variant, made, model), made, tape, load, say))
+            _write(to, told | _found(runs, tape))
+    whole = told | _found(runs, tape)
+    Console().print(Markdown(report.markdown(whole)))
+    _require_agreement(whole["engines"])
+
+
+def _found(runs: list[Run], tape: Tape) -> dict[str, Any]:
+    return {
+        "transactions": len(tape),
+        "engines": report.rows(runs),
+        "load_average_after": surroundings()["load_average"],
+    }
+
+
+def _export(made: Rig) -> Path:
+    """The model in charge, as a file for the others."""
+    champion, directory = made.champion, made.plan.data_dir
+    scorer = registry.load(
+        champion.ref, made.installed.stack.mlflow_tracking_uri, directory / "exported-models"
+    )
+    file = directory / "model.json"
+    file.write_bytes(orjson.dumps(exported(scorer, Policy(champion.threshold, champion.max_count_5m))))
+    return file
+
+
+def _place(variant: Variant, made: Rig, model: Path) -> Place:
+    stack, name = made.installed.stack, variant.name
+    return Place(
+        stack.bootstrap_servers,
+        stack.mlflow_tracking_uri,
+        topics_of(name),
+        f"compare-{name}",
+        model,
+        made.plan.data_dir / name,
+        VENVS.resolve(),
+    )
+
+
+def _write(to: Path | None, told: dict[str, Any]) -> None:
+    """All of it, as far as it goes: an engine that fails must not take the others' figures along."""
+    if to is None:
+        return
+    to.write_text(json.dumps(told, indent=2) + "\n")
+    to.with_suffix(".md").write_text(report.markdown(told))
+    for plot in (plots.latency, plots.throughput):
+        to.with_name(f"{to.stem}-{plot.__name__}.svg").write_text(plot(told["engines"]) + "\n")
+
+
+def _require_agreement(rows: list[dict[str, Any]]) -> None:
+    """Refuse figures of engines that did not do the same job.
+
+    Raises:
+        CompareError: alerts differ.
+    """
+    if others := [row["title"] for row in rows if not row["agrees"]]:
+        raise CompareError(
+            f"alerts of {', '.join(others)} are not those of {rows[0]['title']}: the figures mean nothing"
+        )
+
+
+@contextmanager
+def _saying() -> Iterator[Say]:
+    """Shows what is being done: as a status on a terminal, as lines, not too many, in a file."""
+    console = Console(stderr=True)
+    spoken = -PAUSE_S
+
+    def say(doing: str) -> None:
+        nonlocal spoken
+        status.update(doing)
+        if not console.is_terminal and time.monotonic() > spoken + PAUSE_S:
+            spoken = time.monotonic()
+            console.print(f"{datetime.now(UTC):%H:%M:%S} {doing}")
+
+    with console.status("comparing") as status:
+        yield say

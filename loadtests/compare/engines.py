@@ -1,0 +1,205 @@
+"""What is compared: each engine as it comes, and with settings for short latency."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from deploy.local import java, kafka
+from loadtests.compare.exported import CompareError
+from loadtests.compare.kafka_streams.build import build
+from loadtests.compare.quix import venv
+from loadtests.faults.job_process import gone
+from streaming_job.contracts.topics import Topics
+from streaming_job.settings import JobSettings
+
+Say = Callable[[str], None]
+THREADS = 2
+"""Of every engine: key groups, stream threads, processes."""
+HEAP = "-Xmx1g"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an engine runs."""
+
+    bootstrap_servers: str
+    mlflow_tracking_uri: str
+    topics: Topics
+    group: str
+    """Consumer group, job id, application id."""
+    model: Path
+    """What `exported` made."""
+    directory: Path
+    """For state and logs; its own."""
+    venvs: Path
+    """Where Quix Streams is installed, once."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One engine with some settings."""
+
+    name: str
+    title: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """By the engine's own names; empty: as it comes."""
+
+
+OURS, STREAMS, QUIX = "ours", "streams", "quix"
+VARIANTS = (
+    Variant(OURS, "this project"),
+    Variant(
+        STREAMS, "Kafka Streams, tuned", {"commit.interval.ms": 10, "statestore.cache.max.bytes": 64 << 20}
+    ),
+    Variant(f"{STREAMS}-default", "Kafka Streams as it comes"),
+    Variant(QUIX, "Quix Streams, tuned", {"commit_interval": 0.02, "consumer_poll_timeout": 0.01}),
+    Variant(f"{QUIX}-default", "Quix Streams as it comes"),
+)
+
+
+def chosen(names: str) -> list[Variant]:
+    """The variants of a comma-separated list, in the order of VARIANTS.
+
+    Raises:
+        CompareError: one of them is unknown.
+    """
+    wanted = {name.strip() for name in names.split(",")}
+    if unknown := wanted - {variant.name for variant in VARIANTS}:
+        raise CompareError(
+            f"there is no engine {', '.join(sorted(unknown))}; choose from "
+            f"{', '.join(variant.name for variant in VARIANTS)}"
+        )
+    return [variant for variant in VARIANTS if variant.name in wanted]
+
+
+class Engine:
+    """An engine's process and its children, until it is stopped; use as a context manager."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
+        """Start it.
+
+        Args:
+            command: to run.
+            environment: variables beside those of this process.
+            log: for what it prints.
+        """
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        family: list[psutil.Process] = []
+        if self._process.poll() is None:
+            family = psutil.Process(self._process.pid).children(recursive=True)
+            self._process.kill()
+        self._process.wait()
+        for process in family:
+            if process.is_running():
+                process.kill()
+        gone(family)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that all others descend from."""
+        return self._process.pid
+
+    def check(self) -> None:
+        """See that it runs.
+
+        Raises:
+            CompareError: it does not.
+        """
+        if self._process.poll() is not None:
+            said = self._log.read_text(errors="replace")[-3000:]
+            raise CompareError(f"the engine ended; its log {self._log} ends with:\n{said}")
+
+    def stop(self, patience_s: float = 90.0) -> None:
+        """Ask for an orderly end, and wait for it.
+
+        Raises:
+            CompareError: it does not end.
+        """
+        self._process.terminate()
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            raise CompareError(f"the engine does not stop; see {self._log}") from None
+
+
+def launch(variant: Variant, place: Place, say: Say) -> Engine:
+    """Build what is to be built, and start.
+
+    Raises:
+        FraudError: no compiler, no archives, no packages.
+    """
+    place.directory.mkdir(parents=True)
+    kind = variant.name.partition("-")[0]
+    command, environment = {OURS: _ours, STREAMS: _streams, QUIX: _quix}[kind](variant, place, say)
+    say(f"starting {variant.title}")
+    return Engine(command, environment, place.directory / "engine.log")
+
+
+def _ours(variant: Variant, place: Place, say: Say) -> tuple[list[str], dict[str, str]]:
+    settings = JobSettings(
+        job_id=place.group,
+        bootstrap_servers=place.bootstrap_servers,
+        topics=place.topics,
+        mlflow_tracking_uri=place.mlflow_tracking_uri,
+        checkpoint=str(place.directory / "checkpoint"),
+        work_dir=place.directory / "work",
+        key_groups=THREADS,
+        **variant.settings,
+    )
+    return [sys.executable, "-m", "deploy.cli", "job", "run"], settings.variables()
+
+
+def _streams(variant: Variant, place: Place, say: Say) -> tuple[list[str], dict[str, str]]:
+    say("compiling the Kafka Streams program")
+    class_path = build(place.directory / "classes", say)
+    properties = {
+        "application.id": place.group,
+        "bootstrap.servers": place.bootstrap_servers,
+        "state.dir": place.directory / "state",
+        "num.stream.threads": THREADS,
+        "processing.guarantee": "exactly_once_v2",
+        **variant.settings,
+    }
+    file = place.directory / "streams.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    topics = place.topics
+    return [
+        str(java.find().executable), HEAP, f"-Dlog4j2.configurationFile={kafka.LOGGING_FILE}",
+        "-cp", class_path, "compare.Main", str(file), str(place.model),
+        topics.transactions, topics.profiles, topics.fraud_alerts,
+    ], {}  # fmt: skip
+
+
+def _quix(variant: Variant, place: Place, say: Say) -> tuple[list[str], dict[str, str]]:
+    python = venv.ensure(place.venvs, say)
+    topics = place.topics
+    told = {
+        "bootstrap_servers": place.bootstrap_servers,
+        "group": place.group,
+        "model": str(place.model),
+        "state_dir": str(place.directory / "state"),
+        "transactions": topics.transactions,
+        "profiles": topics.profiles,
+        "alerts": topics.fraud_alerts,
+        "processes": THREADS,
+        "settings": dict(variant.settings),
+    }
+    root = str(Path(__file__).parents[2])
+    return [str(python), "-m", "loadtests.compare.quix.main", json.dumps(told)], {"PYTHONPATH": root}

@@ -1,0 +1,117 @@
+"""The job on Quix Streams, in several processes of one group. Argument: JSON, see `engines._quix`."""
+
+import json
+import multiprocessing
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+from quixstreams import Application, State
+
+from loadtests.compare.quix.deciding import Model, alert, decide
+from loadtests.compare.quix.features import new_card
+
+TIMEOUT_S = 30.0
+POLL_S = 0.5
+CARD = "card"
+
+
+class Profiles:
+    """The profile table, whole in every process: read to its end at the start, then followed by a thread."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "compare-quix-profiles",  # never joined
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        partitions = self._consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+        places = [TopicPartition(topic, partition, 0) for partition in partitions]
+        ends = {
+            place.partition: self._consumer.get_watermark_offsets(place, TIMEOUT_S)[1] for place in places
+        }
+        self._consumer.assign(places)
+        while any(end > self._at(topic, partition) for partition, end in ends.items()):
+            self._take(POLL_S)
+        threading.Thread(target=self._follow, name="profiles", daemon=True).start()
+
+    def _at(self, topic: str, partition: int) -> int:
+        (place,) = self._consumer.position([TopicPartition(topic, partition)])
+        return int(place.offset)
+
+    def _follow(self) -> None:
+        while True:
+            self._take(POLL_S)
+
+    def _take(self, patience_s: float) -> None:
+        for change in self._consumer.consume(10_000, patience_s):
+            if change.error() is not None:
+                continue  # transient: the client connects again
+            card = orjson.loads(change.key() or b"{}")["card_id"]
+            row = orjson.loads(change.value() or b"{}").get("after")
+            if row is None:
+                self.rows.pop(card, None)
+            else:
+                self.rows[card] = row
+
+
+def run(told: dict[str, Any], number: int) -> None:
+    """One process, until SIGTERM.
+
+    Args:
+        told: the program's argument.
+        number: of the process.
+    """
+    model = Model(Path(told["model"]))
+    profiles = Profiles(told["bootstrap_servers"], told["profiles"])
+    app = Application(
+        broker_address=told["bootstrap_servers"],
+        consumer_group=told["group"],
+        auto_offset_reset="earliest",
+        processing_guarantee="exactly-once",
+        state_dir=Path(told["state_dir"]) / str(number),
+        auto_create_topics=True,
+        loglevel="WARNING",
+        **told["settings"],
+    )
+    transactions = app.topic(told["transactions"], key_deserializer="str", value_deserializer="json")
+    alerts = app.topic(told["alerts"], key_serializer="str", value_serializer="json")
+
+    def decided(tx: dict[str, Any], key: Any, timestamp: int, headers: Any, state: State) -> Any:
+        tx["arrival"] = timestamp
+        card = state.get(CARD) or new_card()
+        found = decide(model, card, tx, profiles.rows.get(tx["card_id"]))
+        if found is None:
+            return None
+        state.set(CARD, card)
+        return alert(model, tx, found) if found["rules"] else None
+
+    stream = app.dataframe(transactions)
+    stream = stream.apply(decided, stateful=True, metadata=True)
+    stream.filter(lambda made: made is not None).to_topic(alerts)
+    app.run()
+
+
+def main(text: str) -> None:
+    """Start the processes, and end them together."""
+    told = json.loads(text)
+    workers = [
+        multiprocessing.Process(target=run, args=(told, number)) for number in range(told["processes"])
+    ]
+    for worker in workers:
+        worker.start()
+    signal.signal(signal.SIGTERM, lambda *_: [worker.terminate() for worker in workers])
+    for worker in workers:
+        worker.join()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
