@@ -20,7 +20,8 @@ from loadtests.bench.measure import surroundings
 from loadtests.bench.rig import Plan, Rig, Say, rig
 from loadtests.compare import engines, plots, report
 from loadtests.compare.engines import Place, Variant
-from loadtests.compare.exported import CompareError, exported
+from loadtests.compare.errors import CompareError
+from loadtests.compare.exported import exported
 from loadtests.compare.measure import Run, measure, topics_of
 from loadtests.compare.tape import Load, Tape, record
 from loadtests.durations import seconds

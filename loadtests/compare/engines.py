@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from deploy.local import java, kafka
-from loadtests.compare.exported import CompareError
+from loadtests.compare.errors import CompareError
 from loadtests.compare.kafka_streams.build import build
 from loadtests.compare.quix import venv
 from loadtests.faults.job_process import gone

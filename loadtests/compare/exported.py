@@ -14,14 +14,10 @@ from typing import Any
 import numpy as np
 
 from feature_store.countries import CENTROIDS
-from feature_store.errors import FraudError
+from loadtests.compare.errors import CompareError
 from models.policy import Policy
 from models.scoring import Scorer
 from models.trees import Trees
-
-
-class CompareError(FraudError):
-    """The comparison cannot be made."""
 
 
 def exported(scorer: Scorer, policy: Policy) -> dict[str, Any]:

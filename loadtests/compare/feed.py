@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaError, Producer
 
-from loadtests.compare.exported import CompareError
+from loadtests.compare.errors import CompareError
 from loadtests.compare.tape import Tape
 
 TICK_S = 0.001

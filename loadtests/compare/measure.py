@@ -12,7 +12,7 @@ from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import Rig, Say
 from loadtests.compare.alerts import AlertReader, Alerts
 from loadtests.compare.engines import Engine, Place, Variant, launch
-from loadtests.compare.exported import CompareError
+from loadtests.compare.errors import CompareError
 from loadtests.compare.feed import Feed
 from loadtests.compare.position import Position
 from loadtests.compare.tape import Load, Tape

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deploy.local import jars, java
 from deploy.local.console import Progress, silent
-from loadtests.compare.exported import CompareError
+from loadtests.compare.errors import CompareError
 
 SOURCES = Path(__file__).with_name("src")
 PACKAGE = "compare"

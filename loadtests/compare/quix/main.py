@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 from confluent_kafka import Consumer, TopicPartition
-from quixstreams import Application, State
 
 from loadtests.compare.quix.deciding import Model, alert, decide
 from loadtests.compare.quix.features import new_card
@@ -70,6 +69,8 @@ def run(told: dict[str, Any], number: int) -> None:
         told: the program's argument.
         number: of the process.
     """
+    from quixstreams import Application  # only the environment of `venv` has it
+
     model = Model(Path(told["model"]))
     profiles = Profiles(told["bootstrap_servers"], told["profiles"])
     app = Application(
@@ -85,7 +86,7 @@ def run(told: dict[str, Any], number: int) -> None:
     transactions = app.topic(told["transactions"], key_deserializer="str", value_deserializer="json")
     alerts = app.topic(told["alerts"], key_serializer="str", value_serializer="json")
 
-    def decided(tx: dict[str, Any], key: Any, timestamp: int, headers: Any, state: State) -> Any:
+    def decided(tx: dict[str, Any], key: Any, timestamp: int, headers: Any, state: Any) -> Any:
         tx["arrival"] = timestamp
         card = state.get(CARD) or new_card()
         found = decide(model, card, tx, profiles.rows.get(tx["card_id"]))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from deploy.local.console import Progress, silent
-from loadtests.compare.exported import CompareError
+from loadtests.compare.errors import CompareError
 
 LOCK_FILE = Path(__file__).with_name("requirements.lock")
 STAMP = "installed"

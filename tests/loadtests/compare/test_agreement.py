@@ -9,7 +9,7 @@ from loadtests.compare import plots, report
 from loadtests.compare.agreement import agreement
 from loadtests.compare.alerts import Alerts
 from loadtests.compare.engines import VARIANTS, chosen
-from loadtests.compare.exported import CompareError
+from loadtests.compare.errors import CompareError
 from loadtests.compare.measure import Run
 
 pytestmark = pytest.mark.unit

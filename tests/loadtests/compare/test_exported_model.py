@@ -8,7 +8,8 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 from feature_store.countries import CENTROIDS
-from loadtests.compare.exported import CompareError, exported
+from loadtests.compare.errors import CompareError
+from loadtests.compare.exported import exported
 from models.policy import Policy
 from models.scoring import Estimator, Scorer
 from models.trees import compile_trees
