@@ -22,6 +22,8 @@ PATIENCE_S = 180.0
 """Without any progress."""
 POLL_S = 0.01
 SAY_S = 2.0
+LOOK_S = 1.5
+"""Before the end of the warm-up: what happens once a second must not fall into the measured time."""
 LEAD_S = 0.5
 """Before the first transaction that is sent at its time."""
 SHARED = ("profiles", "model_rollouts")
@@ -115,20 +117,22 @@ def measure(variant: Variant, place: Place, rig: Rig, tape: Tape, load: Load, sa
 
 
 class _Live:
-    """Looks at the processes while the tape is sent."""
+    """Looks at the processes while the tape is sent, twice: a look takes the sender some milliseconds."""
 
     def __init__(
         self, engine: Engine, engine_usage: JobUsage, broker_usage: JobUsage, load: Load, title: str, say: Say
     ) -> None:
         self.engine_usage, self.broker_usage = engine_usage, broker_usage
         self._engine, self._load, self._title, self._say = engine, load, title, say
+        self._warm = False
 
     def __call__(self, since_start_s: float) -> None:
         self._engine.check()
         self._say(
             f"{self._title}: {self._load.rate:,.0f} a second, {self._load.live_s - since_start_s:.0f} s left"
         )
-        if since_start_s >= self._load.warm_up_s:
+        if not self._warm and since_start_s >= self._load.warm_up_s - LOOK_S:
+            self._warm = True
             self.sample()
 
     def sample(self) -> None:

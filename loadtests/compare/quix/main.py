@@ -5,6 +5,7 @@ import multiprocessing
 import signal
 import sys
 import threading
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def run(told: dict[str, Any], number: int) -> None:
 
 
 def main(text: str) -> None:
-    """Start the processes, and end them together."""
+    """Start the processes, and end them together; where one fails, with exit code 1."""
     told = json.loads(text)
     workers = [
         multiprocessing.Process(target=run, args=(told, number)) for number in range(told["processes"])
@@ -110,8 +111,12 @@ def main(text: str) -> None:
     for worker in workers:
         worker.start()
     signal.signal(signal.SIGTERM, lambda *_: [worker.terminate() for worker in workers])
+    connection.wait([worker.sentinel for worker in workers])
+    for worker in workers:
+        worker.terminate()
     for worker in workers:
         worker.join()
+    sys.exit(any(worker.exitcode for worker in workers))
 
 
 if __name__ == "__main__":
