@@ -36,14 +36,15 @@ PAUSE_S = 2.0
 
 def compare(
     only: Annotated[
-        str, typer.Option(help="Engines, separated by commas; the first is the yardstick")
-    ] = ",".join(variant.name for variant in engines.VARIANTS),
+        str, typer.Option(help="Engines, separated by commas; the first one here is the yardstick")
+    ] = engines.ALL,
     rate: Annotated[float, typer.Option(min=1, help="Transactions per second of the steady load")] = 1_000.0,
     length: Annotated[str, typer.Option("--for", help="Measure latency for so long: 60s, 5m")] = "45s",
     warm_up: Annotated[str, typer.Option(help="At that rate, before what is measured")] = "30s",
     backlog: Annotated[int, typer.Option(min=1, help="Transactions that are there at once")] = 150_000,
     prime: Annotated[int, typer.Option(min=1, help="Transactions before anything is measured")] = 50_000,
     cards: Annotated[int, typer.Option(min=100, help="Number of cards")] = 20_000,
+    profiles: Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Of the simulated world")] = 1,
     to: Annotated[
         Path | None, typer.Option("--report", help="Write JSON there; FILE.md and two plots beside it")
@@ -63,7 +64,7 @@ def compare(
         **surroundings(),
         "load": asdict(load),
     }
-    with _saying() as say, rig(Plan(data_dir.resolve(), cards, seed, rate), say) as made:
+    with _saying() as say, rig(Plan(data_dir.resolve(), cards, seed, rate, profiles), say) as made:
         say("recording the input")
         start = time.time() - (prime + backlog) / rate
         tape = record(made.installed.world, load, int(start * 1_000))
@@ -107,6 +108,7 @@ def _place(variant: Variant, made: Rig, model: Path) -> Place:
         model,
         made.plan.data_dir / name,
         VENVS.resolve(),
+        made.installed.settings.wait_for_snapshot_s,
     )
 
 

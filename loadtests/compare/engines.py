@@ -40,6 +40,8 @@ class Place:
     """For state and logs; its own."""
     venvs: Path
     """Where Quix Streams is installed, once."""
+    wait_for_snapshot_s: int
+    """Of `JobSettings`."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ VARIANTS = (
     Variant(QUIX, "Quix Streams, tuned", {"commit_interval": 0.02, "consumer_poll_timeout": 0.01}),
     Variant(f"{QUIX}-default", "Quix Streams as it comes"),
 )
+ALL = ",".join(variant.name for variant in VARIANTS)
 
 
 def chosen(names: str) -> list[Variant]:
@@ -161,6 +164,7 @@ def _ours(variant: Variant, place: Place, say: Say) -> tuple[list[str], dict[str
         checkpoint=str(place.directory / "checkpoint"),
         work_dir=place.directory / "work",
         key_groups=THREADS,
+        wait_for_snapshot_s=place.wait_for_snapshot_s,
         **variant.settings,
     )
     return [sys.executable, "-m", "deploy.cli", "job", "run"], settings.variables()

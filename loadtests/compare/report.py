@@ -1,6 +1,6 @@
 """Runs of several engines as JSON, as a table in Markdown, and as plots."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -41,7 +41,7 @@ def _row(run: Run, first: Run) -> dict[str, Any]:
     }
 
 
-COLUMNS = {
+COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
     "": lambda row: row["title"],
     "backlog, tx/s": lambda row: f"{row['backlog_per_s']:,.0f}",
     "us of a core a tx": lambda row: f"{row['backlog_cpu_us']:,.0f}",

@@ -110,10 +110,14 @@ def main(text: str) -> None:
     ]
     for worker in workers:
         worker.start()
-    signal.signal(signal.SIGTERM, lambda *_: [worker.terminate() for worker in workers])
+
+    def end(*_: object) -> None:
+        for worker in workers:
+            worker.terminate()
+
+    signal.signal(signal.SIGTERM, end)
     connection.wait([worker.sentinel for worker in workers])
-    for worker in workers:
-        worker.terminate()
+    end()
     for worker in workers:
         worker.join()
     sys.exit(any(worker.exitcode for worker in workers))
