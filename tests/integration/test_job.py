@@ -37,6 +37,7 @@ from deploy import cli
 from feature_store.catalogue import IDENTITIES
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.job_process import JobProcess
+from loadtests.faults.relay import AGAIN
 from loadtests.oracle import Kind
 from loadtests.simulator.profiles import ProfileLoader
 from service.rollouts import reading
@@ -587,6 +588,7 @@ def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
         installed.send(500)
         installed.caught_up(next_job)
         installed.audit()
+        assert AGAIN not in next_job.log
         assert_a_card_is_explained(installed)
         assert next_job.runs
         for told in by_group(installed).values():
