@@ -2,13 +2,9 @@
 
 import gc
 import json
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +14,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from loadtests.bench.measure import surroundings
-from loadtests.bench.rig import Plan, Rig, Say, rig
+from loadtests.bench.rig import Plan, Rig, rig
+from loadtests.bench.saying import saying
 from loadtests.compare import engines, plots, report
 from loadtests.compare.engines import Place, Variant
 from loadtests.compare.errors import CompareError
@@ -31,7 +28,6 @@ from models.policy import Policy
 
 DATA_DIR = Path(".fraud/compare")
 VENVS = Path(".fraud/compare-venvs")
-PAUSE_S = 2.0
 
 
 def compare(
@@ -55,8 +51,6 @@ def compare(
 
     The exit status is 1 if their alerts differ.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
-        signal.signal(number, signal.default_int_handler)  # what was started is stopped
     variants = engines.chosen(only)
     load = Load(prime, backlog, rate, seconds(warm_up), seconds(length))
     told: dict[str, Any] = {
@@ -64,7 +58,7 @@ def compare(
         **surroundings(),
         "load": asdict(load),
     }
-    with _saying() as say, rig(Plan(data_dir.resolve(), cards, seed, rate, profiles), say) as made:
+    with saying("compare") as say, rig(Plan(data_dir.resolve(), cards, seed, rate, profiles), say) as made:
         say("recording the input")
         start = time.time() - (prime + backlog) / rate
         tape = record(made.installed.world, load, int(start * 1_000))
@@ -132,20 +126,3 @@ def _require_agreement(rows: list[dict[str, Any]]) -> None:
         raise CompareError(
             f"alerts of {', '.join(others)} are not those of {rows[0]['title']}: the figures mean nothing"
         )
-
-
-@contextmanager
-def _saying() -> Iterator[Say]:
-    """Shows what is being done: as a status on a terminal, as lines, not too many, in a file."""
-    console = Console(stderr=True)
-    spoken = -PAUSE_S
-
-    def say(doing: str) -> None:
-        nonlocal spoken
-        status.update(doing)
-        if not console.is_terminal and time.monotonic() > spoken + PAUSE_S:
-            spoken = time.monotonic()
-            console.print(f"{datetime.now(UTC):%H:%M:%S} {doing}")
-
-    with console.status("comparing") as status:
-        yield say

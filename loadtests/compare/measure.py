@@ -8,9 +8,10 @@ import numpy.typing as npt
 
 from deploy.local import state
 from deploy.local import topics as broker
+from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import Rig, Say
-from loadtests.compare.alerts import AlertReader, Alerts
+from loadtests.compare.alerts import Alerts
 from loadtests.compare.engines import Engine, Place, Variant, launch
 from loadtests.compare.errors import CompareError
 from loadtests.compare.feed import Feed
@@ -76,6 +77,7 @@ def measure(variant: Variant, place: Place, rig: Rig, tape: Tape, load: Load, sa
     feed = Feed(servers, topics.transactions, tape)
     feed.at_once(load.prime)
     reader = AlertReader(servers, topics.fraud_alerts)
+    reader.start()
     position = Position(servers, place.group, topics.transactions)
     kafka = state.load(rig.plan.data_dir).servers["kafka"]
     with launch(variant, place, say) as engine:
@@ -97,7 +99,8 @@ def measure(variant: Variant, place: Place, rig: Rig, tape: Tape, load: Load, sa
         live.engine_usage.measure_memory()
         engine.stop()
     position.close()
-    alerts = reader.stop()
+    reader.stop()
+    alerts = Alerts.of(reader)
     due = start * 1_000 + alerts.arrivals - tape.live_start_ms
     measured = due >= (start + load.warm_up_s) * 1_000
     if not measured.any():
