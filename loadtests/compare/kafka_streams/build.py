@@ -9,7 +9,6 @@ from deploy.local.console import Progress, silent
 from loadtests.compare.errors import CompareError
 
 SOURCES = Path(__file__).with_name("src")
-PACKAGE = "compare"
 
 
 def compiler() -> Path | None:
