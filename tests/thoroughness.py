@@ -1,4 +1,4 @@
-"""How many examples property tests try: tens to hundreds, or with FRAUD_HYPOTHESIS=thorough a night's worth."""
+"""How many examples property tests try: tens to hundreds; with FRAUD_HYPOTHESIS=thorough a night's worth."""
 
 import os
 

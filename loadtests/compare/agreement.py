@@ -27,13 +27,13 @@ class Agreement:
         return not self.missing + self.unexpected + self.duplicated and self.greatest_difference <= TOLERANCE
 
 
-def agreement(found: Alerts, wanted: Alerts) -> Agreement:
+def agreement(alerts: Alerts, reference: Alerts) -> Agreement:
     """Compare an engine's alerts with another's."""
-    mine, other = found.by_transaction, wanted.by_transaction
+    mine, other = alerts.by_transaction, reference.by_transaction
     both = mine.keys() & other.keys()
     return Agreement(
         missing=len(other.keys() - both),
         unexpected=len(mine.keys() - both),
-        duplicated=found.duplicated,
+        duplicated=alerts.duplicated,
         greatest_difference=max((abs(mine[name] - other[name]) for name in both), default=0.0),
     )

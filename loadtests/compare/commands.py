@@ -17,7 +17,7 @@ from loadtests.bench.measure import surroundings
 from loadtests.bench.rig import Plan, Rig, rig
 from loadtests.bench.saying import saying
 from loadtests.compare import engines, plots, report
-from loadtests.compare.engines import Place, Variant
+from loadtests.compare.engines import Deployment, Variant
 from loadtests.compare.errors import CompareError
 from loadtests.compare.exported import exported
 from loadtests.compare.measure import Run, measure, topics_of
@@ -53,7 +53,7 @@ def compare(
     """
     variants = engines.chosen(only)
     load = Load(prime, backlog, rate, seconds(warm_up), seconds(length))
-    told: dict[str, Any] = {
+    results: dict[str, Any] = {
         "command": " ".join(["fraud", *sys.argv[1:]]),
         **surroundings(),
         "load": asdict(load),
@@ -66,14 +66,14 @@ def compare(
         model = _export(made)
         runs: list[Run] = []
         for variant in variants:
-            runs.append(measure(variant, _place(variant, made, model), made, tape, load, say))
-            _write(to, told | _found(runs, tape))
-    whole = told | _found(runs, tape)
+            runs.append(measure(variant, _deployment(variant, made, model), made, tape, load, say))
+            _write(to, results | _measured(runs, tape))
+    whole = results | _measured(runs, tape)
     Console().print(Markdown(report.markdown(whole)))
     _require_agreement(whole["engines"])
 
 
-def _found(runs: list[Run], tape: Tape) -> dict[str, Any]:
+def _measured(runs: list[Run], tape: Tape) -> dict[str, Any]:
     return {
         "transactions": len(tape),
         "engines": report.rows(runs),
@@ -92,9 +92,9 @@ def _export(made: Rig) -> Path:
     return file
 
 
-def _place(variant: Variant, made: Rig, model: Path) -> Place:
+def _deployment(variant: Variant, made: Rig, model: Path) -> Deployment:
     stack, name = made.installed.stack, variant.name
-    return Place(
+    return Deployment(
         stack.bootstrap_servers,
         stack.mlflow_tracking_uri,
         topics_of(name),
@@ -106,14 +106,14 @@ def _place(variant: Variant, made: Rig, model: Path) -> Place:
     )
 
 
-def _write(to: Path | None, told: dict[str, Any]) -> None:
+def _write(to: Path | None, results: dict[str, Any]) -> None:
     """All of it, as far as it goes: an engine that fails must not take the others' figures along."""
     if to is None:
         return
-    to.write_text(json.dumps(told, indent=2) + "\n")
-    to.with_suffix(".md").write_text(report.markdown(told))
+    to.write_text(json.dumps(results, indent=2) + "\n")
+    to.with_suffix(".md").write_text(report.markdown(results))
     for plot in (plots.latency, plots.throughput):
-        to.with_name(f"{to.stem}-{plot.__name__}.svg").write_text(plot(told["engines"]) + "\n")
+        to.with_name(f"{to.stem}-{plot.__name__}.svg").write_text(plot(results["engines"]) + "\n")
 
 
 def _require_agreement(rows: list[dict[str, Any]]) -> None:

@@ -26,7 +26,7 @@ HEAP = "-Xmx1g"
 
 
 @dataclass(frozen=True)
-class Place:
+class Deployment:
     """Where an engine runs."""
 
     bootstrap_servers: str
@@ -152,63 +152,63 @@ class Engine:
             raise CompareError(f"the engine does not stop; see {self._log}") from None
 
 
-def launch(variant: Variant, place: Place, say: Say) -> Engine:
+def launch(variant: Variant, deployment: Deployment, say: Say) -> Engine:
     """Build what is to be built, and start.
 
     Raises:
         FraudError: no compiler, no archives, no packages.
     """
-    place.directory.mkdir(parents=True)
+    deployment.directory.mkdir(parents=True)
     kind = variant.name.partition("-")[0]
-    command, environment = {OURS: _ours, STREAMS: _streams, QUIX: _quix}[kind](variant, place, say)
+    command, environment = {OURS: _ours, STREAMS: _streams, QUIX: _quix}[kind](variant, deployment, say)
     say(f"starting {variant.title}")
-    return Engine(command, environment, place.directory / "engine.log")
+    return Engine(command, environment, deployment.directory / "engine.log")
 
 
-def _ours(variant: Variant, place: Place, say: Say) -> tuple[list[str], dict[str, str]]:
+def _ours(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:
     settings = JobSettings(
-        job_id=place.group,
-        bootstrap_servers=place.bootstrap_servers,
-        topics=place.topics,
-        mlflow_tracking_uri=place.mlflow_tracking_uri,
-        checkpoint=str(place.directory / "checkpoint"),
-        work_dir=place.directory / "work",
+        job_id=deployment.group,
+        bootstrap_servers=deployment.bootstrap_servers,
+        topics=deployment.topics,
+        mlflow_tracking_uri=deployment.mlflow_tracking_uri,
+        checkpoint=str(deployment.directory / "checkpoint"),
+        work_dir=deployment.directory / "work",
         key_groups=THREADS,
-        wait_for_snapshot_s=place.wait_for_snapshot_s,
+        wait_for_snapshot_s=deployment.wait_for_snapshot_s,
         **variant.settings,
     )
     return [sys.executable, "-m", "deploy.cli", "job", "run"], settings.variables()
 
 
-def _streams(variant: Variant, place: Place, say: Say) -> tuple[list[str], dict[str, str]]:
+def _streams(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:
     say("compiling the Kafka Streams program")
-    class_path = build(place.directory / "classes", say)
+    class_path = build(deployment.directory / "classes", say)
     properties = {
-        "application.id": place.group,
-        "bootstrap.servers": place.bootstrap_servers,
-        "state.dir": place.directory / "state",
+        "application.id": deployment.group,
+        "bootstrap.servers": deployment.bootstrap_servers,
+        "state.dir": deployment.directory / "state",
         "num.stream.threads": THREADS,
         "processing.guarantee": "exactly_once_v2",
         **variant.settings,
     }
-    file = place.directory / "streams.properties"
+    file = deployment.directory / "streams.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    topics = place.topics
+    topics = deployment.topics
     return [
         str(java.find().executable), HEAP, f"-Dlog4j2.configurationFile={kafka.LOGGING_FILE}",
-        "-cp", class_path, "compare.Main", str(file), str(place.model),
+        "-cp", class_path, "compare.Main", str(file), str(deployment.model),
         topics.transactions, topics.profiles, topics.fraud_alerts,
     ], {}  # fmt: skip
 
 
-def _quix(variant: Variant, place: Place, say: Say) -> tuple[list[str], dict[str, str]]:
-    python = venv.ensure(place.venvs, say)
-    topics = place.topics
-    told = {
-        "bootstrap_servers": place.bootstrap_servers,
-        "group": place.group,
-        "model": str(place.model),
-        "state_dir": str(place.directory / "state"),
+def _quix(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:
+    python = venv.ensure(deployment.venvs, say)
+    topics = deployment.topics
+    config = {
+        "bootstrap_servers": deployment.bootstrap_servers,
+        "group": deployment.group,
+        "model": str(deployment.model),
+        "state_dir": str(deployment.directory / "state"),
         "transactions": topics.transactions,
         "profiles": topics.profiles,
         "alerts": topics.fraud_alerts,
@@ -216,4 +216,4 @@ def _quix(variant: Variant, place: Place, say: Say) -> tuple[list[str], dict[str
         "settings": dict(variant.settings),
     }
     root = str(Path(__file__).parents[2])
-    return [str(python), "-m", "loadtests.compare.quix.main", json.dumps(told)], {"PYTHONPATH": root}
+    return [str(python), "-m", "loadtests.compare.quix.main", json.dumps(config)], {"PYTHONPATH": root}

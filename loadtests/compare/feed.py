@@ -82,12 +82,12 @@ class Feed:
 
     def _produce(self, producer: Producer, end: int) -> None:
         tape, topic = self._tape, self._topic
-        for place in range(self._at, end):
+        for index in range(self._at, end):
             while True:
                 try:
                     # partition, two callbacks, time: by position, keywords cost 0.4 us a record
                     producer.produce(
-                        topic, tape.values[place], tape.keys[place], -1, None, None, int(tape.arrivals[place])
+                        topic, tape.values[index], tape.keys[index], -1, None, None, int(tape.arrivals[index])
                     )
                     break
                 except BufferError:

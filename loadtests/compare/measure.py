@@ -12,7 +12,7 @@ from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import Rig, Say
 from loadtests.compare.alerts import Alerts
-from loadtests.compare.engines import Engine, Place, Variant, launch
+from loadtests.compare.engines import Engine, Deployment, Variant, launch
 from loadtests.compare.errors import CompareError
 from loadtests.compare.feed import Feed
 from loadtests.compare.position import Position
@@ -66,21 +66,21 @@ def topics_of(name: str) -> Topics:
     )
 
 
-def measure(variant: Variant, place: Place, rig: Rig, tape: Tape, load: Load, say: Say) -> Run:
+def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load: Load, say: Say) -> Run:
     """Run an engine over the tape.
 
     Raises:
         FraudError: it does not start, ends, or stands still.
     """
-    servers, topics = place.bootstrap_servers, place.topics
+    servers, topics = deployment.bootstrap_servers, deployment.topics
     broker.create(servers, topics, replay=True)
     feed = Feed(servers, topics.transactions, tape)
     feed.at_once(load.prime)
     reader = AlertReader(servers, topics.fraud_alerts)
     reader.start()
-    position = Position(servers, place.group, topics.transactions)
+    position = Position(servers, deployment.group, topics.transactions)
     kafka = state.load(rig.plan.data_dir).servers["kafka"]
-    with launch(variant, place, say) as engine:
+    with launch(variant, deployment, say) as engine:
         _decided(engine, position, position.targets(marked=True), f"{variant.title}: first transactions", say)
         used = JobUsage(engine.pid)
         used.sample()

@@ -20,7 +20,7 @@ class Position:
                 "log_level": 0,
             }
         )
-        self._places = [
+        self._partitions = [
             TopicPartition(topic, partition)
             for partition in topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
         ]
@@ -31,13 +31,15 @@ class Position:
         Args:
             marked: the last one is the mark of a Kafka transaction, which not every client commits.
         """
-        ends = [self._consumer.get_watermark_offsets(place, TIMEOUT_S)[1] for place in self._places]
+        ends = [
+            self._consumer.get_watermark_offsets(partition, TIMEOUT_S)[1] for partition in self._partitions
+        ]
         return [max(0, end - marked) for end in ends]
 
     def behind(self, targets: list[int]) -> int:
         """Records that are not yet committed."""
         try:
-            committed = self._consumer.committed(self._places, TIMEOUT_S)
+            committed = self._consumer.committed(self._partitions, TIMEOUT_S)
         except KafkaException as fault:
             if fault.args[0].code() in STARTING:
                 return sum(targets)

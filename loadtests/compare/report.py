@@ -20,7 +20,7 @@ def rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _row(run: Run, first: Run) -> dict[str, Any]:
-    found = agreement(run.alerts, first.alerts)
+    compared = agreement(run.alerts, first.alerts)
     return {
         "engine": run.variant.name,
         "title": run.variant.title,
@@ -36,8 +36,8 @@ def _row(run: Run, first: Run) -> dict[str, Any]:
         "behind_at_the_end": run.behind,
         "slip_p99_ms": run.slip_p99_ms,
         "alerts": len(run.alerts),
-        "agrees": found.holds,
-        **asdict(found),
+        "agrees": compared.holds,
+        **asdict(compared),
     }
 
 
@@ -61,22 +61,22 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def markdown(told: dict[str, Any]) -> str:
+def markdown(results: dict[str, Any]) -> str:
     """The table, with what has to stand beside it, as Markdown."""
     lines = [
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "---|" * len(COLUMNS),
-        *("| " + " | ".join(cell(row) for cell in COLUMNS.values()) + " |" for row in told["engines"]),
+        *("| " + " | ".join(cell(row) for cell in COLUMNS.values()) + " |" for row in results["engines"]),
     ]
-    load, loads = told["load"], (told["load_average"], told["load_average_after"])
+    load, loads = results["load"], (results["load_average"], results["load_average_after"])
     before, after = (", ".join(f"{one:.1f}" for one in load_average) for load_average in loads)
     return "\n".join(
         [
             *lines,
             "",
             f"Latency in ms at {load['rate']:,.0f} transactions/s for {load['for_s']:g} s, backlog of "
-            f"{load['backlog']:,}; {told['machine']['cpu']}, {told['machine']['cores']} cores with Kafka and "
-            f"the generator; load average before {before}, after {after}. `{told['command']}`",
+            f"{load['backlog']:,}; {results['machine']['cpu']}, {results['machine']['cores']} cores with Kafka and "
+            f"the generator; load average before {before}, after {after}. `{results['command']}`",
             "",
         ]
     )

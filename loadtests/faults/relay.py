@@ -19,8 +19,6 @@ BURST = 600
 """Transactions around each fault: several commits of each key group."""
 DISTURBED = {"late": 0.02, "out_of_order": 0.05, "future": 0.005, "malformed": 0.02, "duplicated": 0.03}
 POLL_S = 0.02
-AGAIN = " transactions are decided again, in silence"
-"""In the log of a job that began behind its output."""
 
 T = TypeVar("T")
 

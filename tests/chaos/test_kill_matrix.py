@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from harness.backup import back_up
+from harness.job_log import AGAIN
 from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import stack as embedded
@@ -21,7 +22,7 @@ from loadtests.audit.topic_log import TopicLog
 from loadtests.faults import kills
 from loadtests.faults.installation import Installation
 from loadtests.faults.kills import IN_WORKER, Scene
-from loadtests.faults.relay import AGAIN, Relay
+from loadtests.faults.relay import Relay
 from streaming_job.runtime.failpoints import Step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]

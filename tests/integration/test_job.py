@@ -30,6 +30,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
     ResourceType,
 )
+from harness.job_log import AGAIN
 from harness.records import transaction
 from typer.testing import CliRunner
 
@@ -37,7 +38,6 @@ from deploy import cli
 from feature_store.catalogue import IDENTITIES
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.job_process import JobProcess
-from loadtests.faults.relay import AGAIN
 from loadtests.oracle import Kind
 from loadtests.simulator.profiles import ProfileLoader
 from service.rollouts import reading

@@ -13,12 +13,12 @@ class Model:
     """The exported model and policy (loadtests/compare/exported.py)."""
 
     def __init__(self, file: Path) -> None:
-        told = orjson.loads(file.read_bytes())
-        self.threshold: float = told["policy"]["threshold"]
-        self.max_count_5m: int = told["policy"]["max_count_5m"]
-        self.centroids: dict[str, list[float]] = told["centroids"]
-        self._names: list[str] = told["features"]
-        trees = told["trees"]
+        exported = orjson.loads(file.read_bytes())
+        self.threshold: float = exported["policy"]["threshold"]
+        self.max_count_5m: int = exported["policy"]["max_count_5m"]
+        self.centroids: dict[str, list[float]] = exported["centroids"]
+        self._names: list[str] = exported["features"]
+        trees = exported["trees"]
         self._baseline, self._roots, self._values = trees["baseline"], trees["roots"], trees["values"]
         nodes = zip(trees["columns"], trees["thresholds"], trees["kids"], strict=True)
         self._nodes: list[tuple[int, float | None, int]] = list(nodes)

@@ -38,13 +38,13 @@ def new_card() -> Row:
 def is_repetition(card: Row, tx: Row) -> bool:
     """Whether id and content are those of a transaction that was accepted before."""
     known_from = max(card["arrival"], tx["arrival"]) - REPEAT_MS
-    for place in range(bisect_left(card["times"], known_from), len(card["times"])):
+    for index in range(bisect_left(card["times"], known_from), len(card["times"])):
         if (
-            card["ids"][place] == tx["transaction_id"]
-            and card["times"][place] == tx["event_time"]
-            and card["units"][place] == tx["units"]
-            and card["merchants"][place] == tx["merchant_id"]
-            and card["countries"][place] == tx["country"]
+            card["ids"][index] == tx["transaction_id"]
+            and card["times"][index] == tx["event_time"]
+            and card["units"][index] == tx["units"]
+            and card["merchants"][index] == tx["merchant_id"]
+            and card["countries"][index] == tx["country"]
         ):
             return True
     return False
@@ -58,14 +58,14 @@ def accept(card: Row, tx: Row) -> None:
         for column in COLUMNS:
             del card[column][:gone]
     amount, robust = tx["units"] / UNITS, card["robust_mean"]
-    place = bisect_right(card["times"], tx["event_time"])
-    card["times"].insert(place, tx["event_time"])
-    card["units"].insert(place, tx["units"])
-    card["arrivals"].insert(place, arrival)
-    card["merchants"].insert(place, tx["merchant_id"])
-    card["ids"].insert(place, tx["transaction_id"])
-    card["countries"].insert(place, tx["country"])
-    card["spikes"].insert(place, robust > 0 and amount / robust > 2.5)
+    index = bisect_right(card["times"], tx["event_time"])
+    card["times"].insert(index, tx["event_time"])
+    card["units"].insert(index, tx["units"])
+    card["arrivals"].insert(index, arrival)
+    card["merchants"].insert(index, tx["merchant_id"])
+    card["ids"].insert(index, tx["transaction_id"])
+    card["countries"].insert(index, tx["country"])
+    card["spikes"].insert(index, robust > 0 and amount / robust > 2.5)
     card["count"] += 1
     off = amount - card["mean"]
     card["mean"] += off / card["count"]
@@ -83,7 +83,7 @@ def compute(
     now, amount, times = tx["event_time"], tx["units"] / UNITS, card["times"]
     start, end = bisect_right(times, now - MONTH_MS), bisect_right(times, now)
     hour = now // HOUR_MS % 24
-    found: dict[str, float] = {
+    values: dict[str, float] = {
         "amount": amount,
         "amount_tail": min(max(round(amount), 150), 400),
         "hour_of_day": hour,
@@ -95,57 +95,57 @@ def compute(
     }
     deviation = math.sqrt(card["squares"] / max(card["count"], 1))
     known = card["count"] >= 2 and deviation
-    found["zscore_all"] = (amount - card["mean"]) / deviation if known else math.nan
+    values["zscore_all"] = (amount - card["mean"]) / deviation if known else math.nan
     robust = card["robust_mean"]
-    found["ratio_robust"] = amount / robust if robust else math.nan
-    _windows(found, card, tx, start, end)
-    _arrivals(found, card, tx)
-    _month(found, tx, card["units"][start:end])
-    _spikes(found, card, now, start, end)
-    found["new_merchant"] = tx["merchant_id"] not in card["merchants"][start:end]
-    found["new_country"] = tx["country"] not in card["countries"][start:end]
-    found["travel_speed"] = math.nan
+    values["ratio_robust"] = amount / robust if robust else math.nan
+    _windows(values, card, tx, start, end)
+    _arrivals(values, card, tx)
+    _month(values, tx, card["units"][start:end])
+    _spikes(values, card, now, start, end)
+    values["new_merchant"] = tx["merchant_id"] not in card["merchants"][start:end]
+    values["new_country"] = tx["country"] not in card["countries"][start:end]
+    values["travel_speed"] = math.nan
     if start < end:
         hours = max(now - times[end - 1], 1000) / HOUR_MS
-        found["travel_speed"] = _kilometres(card["countries"][end - 1], tx["country"], centroids) / hours
-    _of_profile(found, tx, profile)
-    return found
+        values["travel_speed"] = _kilometres(card["countries"][end - 1], tx["country"], centroids) / hours
+    _of_profile(values, tx, profile)
+    return values
 
 
-def _windows(found: dict[str, float], card: Row, tx: Row, start: int, end: int) -> None:
+def _windows(values: dict[str, float], card: Row, tx: Row, start: int, end: int) -> None:
     times, units, merchants, countries = card["times"], card["units"], card["merchants"], card["countries"]
     count, total, most, now = 1, tx["units"], tx["units"], tx["event_time"]
     at_merchants, in_countries = {tx["merchant_id"]}, {tx["country"]}
-    place = end - 1
+    index = end - 1
     for name, length in WINDOWS:
         since = now - length
-        while place >= start and times[place] > since:
-            amount = units[place]
+        while index >= start and times[index] > since:
+            amount = units[index]
             count += 1
             total += amount
             if amount > most:
                 most = amount
-            at_merchants.add(merchants[place])
-            in_countries.add(countries[place])
-            place -= 1
-        found["count_" + name] = count
-        found["sum_" + name] = total / UNITS
-        found["mean_" + name] = total / count / UNITS
-        found["max_" + name] = most / UNITS
-        found["merchants_" + name] = len(at_merchants)
-        found["countries_" + name] = len(in_countries)
+            at_merchants.add(merchants[index])
+            in_countries.add(countries[index])
+            index -= 1
+        values["count_" + name] = count
+        values["sum_" + name] = total / UNITS
+        values["mean_" + name] = total / count / UNITS
+        values["max_" + name] = most / UNITS
+        values["merchants_" + name] = len(at_merchants)
+        values["countries_" + name] = len(in_countries)
 
 
-def _arrivals(found: dict[str, float], card: Row, tx: Row) -> None:
+def _arrivals(values: dict[str, float], card: Row, tx: Row) -> None:
     now = max(card["arrival"], tx["arrival"])
     arrivals = card["arrivals"][bisect_left(card["times"], now - REPEAT_MS) :]
     for name, length in WINDOWS[:3]:
         since = now - length
-        found["arrivals_" + name] = 1 + sum(arrival > since for arrival in arrivals)
+        values["arrivals_" + name] = 1 + sum(arrival > since for arrival in arrivals)
 
 
-def _month(found: dict[str, float], tx: Row, units: list[int]) -> None:
-    found["std_30d"] = found["ratio_mean_30d"] = found["zscore_30d"] = found["ratio_median"] = math.nan
+def _month(values: dict[str, float], tx: Row, units: list[int]) -> None:
+    values["std_30d"] = values["ratio_mean_30d"] = values["zscore_30d"] = values["ratio_median"] = math.nan
     if not units:
         return
     total, squares = sum(units), 0.0
@@ -153,23 +153,23 @@ def _month(found: dict[str, float], tx: Row, units: list[int]) -> None:
     for amount in units:
         squares += (amount - mean) * (amount - mean)
     deviation = math.sqrt(squares / len(units))
-    found["std_30d"] = deviation / UNITS
+    values["std_30d"] = deviation / UNITS
     if total:
-        found["ratio_mean_30d"] = tx["units"] / mean
+        values["ratio_mean_30d"] = tx["units"] / mean
     if len(units) >= 2 and deviation:
-        found["zscore_30d"] = (tx["units"] - mean) / deviation
+        values["zscore_30d"] = (tx["units"] - mean) / deviation
     latest = sorted(units[-15:])
     median = latest[(len(latest) - 1) // 2]
     if median:
-        found["ratio_median"] = tx["units"] / median
+        values["ratio_median"] = tx["units"] / median
 
 
-def _spikes(found: dict[str, float], card: Row, now: int, start: int, end: int) -> None:
-    spikes = [card["times"][place] for place in range(start, end) if card["spikes"][place]]
-    found["spikes_24h"] = sum(time > now - DAY_MS for time in spikes)
-    found["spikes_7d"] = sum(time > now - 7 * DAY_MS for time in spikes)
-    found["spikes_30d"] = len(spikes)
-    found["time_since_spike"] = (now - spikes[-1]) / 1000 if spikes else math.nan
+def _spikes(values: dict[str, float], card: Row, now: int, start: int, end: int) -> None:
+    spikes = [card["times"][index] for index in range(start, end) if card["spikes"][index]]
+    values["spikes_24h"] = sum(time > now - DAY_MS for time in spikes)
+    values["spikes_7d"] = sum(time > now - 7 * DAY_MS for time in spikes)
+    values["spikes_30d"] = len(spikes)
+    values["time_since_spike"] = (now - spikes[-1]) / 1000 if spikes else math.nan
 
 
 def _kilometres(a: str, b: str, centroids: Mapping[str, list[float]]) -> float:
@@ -185,14 +185,16 @@ def _kilometres(a: str, b: str, centroids: Mapping[str, list[float]]) -> float:
     return round(2 * 6371.0 * math.asin(min(1.0, math.sqrt(h))) * 1000) / 1000
 
 
-def _of_profile(found: dict[str, float], tx: Row, profile: Row | None) -> None:
-    found["has_profile"] = profile is not None
-    found["limit_use_24h"] = found["account_age"] = found["risk_tier"] = found["away_from_home"] = math.nan
+def _of_profile(values: dict[str, float], tx: Row, profile: Row | None) -> None:
+    values["has_profile"] = profile is not None
+    values["limit_use_24h"] = values["account_age"] = values["risk_tier"] = values["away_from_home"] = (
+        math.nan
+    )
     if profile is None:
         return
     if profile["credit_limit"]:
-        found["limit_use_24h"] = found["sum_24h"] / profile["credit_limit"]
-    found["account_age"] = tx["event_time"] // DAY_MS - profile["opened_on"]
-    found["risk_tier"] = profile["risk_tier"]
+        values["limit_use_24h"] = values["sum_24h"] / profile["credit_limit"]
+    values["account_age"] = tx["event_time"] // DAY_MS - profile["opened_on"]
+    values["risk_tier"] = profile["risk_tier"]
     if NOWHERE not in (tx["country"], profile["home_country"]):
-        found["away_from_home"] = tx["country"] != profile["home_country"]
+        values["away_from_home"] = tx["country"] != profile["home_country"]

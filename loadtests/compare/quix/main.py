@@ -34,18 +34,16 @@ class Profiles:
             }
         )
         partitions = self._consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
-        places = [TopicPartition(topic, partition, 0) for partition in partitions]
-        ends = {
-            place.partition: self._consumer.get_watermark_offsets(place, TIMEOUT_S)[1] for place in places
-        }
-        self._consumer.assign(places)
+        assigned = [TopicPartition(topic, partition, 0) for partition in partitions]
+        ends = {each.partition: self._consumer.get_watermark_offsets(each, TIMEOUT_S)[1] for each in assigned}
+        self._consumer.assign(assigned)
         while any(end > self._at(topic, partition) for partition, end in ends.items()):
             self._take(POLL_S)
         threading.Thread(target=self._follow, name="profiles", daemon=True).start()
 
     def _at(self, topic: str, partition: int) -> int:
-        (place,) = self._consumer.position([TopicPartition(topic, partition)])
-        return int(place.offset)
+        (each,) = self._consumer.position([TopicPartition(topic, partition)])
+        return int(each.offset)
 
     def _follow(self) -> None:
         while True:
@@ -63,29 +61,29 @@ class Profiles:
                 self.rows[card] = row
 
 
-def run(told: dict[str, Any], number: int) -> None:
+def run(config: dict[str, Any], number: int) -> None:
     """One process, until SIGTERM.
 
     Args:
-        told: the program's argument.
+        config: the program's argument.
         number: of the process.
     """
     from quixstreams import Application  # only the environment of `venv` has it
 
-    model = Model(Path(told["model"]))
-    profiles = Profiles(told["bootstrap_servers"], told["profiles"])
+    model = Model(Path(config["model"]))
+    profiles = Profiles(config["bootstrap_servers"], config["profiles"])
     app = Application(
-        broker_address=told["bootstrap_servers"],
-        consumer_group=told["group"],
+        broker_address=config["bootstrap_servers"],
+        consumer_group=config["group"],
         auto_offset_reset="earliest",
         processing_guarantee="exactly-once",
-        state_dir=Path(told["state_dir"]) / str(number),
+        state_dir=Path(config["state_dir"]) / str(number),
         auto_create_topics=True,
         loglevel="WARNING",
-        **told["settings"],
+        **config["settings"],
     )
-    transactions = app.topic(told["transactions"], key_deserializer="str", value_deserializer="json")
-    alerts = app.topic(told["alerts"], key_serializer="str", value_serializer="json")
+    transactions = app.topic(config["transactions"], key_deserializer="str", value_deserializer="json")
+    alerts = app.topic(config["alerts"], key_serializer="str", value_serializer="json")
 
     def decided(tx: dict[str, Any], key: Any, timestamp: int, headers: Any, state: Any) -> Any:
         tx["arrival"] = timestamp
@@ -104,9 +102,9 @@ def run(told: dict[str, Any], number: int) -> None:
 
 def main(text: str) -> None:
     """Start the processes, and end them together; where one fails, with exit code 1."""
-    told = json.loads(text)
+    config = json.loads(text)
     workers = [
-        multiprocessing.Process(target=run, args=(told, number)) for number in range(told["processes"])
+        multiprocessing.Process(target=run, args=(config, number)) for number in range(config["processes"])
     ]
     for worker in workers:
         worker.start()
