@@ -12,7 +12,7 @@ from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import Rig, Say
 from loadtests.compare.alerts import Alerts
-from loadtests.compare.engines import Engine, Deployment, Variant, launch
+from loadtests.compare.engines import Deployment, Engine, Variant, launch
 from loadtests.compare.errors import CompareError
 from loadtests.compare.feed import Feed
 from loadtests.compare.position import Position

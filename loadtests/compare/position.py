@@ -26,7 +26,7 @@ class Position:
         ]
 
     def targets(self, *, marked: bool) -> list[int]:
-        """Offset after the last record of each partition.
+        """Read the offset after the last record of each partition.
 
         Args:
             marked: the last one is the mark of a Kafka transaction, which not every client commits.
@@ -37,7 +37,7 @@ class Position:
         return [max(0, end - marked) for end in ends]
 
     def behind(self, targets: list[int]) -> int:
-        """Records that are not yet committed."""
+        """Count the records before `targets` that are not yet committed."""
         try:
             committed = self._consumer.committed(self._partitions, TIMEOUT_S)
         except KafkaException as fault:

@@ -75,8 +75,8 @@ def markdown(results: dict[str, Any]) -> str:
             *lines,
             "",
             f"Latency in ms at {load['rate']:,.0f} transactions/s for {load['for_s']:g} s, backlog of "
-            f"{load['backlog']:,}; {results['machine']['cpu']}, {results['machine']['cores']} cores with Kafka and "
-            f"the generator; load average before {before}, after {after}. `{results['command']}`",
+            f"{load['backlog']:,}; {results['machine']['cpu']}, {results['machine']['cores']} cores with Kafka "
+            f"and the generator; load average before {before}, after {after}. `{results['command']}`",
             "",
         ]
     )

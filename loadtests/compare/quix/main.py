@@ -42,8 +42,8 @@ class Profiles:
         threading.Thread(target=self._follow, name="profiles", daemon=True).start()
 
     def _at(self, topic: str, partition: int) -> int:
-        (each,) = self._consumer.position([TopicPartition(topic, partition)])
-        return int(each.offset)
+        (position,) = self._consumer.position([TopicPartition(topic, partition)])
+        return max(0, int(position.offset))  # negative as long as nothing was read
 
     def _follow(self) -> None:
         while True:
