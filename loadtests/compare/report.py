@@ -68,15 +68,16 @@ def markdown(results: dict[str, Any]) -> str:
         "|" + "---|" * len(COLUMNS),
         *("| " + " | ".join(cell(row) for cell in COLUMNS.values()) + " |" for row in results["engines"]),
     ]
-    load, loads = results["load"], (results["load_average"], results["load_average_after"])
+    load, machine = results["load"], results["machine"]
+    loads = (results["load_average"], results["load_average_after"])
     before, after = (", ".join(f"{one:.1f}" for one in load_average) for load_average in loads)
     return "\n".join(
         [
             *lines,
             "",
             f"Latency in ms at {load['rate']:,.0f} transactions/s for {load['for_s']:g} s, backlog of "
-            f"{load['backlog']:,}; {results['machine']['cpu']}, {results['machine']['cores']} cores with Kafka "
-            f"and the generator; load average before {before}, after {after}. `{results['command']}`",
+            f"{load['backlog']:,}; {machine['cpu']}, {machine['cores']} cores with Kafka and the generator; "
+            f"load average before {before}, after {after}. `{results['command']}`",
             "",
         ]
     )
