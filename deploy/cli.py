@@ -42,6 +42,9 @@ COMMANDS = {
         "streaming_job.dead_letters.commands:app", "List dead letters; send mended ones again."
     ),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
+    "compare": Entry(
+        "loadtests.compare.commands:compare", "The same job on Kafka Streams and Quix Streams, beside ours."
+    ),
     "loadtest": Entry(
         "loadtests.locust_run.commands:app", "Load tests with locust, each audited; find the peak rate."
     ),
