@@ -26,6 +26,11 @@ def binary() -> str:
     return found
 
 
+def is_installed() -> bool:
+    """Whether there is a program to be started."""
+    return shutil.which("prometheus") is not None
+
+
 def write_config(path: Path, target: str, scrape_s: int = 5, evaluate_s: int = 15) -> None:
     """Our configuration for one sidecar.
 
