@@ -2,7 +2,6 @@
 
 import tempfile
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -37,7 +36,8 @@ def gameday(
             typer.echo(f"{day.name:<20} {day.symptom}")
         return
     forget_callers_settings()
-    days = list(DAYS.values()) if names == ["all"] else [_named(name) for name in names]
+    chosen = list(DAYS) if names == ["all"] else names
+    days = sorted((_named(name) for name in chosen), key=list(DAYS.values()).index)
     with tempfile.TemporaryDirectory(prefix="fraud-gameday-") as home:
         hold_all(days, Path(home), write)
 
@@ -49,7 +49,7 @@ def _named(name: str) -> Gameday:
 
 
 def hold_all(days: list[Gameday], home: Path, write: Path | None = None) -> None:
-    """Hold game days on one stack; those with the same settings on one job.
+    """Hold game days on one stack and one job; after one that failed on a new job.
 
     Args:
         days: in this order.
@@ -62,14 +62,14 @@ def hold_all(days: list[Gameday], home: Path, write: Path | None = None) -> None
     failed: list[str] = []
     typer.echo(f"starting the servers in {home}")
     with servers(home / "stack") as endpoints:
-        for number, (settings, alike) in enumerate(groupby(days, lambda day: dict(day.settings))):
+        number = 0
+        while days:
             typer.echo("starting job, sidecar and Prometheus")
-            journal = Journal(typer.echo)
-            place = {key: str(value).format(home=home) for key, value in settings.items()}
-            with scene(
-                endpoints, home / "stack", home / f"job-{number}", _topics(number), journal, **place
-            ) as found:
-                failed += _hold(list(alike), found, write)
+            place = home / f"job-{number}"
+            with scene(endpoints, home / "stack", place, _topics(number), Journal(typer.echo)) as found:
+                days, why = _hold(days, found, write)
+            failed += why
+            number += 1
     if failed:
         raise FaultError("; ".join(failed))
 
@@ -81,18 +81,18 @@ def _topics(number: int) -> Topics:
     return Topics(**own) if number else names
 
 
-def _hold(days: list[Gameday], found: Scene, write: Path | None) -> list[str]:
-    """Hold some on one scene; what went wrong. The next ones need a scene that is well."""
-    for day in days:
+def _hold(days: list[Gameday], found: Scene, write: Path | None) -> tuple[list[Gameday], list[str]]:
+    """Hold some on one scene, to the first that fails; those that are left, and what went wrong."""
+    for number, day in enumerate(days, 1):
         typer.echo(f"\n{day.name}: {day.symptom}")
         try:
             run.hold(day, found)
         except FaultError as fault:
             typer.echo(f"FAILED {day.name}: {fault}", err=True)
-            return [f"{day.name}: {fault}"]
+            return days[number:], [f"{day.name}: {fault}"]
         if write is not None:
             made = page.section(
                 day, found.journal.lines, datetime.now(UTC).date(), found.seen_by.prometheus is not None
             )
             write.write_text(page.put(write.read_text(), day.name, made))
-    return []
+    return [], []

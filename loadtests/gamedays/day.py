@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected
@@ -26,9 +25,9 @@ class Gameday:
     expected: Expected
     provoke: Deed
     mend: Deed
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of the job; with any the game day gets an installation of its own."""
     patience_s: float = 240.0
     """In which everything expected is seen."""
     left: Mapping[str, int] = field(default_factory=dict)
     """What the audit finds afterwards, because the game day has put it there; 0 of everything else."""
+    note: str = ""
+    """What cannot be seen in so short a time, or why something is not seen at all."""

@@ -18,10 +18,11 @@ def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str
     """
     entries = ", ".join(f"[{entry}](runbook.md#{entry})" for entry in day.entries)
     rules = "" if prometheus else " Prometheus was not installed: no rule was evaluated."
+    note = f" {day.note}" if day.note else ""
     log = "\n".join(lines)
     return (
         f"## {day.name}\n\n{day.symptom}. Runbook: {entries}.\n\n"
-        f"{_expected(day.expected)}\n\n"
+        f"{_expected(day.expected)}{note}\n\n"
         f"Held on {held.isoformat()} with `fraud gameday {day.name}`.{rules}\n\n```\n{log}\n```\n"
     )
 

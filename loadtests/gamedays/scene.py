@@ -1,21 +1,31 @@
 """A whole system on which game days are held: stack, job, traffic, sidecar, Prometheus."""
 
-from collections.abc import Iterator
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
 from deploy.local import stack
 from deploy.local.stack import Endpoints
+from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation, world
-from loadtests.faults.job_process import JobProcess
+from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.gamedays.journal import Journal
 from loadtests.gamedays.traffic import Traffic
-from loadtests.gamedays.watchers import Watchers, watchers
+from loadtests.gamedays.watchers import Watchers, answer, watchers
 from loadtests.simulator.profiles import ProfileLoader
 from streaming_job.contracts.topics import Topics
+from streaming_job.runtime.failpoints import Step
+
+T = TypeVar("T")
+POLL_S = 0.05
 
 SETTINGS: dict[str, Any] = {
     # the limit of an epoch is ten times what epochs take: a game day cannot wait for ten times 20 s
@@ -42,6 +52,10 @@ class Scene:
     ) -> None:
         self.stack_dir, self.installed, self.journal = stack_dir, installed, journal
         self.seen_by, self.traffic = seen_by, traffic
+        self.model = installed.roll_out()
+        """What decides."""
+        self.cleanup = ExitStack()
+        """What ends with the scene."""
         self.job = installed.start()
         """The job that runs."""
         self.others: list[JobProcess] = []
@@ -70,6 +84,53 @@ class Scene:
         self.job.terminate()
         self.start_job(**changes)
 
+    def fraud(self, *arguments: str) -> str:
+        """Run a command of the command line with the job's variables; what it prints.
+
+        Raises:
+            FaultError: its exit status is not 0.
+        """
+        done = subprocess.run(
+            [sys.executable, "-m", "deploy.cli", *arguments],
+            env={**os.environ, **self.installed.environment()}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise FaultError(f"`fraud {' '.join(arguments)}` failed: {done.stderr.strip()[-500:]}")
+        return done.stdout.strip()
+
+    def rollout(self, rollout_id: str) -> Any:
+        """JSON of `/v1/rollouts/ID`."""
+        return json.loads(answer(f"{self.seen_by.sidecar}v1/rollouts/{rollout_id}"))
+
+    def until(self, condition: Callable[[], T | None], what: str) -> T:
+        """Wait until something is true, and return it.
+
+        Raises:
+            FaultError: it takes too long.
+        """
+        end = time.monotonic() + PATIENCE_S
+        while not (found := condition()):
+            if time.monotonic() > end:
+                raise FaultError(f"{what} did not come in {PATIENCE_S:.0f} s")
+            time.sleep(POLL_S)
+        return found
+
+    def caught_up(self) -> None:
+        """Wait until the job has decided everything so far; nothing is sent meanwhile.
+
+        Raises:
+            FaultError: it ended, or does not get on.
+        """
+        with self.traffic.paused():
+            self.installed.caught_up(self.job)
+
+    def hang(self, step: Step) -> None:
+        """Let the process of the job that reaches a step next stand still there."""
+        self.job.arm(step)
+        self.hanging = self.until(lambda: self.job.reached(step), f"step {step}")
+        """The process that stands still at a step."""
+        self.tell(f"process {self.hanging.pid} hangs at step {step}")
+
     def pause(self, *processes: psutil.Process) -> None:
         """SIGSTOP."""
         for process in processes:
@@ -86,6 +147,7 @@ class Scene:
     def close(self) -> None:
         """End the job's processes."""
         self.resume()
+        self.cleanup.close()
         for job in (self.job, *self.others):
             job.kill()
 
@@ -119,7 +181,6 @@ def scene(
     """
     with ExitStack() as cleanup:
         installed = Installation(endpoints, topics, directory, **{**SETTINGS, **settings})
-        installed.roll_out()
         seen_by = cleanup.enter_context(watchers(directory, installed.environment()))
         traffic = Traffic(installed)
         made = Scene(stack_dir, installed, seen_by, traffic, journal)

@@ -24,6 +24,7 @@ END_S = 20.0
 SCRAPE_S = 2
 """Seconds between two scrapes, and between two evaluations of the rules."""
 POLL_S = 0.2
+TARGETS = "audit-targets.json"
 
 
 def answer(url: str) -> str:
@@ -88,10 +89,21 @@ class Watchers:
     Args:
         sidecar: URL with a slash at its end.
         prometheus: the same; None where it is not installed.
+        targets: file that tells Prometheus where the continuous audit is.
     """
 
-    def __init__(self, sidecar: str, prometheus: str | None) -> None:
+    def __init__(self, sidecar: str, prometheus: str | None, targets: Path) -> None:
         self.sidecar, self.prometheus = sidecar, prometheus
+        self._targets, self._audit = targets, ""
+
+    def add_audit(self, target: str) -> None:
+        """Look at the metrics of a continuous audit, too, and let Prometheus scrape them.
+
+        Args:
+            target: host:port.
+        """
+        self._audit = f"http://{target}/metrics"
+        self._targets.write_text(json.dumps([{"targets": [target]}]))
 
     def look(self) -> Sight:
         """Everything as of now.
@@ -102,7 +114,7 @@ class Watchers:
         return sight_of(
             json.loads(answer(f"{self.sidecar}v1/status")),
             json.loads(answer(f"{self.sidecar}readyz?verbose")),
-            answer(f"{self.sidecar}metrics"),
+            answer(f"{self.sidecar}metrics") + (answer(self._audit) if self._audit else ""),
             rules_of(self._asked("alerts")["alerts"]) if self.prometheus else {},
         )
 
@@ -128,7 +140,7 @@ def watchers(directory: Path, environment: Mapping[str, str]) -> Iterator[Watche
         running(serve, directory / "sidecar.log", environment, f"{url}livez"),
         _prometheus(directory, port) as prometheus,
     ):
-        yield Watchers(url, prometheus)
+        yield Watchers(url, prometheus, directory / TARGETS)
 
 
 @contextmanager
@@ -137,7 +149,9 @@ def _prometheus(directory: Path, target: int) -> Iterator[str | None]:
         yield None
         return
     config, listen = directory / "prometheus.yml", f"{HOST}:{free_port()}"
-    server.write_config(config, f"{HOST}:{target}", scrape_s=SCRAPE_S, evaluate_s=SCRAPE_S)
+    audit = directory / TARGETS
+    audit.write_text("[]")
+    server.write_config(config, f"{HOST}:{target}", scrape_s=SCRAPE_S, evaluate_s=SCRAPE_S, audit=audit)
     command = server.command(config, f"--storage.tsdb.path={directory / 'prometheus'}", listen)
     with running(command, directory / "prometheus.log", {}, f"http://{listen}/-/ready"):
         yield f"http://{listen}/"

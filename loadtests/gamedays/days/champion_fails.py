@@ -1,0 +1,35 @@
+"""The model that decides raises: the other rules decide alone."""
+
+from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.failing import failing_model
+from loadtests.gamedays.scene import Scene
+from loadtests.gamedays.sight import Expected, Sign
+
+ID = "failing-champion"
+
+
+def _provoke(scene: Scene) -> None:
+    model = failing_model(scene.stack.mlflow_tracking_uri)
+    scene.fraud(
+        "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0.9", "--max-count-5m", "15",
+        "--rollout-id", ID, "--reason", "promoted at once, without a shadow",
+    )  # fmt: skip
+
+
+def _mend(scene: Scene) -> None:
+    scene.fraud("rollouts", "withdraw", ID, "--reason", "it raises")
+
+
+DAY = Gameday(
+    name="champion_fails",
+    entries=("scoring_failures",),
+    symptom="The model that decides raises",
+    provoked_by="a model that raises about cards without a profile is promoted at once",
+    mended_by="`fraud rollouts withdraw`: the champion before decides again",
+    expected=Expected(
+        signs=(Sign("fraud_scoring_failures_total", 20, grows=True),),
+        rules=("FraudScoringFails",),
+    ),
+    provoke=_provoke,
+    mend=_mend,
+)
