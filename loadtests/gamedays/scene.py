@@ -92,7 +92,8 @@ class Scene:
         """
         done = subprocess.run(
             [sys.executable, "-m", "deploy.cli", *arguments],
-            env={**os.environ, **self.installed.environment()}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            env={**os.environ, **self.installed.environment()},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
             raise FaultError(f"`fraud {' '.join(arguments)}` failed: {done.stderr.strip()[-500:]}")
@@ -147,9 +148,9 @@ class Scene:
     def close(self) -> None:
         """End the job's processes."""
         self.resume()
-        self.cleanup.close()
         for job in (self.job, *self.others):
             job.kill()
+        self.cleanup.close()
 
 
 @contextmanager
