@@ -26,6 +26,8 @@ class Lookout:
         self._before = self.last = watchers.look()
         self._codes: set[str] = set()
         self._checks: set[str] = set()
+        self._old = set(self._before.rules)
+        """Alerts that have been active since before the game day."""
         self._pending: set[str] = set()
         self._firing: set[str] = set()
         self._signs: set[str] = set()
@@ -96,8 +98,9 @@ class Lookout:
                 self._signs.add(str(sign))
         self._codes |= now.reasons.keys()
         self._checks |= now.broken
-        self._pending |= now.rules.keys()
-        self._firing |= {rule for rule, state in now.rules.items() if state == FIRING}
+        self._old &= now.rules.keys()
+        self._pending |= now.rules.keys() - self._old
+        self._firing |= {rule for rule, state in now.rules.items() if state == FIRING} - self._old
 
     def _tell_gone(self, what: str, names: Collection[str]) -> None:
         if names:

@@ -45,7 +45,7 @@ DAY = Gameday(
     provoked_by="an alert is copied to the end of fraud-alerts by hand, while `fraud verify --follow` runs",
     mended_by="`fraud verify` names the alert; consumers drop it by its alert_id, it cannot be taken back",
     expected=Expected(
-        signs=(Sign("fraud_audit_duplicated_total", 0, {"topic": "fraud-alerts"}, grows=True),),
+        signs=(Sign("fraud_audit_duplicated_total", grows=True),),
         firing=("FraudAlertsDuplicated",),
     ),
     provoke=_provoke,
