@@ -19,7 +19,7 @@ from loadtests.faults.errors import FaultError
 from loadtests.gamedays.sight import Sight, rules_of, sight_of
 
 TIMEOUT_S = 10.0
-START_S = 90.0
+START_S = 180.0
 END_S = 20.0
 SCRAPE_S = 2
 """Seconds between two scrapes, and between two evaluations of the rules."""
