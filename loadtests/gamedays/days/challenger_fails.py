@@ -1,7 +1,7 @@
 """A challenger raises: the guards breach, and the sidecar rolls the rollout back by itself."""
 
 from loadtests.gamedays.day import Gameday
-from loadtests.gamedays.failing import failing_model
+from loadtests.gamedays.failing import failing_model, send_strangers
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
 
@@ -9,6 +9,7 @@ ID = "raises"
 
 
 def _provoke(scene: Scene) -> None:
+    send_strangers(scene)
     model = failing_model(scene.stack.mlflow_tracking_uri)
     scene.fraud(
         "rollouts", "propose", f"{model.name}/{model.version}", "--threshold", "0.9", "--max-count-5m", "15",
@@ -18,6 +19,7 @@ def _provoke(scene: Scene) -> None:
 
 
 def _mend(scene: Scene) -> None:
+    scene.traffic.also = None
     told = scene.until(
         lambda: scene.rollout(ID)["phase"] == "rolled_back" and scene.rollout(ID), "the rollback"
     )
@@ -29,7 +31,7 @@ DAY = Gameday(
     name="challenger_fails",
     entries=("guard_breach",),
     symptom="A challenger raises",
-    provoked_by="a model that raises about cards without a profile is proposed, and scored in shadow",
+    provoked_by="a model that raises about cards without a profile is proposed and scored in shadow",
     mended_by="nothing is done: the sidecar rolls it back by itself",
     expected=Expected(
         signs=(

@@ -1,7 +1,7 @@
 """The model that decides raises: the other rules decide alone."""
 
 from loadtests.gamedays.day import Gameday
-from loadtests.gamedays.failing import failing_model
+from loadtests.gamedays.failing import failing_model, send_strangers
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
 
@@ -9,6 +9,7 @@ ID = "failing-champion"
 
 
 def _provoke(scene: Scene) -> None:
+    send_strangers(scene)
     model = failing_model(scene.stack.mlflow_tracking_uri)
     scene.fraud(
         "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0.9", "--max-count-5m", "15",
@@ -17,6 +18,7 @@ def _provoke(scene: Scene) -> None:
 
 
 def _mend(scene: Scene) -> None:
+    scene.traffic.also = None
     scene.fraud("rollouts", "withdraw", ID, "--reason", "it raises")
 
 
@@ -24,10 +26,10 @@ DAY = Gameday(
     name="champion_fails",
     entries=("scoring_failures",),
     symptom="The model that decides raises",
-    provoked_by="a model that raises about cards without a profile is promoted at once",
+    provoked_by="a model that raises about cards without a profile is promoted at once; one in eight has none",
     mended_by="`fraud rollouts withdraw`: the champion before decides again",
     expected=Expected(
-        signs=(Sign("fraud_scoring_failures_total", 20, grows=True),),
+        signs=(Sign("fraud_scoring_failures_total", 100, grows=True),),
         rules=("FraudScoringFails",),
     ),
     provoke=_provoke,
