@@ -26,7 +26,7 @@ DAY = Gameday(
     name="champion_fails",
     entries=("scoring_failures",),
     symptom="The model that decides raises",
-    provoked_by="a model that raises about cards without a profile is promoted at once; one in eight has none",
+    provoked_by="a model that raises about cards without a profile is promoted at once; some cards have none",
     mended_by="`fraud rollouts withdraw`: the champion before decides again",
     expected=Expected(
         signs=(Sign("fraud_scoring_failures_total", 100, grows=True),),
