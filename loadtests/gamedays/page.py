@@ -16,21 +16,31 @@ def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str
         held: when.
         prometheus: whether rules were evaluated.
     """
-    entries = ", ".join(f"[{entry}](runbook.md#{entry})" for entry in day.entries)
     rules = "" if prometheus else " Prometheus was not installed: no rule was evaluated."
-    note = f" {day.note}" if day.note else ""
     log = "\n".join(lines)
+    held_with = f"Held on {held.isoformat()} with `fraud gameday {day.name}`.{rules}"
+    return f"{_plan(day)}\n{held_with}\n\n```\n{log}\n```\n"
+
+
+def not_held(day: Gameday) -> str:
+    """The section of a game day that was not held yet."""
+    return f"{_plan(day)}\nNot held yet.\n"
+
+
+def _plan(day: Gameday) -> str:
+    entries = ", ".join(f"[{entry}](runbook.md#{entry})" for entry in day.entries)
+    note = f" {day.note}" if day.note else ""
+    provoked = f"Provoked: {day.provoked_by}. Remedy: {day.mended_by}."
     return (
         f"## {day.name}\n\n{day.symptom}. Runbook: {entries}.\n\n"
-        f"{_expected(day.expected)}{note}\n\n"
-        f"Held on {held.isoformat()} with `fraud gameday {day.name}`.{rules}\n\n```\n{log}\n```\n"
+        f"{provoked}\n\n{_expected(day.expected)}{note}\n"
     )
 
 
 def _expected(expected: Expected) -> str:
     parts = {
         "codes": expected.codes,
-        "checks of `/readyz`": expected.checks,
+        "broken checks of `/readyz`:": expected.checks,
         "metrics": tuple(str(sign) for sign in expected.signs),
         "rules that become active": expected.rules,
         "rules that fire": expected.firing,
