@@ -36,6 +36,10 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+VELOCITY = 1_000
+"""Transactions of a card in 5 minutes that alert: ten times what the traffic makes of one."""
+
+
 class Scene:
     """The system, and the hands of an operator on it.
 
@@ -52,7 +56,7 @@ class Scene:
     ) -> None:
         self.stack_dir, self.installed, self.journal = stack_dir, installed, journal
         self.seen_by, self.traffic = seen_by, traffic
-        self.model = installed.roll_out()
+        self.model = installed.roll_out(max_count_5m=VELOCITY)
         """What decides."""
         self.cleanup = ExitStack()
         """What ends with the scene."""

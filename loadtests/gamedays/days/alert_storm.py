@@ -10,7 +10,7 @@ ID = "storm"
 def _provoke(scene: Scene) -> None:
     model = scene.model.model
     scene.fraud(
-        "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0", "--max-count-5m", "15",
+        "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0", "--max-count-5m", "1000",
         "--rollout-id", ID, "--reason", "a threshold that was meant for another scale",
     )  # fmt: skip
 
