@@ -12,7 +12,8 @@ def _provoke(scene: Scene) -> None:
     send_strangers(scene)
     model = failing_model(scene.stack.mlflow_tracking_uri)
     scene.fraud(
-        "rollouts", "propose", f"{model.name}/{model.version}", "--threshold", "0.9", "--max-count-5m", "1000",
+        "rollouts", "propose", f"{model.name}/{model.version}", "--threshold", "0.9",
+        "--max-count-5m", "1000",
         "--rollout-id", ID, "--reason", "a model that nobody tried on cards without a profile",
     )  # fmt: skip
     scene.fraud("rollouts", "shadow", ID)

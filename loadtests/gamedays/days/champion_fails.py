@@ -12,7 +12,8 @@ def _provoke(scene: Scene) -> None:
     send_strangers(scene)
     model = failing_model(scene.stack.mlflow_tracking_uri)
     scene.fraud(
-        "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0.9", "--max-count-5m", "1000",
+        "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0.9",
+        "--max-count-5m", "1000",
         "--rollout-id", ID, "--reason", "promoted at once, without a shadow",
     )  # fmt: skip
 
