@@ -35,9 +35,7 @@ def hold(day: Gameday, scene: Scene) -> None:
         day.mend(scene)
         lookout.until(lambda: lookout.last.is_well, lambda: "that all is well", WELL_S)
         left = ", ".join(f"{rule} {state}" for rule, state in sorted(lookout.last.rules.items()))
-        scene.journal.tell(
-            "well", f"still active, because they look back: {left}" if left else "no rule is active"
-        )
+        scene.journal.tell("well", f"rules still active: {left}" if left else "no rule is active")
         _audit(day, scene)
 
 
