@@ -13,7 +13,7 @@ def _provoke(scene: Scene) -> None:
 
 DAY = Gameday(
     name="lag_growing",
-    entries=("no_commits", "group_silent", "catching_up"),
+    entries=("no_commits", "group_silent", "group_stalled"),
     symptom="Lag grows in all partitions",
     provoked_by="SIGSTOP to driver, JVM and workers of the job; transactions go on",
     mended_by="SIGCONT to all of them",
