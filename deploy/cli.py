@@ -48,6 +48,9 @@ COMMANDS = {
     "loadtest": Entry(
         "loadtests.locust_run.commands:app", "Load tests with locust, each audited; find the peak rate."
     ),
+    "gameday": Entry(
+        "loadtests.gamedays.commands:app", "Provoke a symptom of the runbook, see it, mend it, audit."
+    ),
     "explain-card": Entry("streaming_job.explain:app", "Tell what the job knows about a card right now."),
 }
 
