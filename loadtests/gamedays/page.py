@@ -22,11 +22,6 @@ def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str
     return f"{_plan(day)}\n{held_with}\n\n```\n{log}\n```\n"
 
 
-def not_held(day: Gameday) -> str:
-    """The section of a game day that was not held yet."""
-    return f"{_plan(day)}\nNot held yet.\n"
-
-
 def _plan(day: Gameday) -> str:
     entries = ", ".join(f"[{entry}](runbook.md#{entry})" for entry in day.entries)
     note = f" {day.note}" if day.note else ""
