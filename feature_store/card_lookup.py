@@ -33,9 +33,7 @@ def label_age_ms(lateness_ms: int) -> int:
     return LONGEST + lateness_ms - DAY_MS
 
 
-def find_transactions(
-    state: GroupState, lo: int, hi: int, transaction: int, as_of: int
-) -> NDArray[np.void]:
+def find_transactions(state: GroupState, lo: int, hi: int, transaction: int, as_of: int) -> NDArray[np.void]:
     """A card's transactions of an id; several if other contents came under the same id.
 
     Args:

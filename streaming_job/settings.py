@@ -46,12 +46,12 @@ class JobSettings(BaseSettings):
     """Groups in which cards are decided side by side, at most one a partition of the transactions and one a
     task slot; fixed by the first start."""
     merchant_facts: bool = False
-    """Whether labels become merchant facts, and models may ask for merchant label features. It takes the topics
-    labels, chargebacks and merchant-facts, and a third more of state; fixed by the first start: a card's
-    transactions are found by labels only if all of them were kept for it."""
+    """Whether labels become merchant facts, and models may ask for merchant label features. It takes the
+    topics labels, chargebacks and merchant-facts, and more of state; fixed by the first start: a label finds
+    its transaction only if the state has kept ids from the beginning."""
     label_delay_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
-    """With merchant facts: a transaction that nobody has reported for so long counts as genuine. Training sets
-    are made with the same delay; fixed by the first start."""
+    """With merchant facts: a transaction that nobody has reported for so long counts as genuine, in training
+    sets, too; fixed by the first start."""
     epoch_s: Annotated[float, Field(gt=0, le=600)] = 20.0
     """Seconds between two checkpoints of the state. Each costs a pause of about a tenth of a second; after a
     crash the log is decided again, in silence, from the last one."""
@@ -96,6 +96,11 @@ class JobSettings(BaseSettings):
     def tables(self) -> tuple[str, ...]:
         """The topics that every key group folds."""
         return (*self.topics.tables, *(self.topics.of_facts if self.merchant_facts else ()))
+
+    @property
+    def merchant_delay_ms(self) -> int | None:
+        """Label delay of merchant facts; None: the job keeps none."""
+        return self.label_delay_ms if self.merchant_facts else None
 
     def variables(self) -> dict[str, str]:
         """The same as environment variables, for a job in another process."""

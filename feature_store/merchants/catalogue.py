@@ -1,7 +1,7 @@
 """The catalogue of merchant label features: in files, and by a streaming job that keeps merchant facts.
 
-They are no part of `feature_store.catalogue.FEATURES`: a job without merchant facts does not compute them, and
-refuses a model that asks for them.
+They are no part of `feature_store.catalogue.FEATURES`: a job without merchant facts does not compute them,
+and refuses a model that asks for them.
 
 Time is the arrival *a* of the transaction that asks; the clock of counts is the arrival hour. What becomes
 known takes effect MARGIN_MS after the end of the arrival hour in which it was reported: so much time have

@@ -95,6 +95,12 @@ class Topics(BaseModel):
         """Partition count by topic name, given the count of the topics keyed by card."""
         counts = dict.fromkeys(self.configs(), partitions)
         # a group's promise stands behind its facts: in one partition
-        for topic in (self.merchant_facts, self.model_rollouts, self.job_progress, self.dead_letter_replays, self.audit_log):
+        for topic in (
+            self.merchant_facts,
+            self.model_rollouts,
+            self.job_progress,
+            self.dead_letter_replays,
+            self.audit_log,
+        ):
             counts[topic] = 1
         return counts

@@ -1,7 +1,7 @@
 """Labels: each key group decodes those of its own cards, of contract label.v1 or chargeback.v1.
 
-Every group reads the topics whole, whatever their partitions. A label belongs to the group of the card that its
-key names, so exactly one group decodes it, and reports it as a dead letter if it is none.
+Every group reads the topics whole, whatever their partitions. A label belongs to the group of the card that
+its key names, so exactly one group decodes it, and reports it as a dead letter if it is none.
 """
 
 import re

@@ -1,8 +1,8 @@
 """How far a key group has come in its part of the log, by arrival. Pure.
 
-A partition's clock is the arrival of its first transaction that waits to be decided, else of its last one that
-was; arrivals of a partition do not go back, but for what a broker's clock does. A partition that has nothing
-left stands still, and is left out: it is then the caller who knows that nothing with an earlier arrival comes.
+A partition's clock is the arrival of its first transaction that waits to be decided, else of its last one
+that was; arrivals of a partition do not go back, but for what a broker's clock does. A partition that has
+nothing left stands still, and is left out: the caller knows then that nothing with an earlier arrival comes.
 """
 
 from collections.abc import Collection, Iterable

@@ -84,9 +84,7 @@ class GroupFacts:
             self.table.fold(read(records, self._rules.job_id))
             return
         found = labels.decode(records, contract, self._key_groups, self._group)
-        self._labels.add(
-            item for item in found if item.offset >= quiet.get((item.topic, item.partition), 0)
-        )
+        self._labels.add(item for item in found if item.offset >= quiet.get((item.topic, item.partition), 0))
 
     def positions(self, read: Offsets) -> Offsets:
         """How far tables have been taken in, labels that wait left out."""
@@ -162,12 +160,12 @@ class GroupFacts:
         outcome.counts["late_facts"] += effective_at < self.promised
         source = {"topic": item.topic, "partition": item.partition, "offset": item.offset}
         for transaction in found:
-            report = np.zeros((), dtype=REPORT)
+            (report,) = np.zeros(1, dtype=REPORT)
             for name in ("merchant", "arrival", "spike"):
                 report[name] = transaction[name]
             report["transaction"], report["fraud"] = item.transaction, item.fraud
             report["effective_at"] = max(effective_at, self.promised)
-            outcome.facts.append(self._author.report(report[()], source))
+            outcome.facts.append(self._author.report(report, source))
 
     def seal(self, store: PieceStore) -> None:
         """Write what is new since the last time."""

@@ -1,4 +1,4 @@
-"""The hours that are not over: a key group's transactions counted by merchant, until the hour's facts are written."""
+"""The hours that are not over: a key group's transactions counted by merchant, until they become facts."""
 
 from typing import Any
 

@@ -97,7 +97,9 @@ def read(records: Records, job_id: str) -> Told:
                     group, until = int(told["key_group"]), int(told["until"])
                     promises[group] = max(until, promises.get(group, until))
                 case other:
-                    raise FactError(f"{place} is a merchant fact of unknown kind {other!r}; run the newer release")
+                    raise FactError(
+                        f"{place} is a merchant fact of unknown kind {other!r}; run the newer release"
+                    )
         except (LookupError, TypeError, ValueError, OverflowError) as fault:
             raise _alien(place) from fault
     return Told(_joined(counts), np.array(reports, dtype=REPORT), promises)
@@ -120,7 +122,7 @@ def _of_job(records: Records, job_id: str) -> Iterator[tuple[str, dict[str, Any]
 
 def _alien(place: str) -> FactError:
     return FactError(
-        f"{place} is no merchant fact of this job: see who writes to the topic; use another topic and a new job id"
+        f"{place} is no merchant fact: see who writes to the topic; use another topic and a new job id"
     )
 
 

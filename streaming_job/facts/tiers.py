@@ -39,7 +39,8 @@ class Tiers:
             part = self._read(store, number)
             if part.size != rows:
                 raise StateDamagedError(
-                    f"state piece {self._prefix}{number} has {part.size} rows, not {rows}; restore the checkpoint"
+                    f"state piece {self._prefix}{number} has {part.size} rows, not {rows}; "
+                    "restore the checkpoint"
                 )
             parts.append(part)
         return np.concatenate(parts)
@@ -70,5 +71,7 @@ class Tiers:
         name = f"{self._prefix}{number}"
         blob = store.get(name)
         if blob is None:
-            raise StateDamagedError(f"state piece {name} is missing; restore the checkpoint or replay the log")
+            raise StateDamagedError(
+                f"state piece {name} is missing; restore the checkpoint or replay the log"
+            )
         return records(decode(blob, name), "rows", self._dtype)

@@ -1,9 +1,9 @@
 """The gate before the decisions of a job that keeps merchant facts.
 
-A transaction passes once every fact that it may see is known: when all key groups have promised that what takes
-effect up to its arrival is written. While it waits, so do the later ones of its partition; nothing more of that
-partition is taken. The group's own facts are written as soon as its part of the log is past them, so that
-nobody waits for it.
+A transaction passes once every fact that it may see is known: when all key groups have promised that what
+takes effect up to its arrival is written. While it waits, so do the later ones of its partition; nothing more
+of that partition is taken. The group's own facts are written as soon as its part of the log is past them, so
+that nobody waits for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,7 +50,10 @@ class Gate:
 
     def positions(self) -> Offsets:
         """By partition: the offset after what has passed."""
-        return {**self._transactions.positions, **{place: first for place, (first, _) in self._first().items()}}
+        return {
+            **self._transactions.positions,
+            **{place: first for place, (first, _) in self._first().items()},
+        }
 
     def held(self) -> Offsets:
         """Partitions of which something waits, and the offset after what was taken."""
@@ -95,7 +98,9 @@ class Gate:
             return
         # whatever arrives from here on does so after what has been seen
         positions, ends = self._transactions.positions, self._transactions.ends()
-        drained = {partition for topic, partition in quiet if positions[topic, partition] >= ends[topic, partition]}
+        drained = {
+            partition for topic, partition in quiet if positions[topic, partition] >= ends[topic, partition]
+        }
         time = self._clock.time(drained)
         if facts.has_news(time, seen):
             for piece in tables():
@@ -104,7 +109,7 @@ class Gate:
 
 
 def _split(found: list[Records], horizon: int) -> tuple[list[Records], list[Records]]:
-    """What arrived before the horizon, and what has to wait: of each partition all from the first that has to on."""
+    """What arrived before the horizon, and what waits: of each partition all from the first that does on."""
     passed: list[Records] = []
     waiting: list[Records] = []
     stopped: set[int] = set()

@@ -2,7 +2,7 @@
 
     Step 1  take      transactions that have come, in the order of their partitions
     Step 2  tables    fold every table at least as far as it stands now, after the transactions were taken
-    Step 3  decide    those whose merchant facts are known, if the job keeps such (`gate`): decode, features, scores, policy: state moves on, alerts and dead letters come of it
+    Step 3  decide    decode, features, scores, policy: state moves on, alerts and dead letters come of it
     Step 4  say       alerts, dead letters, progress and input offsets (Q) in one Kafka transaction
     Step 5  persist   what was decided goes to the state store, piece by piece
     Step 6  end       say the rest, then the last delta and the positions (P); Spark commits the state
@@ -10,6 +10,9 @@
 P is written after everything up to it has been said, so Q is never behind P. After any failure the group goes
 on from P, and decides in silence up to Q: decisions are a function of the log, so nothing is lost and nothing
 doubled. Knows neither Kafka nor Spark: what it works on is handed to it.
+
+In a job that keeps merchant facts a gate stands before step 3: a transaction waits until the facts that it may
+see have been folded, and positions do not pass it.
 """
 
 import time

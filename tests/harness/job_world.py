@@ -222,9 +222,7 @@ class World:
         value |= {"schema_version": 1, "kind": kind, "source": "s", "occurred_at": at, "maturity": "final"}
         self.raw_label(json.dumps({**value, **fields}).encode(), arrival, card.encode())
 
-    def raw_label(
-        self, value: bytes | None, arrival: int, key: bytes | None, *, old: bool = False
-    ) -> None:
+    def raw_label(self, value: bytes | None, arrival: int, key: bytes | None, *, old: bool = False) -> None:
         """Append any record to the labels, or to the chargebacks."""
         log, topic = (self.chargebacks, TOPICS.chargebacks) if old else (self.labels, TOPICS.labels)
         log.append(Record(topic, 0, len(log), START + arrival, key, value))

@@ -1,4 +1,4 @@
-"""A log with labels drawn at random, and the job's key groups over it, which tell each other merchant facts."""
+"""A log with labels drawn at random, and the job's key groups over it, with their merchant facts."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from streaming_job.group.core import Rules
 
 
 def labelled_world(seed: int, n: int, partitions: int) -> World:
-    """Weeks of a few cards at a few merchants, all of them alerts; labels early, late, reversed and broken."""
+    """Weeks of a few cards at a few merchants, all alerts; labels early, late, reversed and broken."""
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)
     world.rollout("all", -HOUR, threshold=0.0)

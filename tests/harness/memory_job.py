@@ -155,9 +155,7 @@ def mortal(fate: Fate) -> Iterator[None]:
 class MemoryJob:
     """One key group, from epoch to epoch."""
 
-    def __init__(
-        self, group: int, rules: Rules, records: Sequence[Record] | MemoryLog, fate: Fate
-    ) -> None:
+    def __init__(self, group: int, rules: Rules, records: Sequence[Record] | MemoryLog, fate: Fate) -> None:
         """Nothing has happened.
 
         Args:
