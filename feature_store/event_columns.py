@@ -195,7 +195,7 @@ def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], what: str
     repeats_for = columns["repeats_for"]
     _join(
         cards, int(repeats_for[0]), repeats_for.size > 1, columns["gaps"], columns["amounts"],
-        columns["lands"], np.unpackbits(columns["spikes"], count=n), columns["known"], merchants.astype(np.uint64),
-        columns["ids"], columns["ages"], events,
+        columns["lands"], np.unpackbits(columns["spikes"], count=n), columns["known"],
+        merchants.astype(np.uint64), columns["ids"], columns["ages"], events,
     )  # fmt: skip
     return events

@@ -98,7 +98,7 @@ def _unavailable(log: Log, topics: Topics) -> set[int]:
 def merchants(
     log: Log, settings: JobSettings, ends: Ends, profiles: ProfileLog
 ) -> tuple[MerchantLog | None, list[Outcome]]:
-    """All merchants' payments and labels, and the dead letters among the labels; None without merchant facts."""
+    """All merchants' payments, and the dead letters among the labels; None without merchant facts."""
     if settings.merchant_delay_ms is None:
         return None, []
     topics = settings.topics

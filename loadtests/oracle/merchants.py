@@ -1,8 +1,9 @@
 """Merchant label features once more, naively: all payments of a merchant, and what was said of each by when.
 
-The transactions of all partitions are gone through once before any is judged: a merchant's payments lie in all
-of them. A label counts if its card has such a transaction, and from two hours after the beginning of the hour
-in which it arrived (the margin); a payment that nobody has reported within the label delay is genuine.
+The transactions of all partitions are gone through once before any is judged: a merchant's payments lie in
+all of them. A label counts if its card has such a transaction, and takes effect two hours after the beginning
+of the hour in which it arrived (the margin); a payment that nobody has reported within the label delay is
+genuine.
 """
 
 import math

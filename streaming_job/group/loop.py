@@ -11,8 +11,8 @@ P is written after everything up to it has been said, so Q is never behind P. Af
 on from P, and decides in silence up to Q: decisions are a function of the log, so nothing is lost and nothing
 doubled. Knows neither Kafka nor Spark: what it works on is handed to it.
 
-In a job that keeps merchant facts a gate stands before step 3: a transaction waits until the facts that it may
-see have been folded, and positions do not pass it.
+In a job that keeps merchant facts a gate stands before step 3: a transaction waits until the facts that it
+may see have been folded, and positions do not pass it.
 """
 
 import time
