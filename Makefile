@@ -44,9 +44,13 @@ test-thorough: ## everything that takes long, too: all steps of the kill matrix,
 test-unit: setup ## the tests that need no servers (seconds)
 	$(BIN)/python -m pytest -m unit $(ARGS)
 
-lint: setup ## ruff and mypy
+lint: setup ## style, types, import directions, dead code, code written twice
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/vulture
+	@! $(BIN)/symilar --duplicates=6 --ignore-comments --ignore-docstrings --ignore-imports --ignore-signatures \
+		$$(git ls-files '*.py' ':!tests') | grep .
 	$(BIN)/mypy
 
 bench: setup ## benchmarks; figures in docs/benchmarks.md

@@ -148,23 +148,3 @@ def threshold_for_budget(scores: np.ndarray, share: float) -> float:
     # at or above a value just over the first score that is one too many
     ranked = np.sort(scores)[::-1]
     return float(min(np.nextafter(ranked[allowed], np.inf), 1.0))
-
-
-def threshold_for_precision(y: np.ndarray, scores: np.ndarray, precision: float) -> float:
-    """The lowest threshold whose alerts are frauds with at least this share.
-
-    Raises:
-        ModelError: no threshold reaches it.
-    """
-    labels = np.asarray(y).astype(bool)
-    order = np.argsort(-scores, kind="stable")
-    ranked, frauds = scores[order], np.cumsum(labels[order])
-    reached = frauds / np.arange(1, len(ranked) + 1) >= precision
-    # equal scores alert together: only the last row of each run of equals is a possible threshold
-    last_of_run = np.append(ranked[1:] != ranked[:-1], True)
-    possible = np.flatnonzero(reached & last_of_run)
-    if not len(possible):
-        raise ModelError(
-            f"no threshold reaches precision {precision:g}; ask for less, or train a better model"
-        )
-    return float(ranked[possible[-1]])

@@ -56,8 +56,8 @@ class JobSettings(BaseSettings):
     """Seconds between two checkpoints of the state. Each costs a pause of about a tenth of a second; after a
     crash the log is decided again, in silence, from the last one."""
     warm_up_epochs: Annotated[int, Field(ge=0, le=1_000)] = 100
-    """So many epochs after a start are short. Java compiles what lies between two epochs only after it has run
-    so often: the pause shrinks from half a second to a tenth."""
+    """So many epochs after a start are short. Java compiles what lies between two epochs only after it has
+    run so often: the pause shrinks from half a second to a tenth."""
     epoch_bytes: Annotated[int, Field(ge=1 << 20)] = 64 << 20
     """An epoch ends earlier when a key group has written so much to its state."""
     max_records: Annotated[int, Field(ge=1)] = 50_000

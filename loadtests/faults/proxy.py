@@ -136,14 +136,6 @@ class Proxy:
         """Let the next request of the fault's kind be struck."""
         self._armed = fault
 
-    def disarm(self) -> None:
-        """Forget a fault that has not happened."""
-        self._armed = None
-
-    def cut_all(self) -> None:
-        """Break every connection that is open."""
-        self._loop.call_soon_threadsafe(self._cut_all)
-
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 

@@ -55,11 +55,6 @@ class Proposal:
     at_once: bool = False
     """Whether the only challenger is promoted in the same transaction."""
 
-    @property
-    def policies(self) -> dict[str, Policy]:
-        """By name of the challenger."""
-        return {draft.name: draft.policy for draft in self.challengers}
-
 
 @dataclass(frozen=True)
 class Step:

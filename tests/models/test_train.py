@@ -12,7 +12,6 @@ from models.train import (
     evaluate,
     split_by_time,
     threshold_for_budget,
-    threshold_for_precision,
     train,
 )
 
@@ -71,19 +70,6 @@ def test_the_alert_budget_is_never_exceeded_and_no_lower_threshold_keeps_it(
     lower = scores[scores < threshold]
     if len(lower):
         assert (scores >= lower.max()).sum() > int(np.floor(len(scores) * share))
-
-
-@given(SCORES, st.integers(0, 2**31), st.sampled_from([0.2, 0.5, 1.0]))
-def test_the_precision_asked_for_is_reached_with_the_most_alerts(
-    scores: np.ndarray, seed: int, precision: float
-) -> None:
-    y = np.random.default_rng(seed).random(len(scores)) < 0.5
-    reaching = [t for t in np.unique(scores) if y[scores >= t].mean() >= precision]
-    if reaching:
-        assert threshold_for_precision(y, scores, precision) == min(reaching)
-    else:
-        with pytest.raises(ModelError, match="precision"):
-            threshold_for_precision(y, scores, precision)
 
 
 def test_quality_is_measured_at_the_threshold() -> None:
