@@ -114,11 +114,6 @@ class GroupFacts:
         """Whether `settle` would say something."""
         return self._labels.is_due(time) or self._next_promise(time, seen) > self.promised
 
-    @property
-    def has_labels(self) -> bool:
-        """Whether labels wait."""
-        return bool(self._labels)
-
     def settle(self, time: int, seen: int, outcome: Outcome) -> None:
         """Write what is due: everything up to a time has been decided, and the tables read as far.
 

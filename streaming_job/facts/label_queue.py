@@ -23,9 +23,6 @@ class LabelQueue:
         """Nothing waits."""
         self._waiting: dict[Place, deque[_Waiting]] = {}
 
-    def __bool__(self) -> bool:
-        return any(self._waiting.values())
-
     def add(self, found: Iterable[Label | DeadLetter]) -> None:
         """Let labels wait, each partition's in the order of offsets."""
         for item in found:
