@@ -64,7 +64,7 @@ def test_labels_become_features_that_the_oracle_finds_too(labelled: Installation
     with labelled.start() as job:
         labelled.caught_up(job)
         verdict = labelled.audit()
-    assert verdict.dead_letters["unknown_transaction"] and verdict.dead_letters["malformed_json"]
+    assert {"unknown_transaction", "malformed_json"} <= verdict.dead_letters.keys()
     facts = [json.loads(record.value or b"") for record in labelled.read(labelled.topics.merchant_facts)]
     for fact in facts:
         validate(Contract.MERCHANT_FACT, fact)
