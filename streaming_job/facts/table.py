@@ -64,9 +64,10 @@ class FactTable:
         self._reports = [self._tiers["mr"].load(store)]
         self._unsaved: dict[str, list[NDArray[np.void]]] = {"mc": [], "mr": []}
         self._has_dropped = False
-        self._facts: Facts | None = None
         self._stale_from = NEVER
         """When the first fact takes effect that `_facts` lacks."""
+        self._facts: Facts = self._in_order()
+        self.features(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64))  # loads the kernel
 
     def fold(self, told: Told) -> None:
         """Take in facts, in the order of the log."""
@@ -108,7 +109,7 @@ class FactTable:
         Returns:
             Shape (n, len(MERCHANT_FEATURES)); NaN where unknown.
         """
-        if self._facts is None or (arrivals.size and self._stale_from <= arrivals.max()):
+        if arrivals.size and self._stale_from <= arrivals.max():
             self._facts = self._in_order()
         return features_as_of(self._facts, merchants, arrivals, self._rules.delay_ms)
 
