@@ -12,7 +12,7 @@ from harness.memory_job import mortal
 from harness.memory_log import Fate, as_written
 from hypothesis import given
 from hypothesis import strategies as st
-from thoroughness import examples
+from thoroughness import THOROUGH, examples
 
 from feature_store.catalogue import COLUMN, SPIKE_RATIO
 from feature_store.merchants.catalogue import ALL_NAMES, MERCHANT_NAMES
@@ -29,10 +29,11 @@ from streaming_job.decode.strict import Rejected
 
 pytestmark = pytest.mark.unit
 
-WORLDS, RECORDS = 12, 60
+RECORDS = 60
 SHAPES = [(1, 1), (3, 2), (4, 3)]
 """Partitions, key groups."""
-DELAYS = [0, DAY, 7 * DAY]
+WORLDS = st.tuples(st.integers(0, 11), st.sampled_from(SHAPES), st.sampled_from([0, DAY, 7 * DAY]))
+"""Seed, shape, label delay."""
 
 
 @cache
@@ -102,7 +103,7 @@ def undisturbed(seed: int, shape: tuple[int, int], delay_ms: int) -> MemoryGroup
 
 
 CASES = [(0, (3, 2), DAY), (1, (4, 3), 7 * DAY), (2, (1, 1), 0), (3, (3, 2), 0), (5, (3, 2), DAY)]
-"""Seed, shape, label delay."""
+"""Of WORLDS, those of an everyday run."""
 
 
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
@@ -151,15 +152,10 @@ EPOCHS = st.lists(
 )
 
 
-@examples(25, thorough=10_000)
-@given(
-    st.integers(0, WORLDS - 1),
-    st.sampled_from(SHAPES),
-    st.sampled_from(DELAYS),
-    EPOCHS,
-    st.integers(0, 2**32),
-)
-def test_kills_and_restored_checkpoints_change_nothing(seed, shape, delay_ms, epochs, chance):
+@examples(20, thorough=10_000)
+@given(st.sampled_from(CASES) if not THOROUGH else WORLDS, EPOCHS, st.integers(0, 2**32))
+def test_kills_and_restored_checkpoints_change_nothing(world_of, epochs, chance):
+    seed, shape, delay_ms = world_of
     world, log = case(seed, shape[0])
     fate = Fate(chance)
     groups = MemoryGroups(world.rules(shape[1], load, merchant_rules(delay_ms)), list(log), fate)
