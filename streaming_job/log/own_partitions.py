@@ -21,7 +21,9 @@ class OwnPartitions(LogFollower):
             LibraryError: librdkafka does not take the settings.
         """
         super().__init__(client, positions)
-        self._ends = EndOffsets(client, sorted({topic for topic, _ in positions}))
+        self._settings, self._topics = client, sorted({topic for topic, _ in positions})
+        self._ends: EndOffsets | None = None
+        """A client of its own, made when it is first asked for."""
 
     def ends(self) -> Offsets:
         """By partition: where it ends now, open transactions left out.
@@ -29,9 +31,12 @@ class OwnPartitions(LogFollower):
         Raises:
             LogError: the brokers do not answer for too long.
         """
+        if self._ends is None:
+            self._ends = EndOffsets(self._settings, self._topics)
         return answered(self._ends.last)
 
     def close(self) -> None:
         """Stop fetching."""
         super().close()
-        self._ends.close()
+        if self._ends is not None:
+            self._ends.close()
