@@ -50,7 +50,7 @@ lint: setup ## style, types, import directions, dead code, code written twice
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/vulture
 	@! $(BIN)/symilar --duplicates=6 --ignore-comments --ignore-docstrings --ignore-imports --ignore-signatures \
-		$$(git ls-files '*.py' ':!tests') | grep .
+		$$(git ls-files '*.py' ':!tests') | grep -A 40 'similar lines in'
 	$(BIN)/mypy
 
 bench: setup ## benchmarks; figures in docs/benchmarks.md

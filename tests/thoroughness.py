@@ -1,4 +1,4 @@
-"""How many examples property tests try: a few hundred, or with FRAUD_HYPOTHESIS=thorough a night's worth."""
+"""How many examples property tests try: tens to hundreds; with FRAUD_HYPOTHESIS=thorough a night's worth."""
 
 import os
 

@@ -36,12 +36,12 @@ def test_executor_killed_in_an_epoch_is_replaced_without_loss_or_repetition(
         relay = Relay(installed)
         with relay.job:
             relay.burst()
-            relay.audit()
+            installed.caught_up(relay.job)
             assert len(cluster.executors()) == 2
             worker = relay.stand_still(Step.DECIDED)
             (executor,) = set(worker.parents()) & set(cluster.executors())
             executor.kill()
-            relay.audit()
+            installed.caught_up(relay.job)
             assert executor not in cluster.executors()
             relay.until(lambda: len(cluster.executors()) == 2, "a new executor")
             relay.until(lambda: SLOTS.findall(relay.job.log)[-2:] == ["1", "2"], "words about task slots")

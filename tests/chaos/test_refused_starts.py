@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from harness.backup import back_up
-from thoroughness import THOROUGH
+from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import topics as broker
 from loadtests.faults.installation import Installation
@@ -29,7 +29,7 @@ def relay(installed: Installation) -> Iterator[Relay]:
     made = Relay(installed)
     try:
         made.burst()
-        made.audit()
+        installed.caught_up(made.job)
         ended = made.job.epochs()
         made.until(lambda: made.job.epochs() > ended, "an epoch with all of it")
         back_up(Path(installed.settings.checkpoint), old_checkpoint(installed))
@@ -95,6 +95,7 @@ def test_checkpoint_of_another_job_or_with_other_settings_is_refused(relay: Rela
         assert_refused(installed, no_checkpoint)
 
 
+@only_thorough
 def test_state_ahead_of_the_topics_is_refused_until_they_are_restored(relay: Relay) -> None:
     installed = relay.installed
     admin, group = broker.admin(installed.stack.bootstrap_servers), installed.settings.job_id
@@ -118,14 +119,15 @@ def test_log_that_no_longer_reaches_the_state_is_refused(relay: Relay) -> None:
     delete_records(installed, topic, {partition: end - 1 for partition, end in installed.ends(topic).items()})
     old = {"checkpoint": str(old_checkpoint(installed)), "work_dir": installed.directory / "other-work"}
     assert_refused(installed, (old, f"{topic}-"))
-    relay.restart()
-    relay.burst()
-    installed.caught_up(relay.job)
 
 
+@only_thorough
 def test_topic_with_more_partitions_ends_the_job_and_is_refused(relay: Relay) -> None:
     installed = relay.installed
     topic = installed.topics.transactions
+    relay.restart()
+    relay.burst()
+    installed.caught_up(relay.job)
     admin = broker.admin(installed.stack.bootstrap_servers)
     for added in admin.create_partitions([NewPartitions(topic, 3)]).values():
         added.result(30)

@@ -228,14 +228,14 @@ SWEEPS = (
 """Arguments of `assert_indifferent` after the history: cuts, when, snapshots."""
 
 
-@examples(60, thorough=4_000)
+@examples(30, thorough=4_000)
 @given(histories(), *SWEEPS)
 def test_nobody_can_tell_when_cards_were_evicted(history, cuts, when, snapshots):
     """Whatever the batches, and so the sweeps: the oracle, which evicts nobody, says the same."""
     assert_indifferent(history, cuts, when, snapshots)
 
 
-@examples(100, thorough=4_000)
+@examples(40, thorough=4_000)
 @given(strangers(), *SWEEPS)
 def test_nobody_can_tell_when_strangers_were_evicted(history, cuts, when, snapshots):
     """Cards with one or two transactions, 8 days apart or so, and profiles that come about then."""

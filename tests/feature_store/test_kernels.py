@@ -42,19 +42,19 @@ def column(history: History, name: str) -> list[float]:
     return replay(history).features[:, COLUMN[name]].tolist()
 
 
-@examples(250)
+@examples(100)
 @given(histories())
 def test_kernels_equal_the_oracle(history):
     assert_close(replay(history), judge(history))
 
 
-@examples(150)
+@examples(60)
 @given(histories(), st.lists(st.integers(1, 39), max_size=8), st.sampled_from((0, HOUR, 40 * DAY)))
 def test_batches_may_be_cut_anywhere(history, cuts, read_ahead):
     assert_same(replay(history, cuts, read_ahead=read_ahead), replay(history))
 
 
-@examples(150)
+@examples(60)
 @given(
     histories(),
     st.lists(st.integers(1, 39), max_size=8),

@@ -24,7 +24,7 @@ from loadtests.bench.feature_load import FeatureLoad
 pytestmark = pytest.mark.unit
 
 
-@examples(100)
+@examples(40)
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, SIZE_CLASSES - 1), st.integers(0, 1000)), max_size=80)
 )

@@ -74,7 +74,7 @@ def naive(rows: list[Row], restarted: list[bool]) -> list[tuple[int, int, int]]:
     return out
 
 
-@examples(200, thorough=5_000)
+@examples(80, thorough=5_000)
 @given(ROWS, st.sets(st.integers(1, 39)), st.booleans())
 def test_counts_escalation_and_cooldown_are_those_of_a_naive_reading(
     rows: list[Row], cuts: set[int], rebuilds: bool

@@ -35,7 +35,7 @@ def table(history: History) -> pa.Table:
     )
 
 
-@examples(60, thorough=1000)
+@examples(30, thorough=1000)
 @given(histories())
 def test_training_set_equals_the_stream_bit_for_bit(history):
     history.changes.clear()

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from harness import profile_log
+from thoroughness import only_thorough
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
@@ -14,7 +15,7 @@ from loadtests.faults.installation import Installation, world
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import Step
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, only_thorough, pytest.mark.timeout(600)]
 
 CARDS = 100_000
 PARTITIONS = 4

@@ -30,6 +30,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
     ResourceType,
 )
+from harness.job_log import AGAIN
 from harness.records import transaction
 from typer.testing import CliRunner
 
@@ -587,6 +588,7 @@ def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
         installed.send(500)
         installed.caught_up(next_job)
         installed.audit()
+        assert AGAIN not in next_job.log
         assert_a_card_is_explained(installed)
         assert next_job.runs
         for told in by_group(installed).values():

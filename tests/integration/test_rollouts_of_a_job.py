@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from thoroughness import THOROUGH
 
 from deploy.local.stack import Endpoints
 from feature_store import catalogue, training_set
@@ -49,8 +50,9 @@ TRICKLE, PACE_S = 50, 0.25
 BURST = 3_000
 GUARDS = {
     "alpha": 0.01, "deadline_h": 1, "min_card_hours": 30,
-    # one that nothing breaches: a model that fails, and alerts as it likes, is to do no harm even then
-    "rules": [{"name": "scoring_time", "max_ratio": 1_000, "min_rows": 100}],
+    # models that alert in three of ten transactions, each as it likes, differ in 0.42 of them: no guard stops
+    # the one that fails, which is to do no harm even then
+    "rules": [{"name": "disagreement", "max_share": 0.5}],
 }  # fmt: skip
 FAILS_WITHOUT = "time_since_previous"
 """Unknown at a card's first transaction."""
@@ -262,7 +264,8 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
         assert_a_tenth_of_the_cards(story, killed_at)
         assert_failures_did_no_harm(story, better.ref, fails)
         assert job.terminate() == 0, job.log
-        assert_replay_is_the_same(story, tmp_path / "again")
+        if THOROUGH:  # otherwise the oracle alone has decided all of it again
+            assert_replay_is_the_same(story, tmp_path / "again")
     finally:
         job.kill()
 

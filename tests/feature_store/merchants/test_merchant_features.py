@@ -77,7 +77,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Tx], list[Report], int]:
     return txs, reports, delay
 
 
-@examples(120)
+@examples(50)
 @given(histories())
 def test_kernel_equals_plain_python(history):
     txs, reports, delay = history
@@ -86,7 +86,7 @@ def test_kernel_equals_plain_python(history):
     np.testing.assert_array_equal(ours(txs, reports, asked, delay), np.array(wanted))
 
 
-@examples(30)
+@examples(20)
 @given(histories(), st.randoms(use_true_random=False))
 def test_order_of_the_facts_does_not_matter(history, random):
     txs, reports, delay = history

@@ -37,7 +37,7 @@ def reported(reports: list[Report]) -> pa.Table:
     )
 
 
-@examples(200)
+@examples(80)
 @given(st.lists(st.builds(Report, st.integers(0, 2), st.integers(0, 6), st.booleans()), max_size=12))
 def test_the_last_report_up_to_a_time_counts(reports):
     known = Reports(reported(reports)).known(rows())

@@ -48,7 +48,7 @@ def handbooks(scored: Scored, k: int) -> list[float]:
     return by_day
 
 
-@examples(60, thorough=2000)
+@examples(30, thorough=2000)
 @given(scored, st.integers(1, 8))
 def test_card_precision_is_the_handbooks(scored, k):
     assert card_precision(scored, k).tolist() == handbooks(scored, k)
@@ -77,7 +77,7 @@ def test_perfect_scores_cannot_exceed_the_share_of_compromised_cards():
     assert card_precision(best, 100).tolist() == [len(set(scored.card[scored.fraud])) / 100]
 
 
-@examples(100)
+@examples(40)
 @given(scored, st.floats(0, 1))
 def test_detection_follows_each_card(scored, threshold):
     detected, hours, missed, saved, total = 0, [], [], 0.0, 0.0

@@ -33,7 +33,7 @@ def handbooks(
     return in_train, in_test
 
 
-@examples(150)
+@examples(60)
 @given(st.integers(0, 2**31), st.integers(1, 4), st.integers(0, 4), st.integers(1, 4))
 def test_split_is_the_handbooks(seed, train, delay, test):
     rng = np.random.default_rng(seed)

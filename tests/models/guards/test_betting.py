@@ -42,7 +42,7 @@ def log(number: Fraction) -> float:
     return math.log(number.numerator) - math.log(number.denominator)
 
 
-@examples(60, 2_000)
+@examples(30, 2_000)
 @given(st.lists(st.sampled_from([(1, 0), (0, 1), (1, 1), (0, 0)]), max_size=60), RATIOS, st.randoms())
 def test_wealth_is_the_product_over_units_in_any_order(
     units: list[Unit], ratio: float, order: random.Random
@@ -53,7 +53,7 @@ def test_wealth_is_the_product_over_units_in_any_order(
     assert log_wealth(*counts, ratio) == pytest.approx(log(naive(mixed, ratio)), abs=1e-8)
 
 
-@examples(60, 2_000)
+@examples(30, 2_000)
 @given(
     st.tuples(*[st.integers(0, 20)] * 4),
     RATIOS,

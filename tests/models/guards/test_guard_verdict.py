@@ -132,7 +132,7 @@ def test_histograms_without_common_bounds_are_no_proof() -> None:
     assert (found.outcome, found.has_data) == (Outcome.INSUFFICIENT, False)
 
 
-@examples(100)
+@examples(40)
 @given(HISTOGRAMS, HISTOGRAMS)
 def test_the_index_is_symmetric_finite_and_zero_for_itself(one: ScoreHistogram, two: ScoreHistogram) -> None:
     there, back = index(one, two), index(two, one)
@@ -151,7 +151,7 @@ def test_the_index_by_hand_over_the_bounds_in_common() -> None:
     assert index(tenths, twentieths) == pytest.approx(by_hand)
 
 
-@examples(100)
+@examples(40)
 @given(COUNTS)
 def test_evidence_is_finite_json_from_which_the_same_verdict_follows(counts: Counts) -> None:
     guards = Guards(
@@ -169,7 +169,7 @@ def test_evidence_is_finite_json_from_which_the_same_verdict_follows(counts: Cou
     assert recomputed(written).to_json() == written
 
 
-@examples(60)
+@examples(30)
 @given(st.lists(COUNTS, max_size=4), st.randoms())
 def test_counts_of_groups_add_up_the_same_in_any_order(groups: list[Counts], order: object) -> None:
     mixed = list(groups)

@@ -45,7 +45,7 @@ def naive(seen: list[tuple[int, int, int, int]]) -> list[tuple[Counter[str], Cou
     return out
 
 
-@examples(200, thorough=5_000)
+@examples(80, thorough=5_000)
 @given(st.lists(SEEN, max_size=60), st.sets(st.integers(0, 59)))
 def test_units_are_those_of_sets_and_survive_as_bytes(
     seen: list[tuple[int, int, int, int]], saved: set[int]

@@ -138,7 +138,7 @@ _PIECES = st.sampled_from(
 _MARKS = st.sampled_from([b'"', b"last", b'"last"', b"l", b"x" * 40])
 
 
-@examples(500, 50_000)
+@examples(200, 50_000)
 @given(st.lists(st.one_of(st.sampled_from(ODD_KEYS + PLAIN_KEYS), st.lists(_PIECES).map(b"".join))))
 def test_columns_of_keys_are_read_as_the_pattern_has_them(column):
     array = pa.array([b"in front", *column], type=pa.binary()).slice(1)
@@ -147,7 +147,7 @@ def test_columns_of_keys_are_read_as_the_pattern_has_them(column):
     assert found == [plain_card(key) for key in column]
 
 
-@examples(300)
+@examples(120)
 @given(st.lists(st.tuples(st.lists(_MARKS).map(b"".join), st.booleans())))
 def test_values_with_the_mark_are_found_wherever_it_stands(column):
     asked = np.array([wanted for _, wanted in column], dtype=np.bool_)
@@ -183,7 +183,7 @@ def rows(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
 @pytest.mark.parametrize("partitioner", list(Partitioner))
-@examples(100, 5_000)
+@examples(40, 5_000)
 @given(st.data())
 def test_groups_decode_what_decoding_everything_and_sharing_it_out_gives(partitioner, groups, data):
     key_groups = KeyGroups(partitioner, partitions=PARTITIONS, groups=groups)

@@ -223,7 +223,7 @@ def test_records_cannot_reach_into_one_another(values, why):
         assert together(batch) == [alone(value) for value in batch]
 
 
-@examples(400, thorough=40_000)
+@examples(150, thorough=40_000)
 @given(st.integers(0, 2**32), st.sampled_from((1, 8, 64)), st.floats(0, 1))
 def test_batch_decides_as_strict_does_on_each_record(seed, size, share):
     """A thorough run tries a million records."""
@@ -250,7 +250,7 @@ def oracles(value: bytes | None) -> Reason | None:
     return None
 
 
-@examples(30, 1_000)
+@examples(20, 1_000)
 @given(st.integers(0, 2**32))
 def test_the_oracle_refuses_the_same_records_for_the_same_reasons(seed):
     rng = random.Random(seed)
@@ -266,7 +266,7 @@ def test_depth_counts_in_what_a_repeated_name_hides_too():
     assert alone(value) == oracles(value) == Reason.MALFORMED_JSON
 
 
-@examples(200)
+@examples(80)
 @given(st.integers(0, 2**32))
 def test_accepted_fields_are_those_of_json_and_keep_the_contract(seed):
     """Where a record has nothing exotic, acceptance is what the JSON schema says."""

@@ -25,7 +25,7 @@ def key_groups(partitioner: Partitioner, partitions: int) -> KeyGroups:
 
 
 @pytest.mark.parametrize("partitioner", list(Partitioner))
-@examples(100, 5_000)
+@examples(40, 5_000)
 @given(st.data())
 def test_exactly_the_records_in_their_cards_partitions_are_accepted(partitioner, data):
     partitions = data.draw(st.integers(1, 6))

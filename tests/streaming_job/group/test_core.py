@@ -40,7 +40,7 @@ def values(outcomes: list[Outcome]) -> list[bytes]:
     return [alert.value for alert in sorted(alerts, key=lambda alert: (alert.partition, alert.offset))]
 
 
-@examples(30, thorough=1000)
+@examples(20, thorough=1000)
 @given(st.integers(0, 2**32))
 def test_job_alerts_exactly_where_the_oracle_does(seed):
     world = random_world(seed, partitions=3)
@@ -58,7 +58,7 @@ def test_job_alerts_exactly_where_the_oracle_does(seed):
     assert dead_letters(world.run(cuts=(40, 90), groups=2)) == refused
 
 
-@examples(30, thorough=1000)
+@examples(20, thorough=1000)
 @given(st.integers(0, 2**32), st.sets(st.integers(1, 99)), st.booleans(), st.sampled_from((1, 2, 5)))
 def test_alerts_are_the_same_bytes_for_any_batches_rebuilds_and_groups(
     seed, cuts, rebuild_each_batch, groups

@@ -86,7 +86,7 @@ EPOCHS = st.lists(st.tuples(BEFORE, st.integers(0, 12), st.none() | st.integers(
 """What happens before, how long it lasts, which call kills its process."""
 
 
-@examples(300, thorough=40_000)
+@examples(120, thorough=40_000)
 @given(st.integers(0, WORLDS - 1), st.sampled_from(SHAPES), EPOCHS, st.integers(0, 2**32))
 def test_output_and_state_are_those_of_an_uncut_pass(seed, shape, epochs, chance):
     partitions, groups, group = shape
