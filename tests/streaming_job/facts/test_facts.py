@@ -214,3 +214,21 @@ def test_what_is_decided_again_in_silence_is_not_written_again():
     assert [(fact["hour"], fact["counts"]) for fact in facts.told() if fact["kind"] == "counts"] == [
         (NOW + 2, [1])
     ]
+
+
+def test_open_hours_of_an_older_checkpoint_that_were_written_since_are_dropped():
+    store, extra = MemoryPieces(), {}
+    world, state = World(), GroupState(MemoryArena(), keeps_ids=True)
+
+    def opened():
+        return GroupFacts(0, merchant_rules(0), TOPICS, world.key_groups(), state, store, extra)
+
+    before, batch = opened(), np.zeros(2, dtype=TRANSACTION)
+    batch["merchant"], batch["arrival"] = hash_string("m")[0], [NOW * HOUR, (NOW + 1) * HOUR]
+    before.count(batch, Outcome(), silent=False)
+    before.seal(store)
+    after, outcome = opened(), Outcome()
+    after.table.fold(read(records([Author("card-fraud", 0).promise(promise_of(NOW + 1))]), "card-fraud"))
+    after.settle((NOW + 3) * HOUR, 0, outcome)
+    facts = [json.loads(fact) for fact in outcome.facts]
+    assert [fact["hour"] for fact in facts if fact["kind"] == "counts"] == [NOW + 1]
