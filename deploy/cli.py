@@ -45,8 +45,14 @@ COMMANDS = {
         "streaming_job.labels.commands:app", "Say what became of transactions; show what was said."
     ),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
+    "compare": Entry(
+        "loadtests.compare.commands:compare", "The same job on Kafka Streams and Quix Streams, beside ours."
+    ),
     "loadtest": Entry(
         "loadtests.locust_run.commands:app", "Load tests with locust, each audited; find the peak rate."
+    ),
+    "gameday": Entry(
+        "loadtests.gamedays.commands:app", "Provoke a symptom of the runbook, see it, mend it, audit."
     ),
     "explain-card": Entry("streaming_job.explain:app", "Tell what the job knows about a card right now."),
 }

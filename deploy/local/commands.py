@@ -90,9 +90,9 @@ def logs(
 
 @app.command()
 def fetch() -> None:
-    """Fetch all Java archives now, for a start without a network later."""
+    """Fetch all Java archives of the stack and the job now, for a start without a network later."""
     progress = console.to_stderr()
-    for group in jars.GROUPS:
+    for group in jars.EVERYDAY:
         jars.ensure(group, progress=progress)
     typer.echo(f"all Java archives are in {jars.cache_directory()}")
 

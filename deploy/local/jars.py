@@ -19,8 +19,11 @@ from deploy.local import java
 from deploy.local.console import Progress, silent
 from deploy.local.errors import StackError
 
-Group = Literal["spark", "kafka", "connect"]
-GROUPS: tuple[Group, ...] = ("spark", "kafka", "connect")
+Group = Literal["spark", "kafka", "connect", "streams"]
+EVERYDAY: tuple[Group, ...] = ("spark", "kafka", "connect")
+"""What the job and its stack need."""
+GROUPS: tuple[Group, ...] = (*EVERYDAY, "streams")
+"""Kafka Streams is for `fraud compare` alone: nobody else fetches it."""
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 SETTINGS_FILE = Path(__file__).with_name("ivysettings.xml")
@@ -37,7 +40,7 @@ class Jar:
     """One pinned archive."""
 
     groups: frozenset[str]
-    """Who needs it: spark, kafka, connect."""
+    """Who needs it: some of GROUPS."""
     organisation: str
     artifact: str
     version: str

@@ -104,7 +104,7 @@ def up(
         started = [service for service in wanted if processes.running(current.servers.get(service)) is None]
         if started:
             _require_disk(data_dir)
-        for group in jars.GROUPS:
+        for group in jars.EVERYDAY:
             if group in started:
                 jars.ensure(group, progress=progress)  # all of them, before the first server starts
         for service in startup.STOP_ORDER:

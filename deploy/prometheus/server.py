@@ -26,7 +26,14 @@ def binary() -> str:
     return found
 
 
-def write_config(path: Path, target: str, scrape_s: int = 5, evaluate_s: int = 15) -> None:
+def is_installed() -> bool:
+    """Whether there is a program to be started."""
+    return shutil.which("prometheus") is not None
+
+
+def write_config(
+    path: Path, target: str, scrape_s: int = 5, evaluate_s: int = 15, audit: Path | None = None
+) -> None:
     """Our configuration for one sidecar.
 
     Args:
@@ -34,11 +41,15 @@ def write_config(path: Path, target: str, scrape_s: int = 5, evaluate_s: int = 1
         target: host:port of the sidecar.
         scrape_s: seconds between two scrapes.
         evaluate_s: seconds between two evaluations of the rules.
+        audit: file of targets (JSON) that says where the continuous audit is, read again when it changes.
     """
     config: dict[str, Any] = yaml.safe_load(CONFIG.read_text())
     config["global"] = {"scrape_interval": f"{scrape_s}s", "evaluation_interval": f"{evaluate_s}s"}
     config["rule_files"] = [str(RULES / "*.yml")]
     config["scrape_configs"] = [{"job_name": "card-fraud", "static_configs": [{"targets": [target]}]}]
+    if audit is not None:
+        found = [{"files": [str(audit)]}]
+        config["scrape_configs"].append({"job_name": "card-fraud-audit", "file_sd_configs": found})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(config))
 

@@ -1,11 +1,8 @@
 """`fraud bench`."""
 
 import json
-import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtests.bench.measure import Figure, Found, report, settings_of, surroundings
+from loadtests.bench.saying import saying
 from loadtests.durations import seconds
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure; see docs/benchmarks.md.")
@@ -27,8 +25,6 @@ DataDir = Annotated[Path, typer.Option(help="Emptied first; servers, checkpoint 
 Profiles = Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")]
 DATA_DIR = Path(".fraud/bench")
 Say = Callable[[str], None]
-PAUSE_S = 2.0
-"""Between two lines in a log."""
 
 
 @app.callback()
@@ -188,25 +184,12 @@ def run(name: str, measured: Callable[[Say], Iterator[Found]], to: Path | None) 
     Returns:
         What was measured.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
-        signal.signal(number, signal.default_int_handler)  # what was started is stopped
     before = surroundings()
     found: list[Found] = []
-    console = Console(stderr=True)
-    spoken = -PAUSE_S
-
-    def say(doing: str) -> None:
-        nonlocal spoken
-        status.update(f"{name}: {doing}")
-        # a file shows no status: it gets lines, and not too many
-        if not console.is_terminal and time.monotonic() > spoken + PAUSE_S:
-            spoken = time.monotonic()
-            console.print(f"{datetime.now(UTC):%H:%M:%S} {doing}")
-
-    with console.status("measuring") as status:
+    with saying(name) as say:
         for fact in measured(say):
             found.append(fact)
-            status.update(f"measured: {fact.name}")
+            say(f"measured: {fact.name}")
     told = report(" ".join(["fraud", *sys.argv[1:]]), before, found)
     figures = [fact for fact in found if isinstance(fact, Figure)]
     if to is not None:

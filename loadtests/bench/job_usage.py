@@ -45,8 +45,11 @@ class JobUsage:
         """Look at the memory of every process, which holds it up for some milliseconds."""
         self.peak_memory = max(self.peak_memory, memory.total([self._pid]))
 
+    def seconds(self) -> float:
+        """Processor time."""
+        before = self._first or {}
+        return sum(seconds - before.get(process, 0.0) for process, seconds in self._last.items())
+
     def cores(self) -> float:
         """Processor time per second."""
-        before = self._first or {}
-        used = sum(seconds - before.get(process, 0.0) for process, seconds in self._last.items())
-        return used / max(self._end - self._begin, 1e-9)
+        return self.seconds() / max(self._end - self._begin, 1e-9)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import orjson
 
 from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.job_usage import JobUsage
@@ -85,7 +86,7 @@ def _wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
 
 
 def _figures(rig: Rig, reader: AlertReader, live: Live, begin: float, end: float) -> Iterator[Figure]:
-    arrivals = np.array(reader.arrivals, dtype=np.float64)
+    arrivals = np.array([orjson.loads(value)["arrival_time"] for value in reader.values], dtype=np.float64)
     chosen = (arrivals >= begin) & (arrivals < end)
     if not chosen.any():
         raise BenchError("no alert came in the measured time; give a higher --rate or a longer --for")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deploy.demo import training
+from deploy.demo.training import Champion
 from deploy.local import processes, stack, state
 from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
@@ -79,8 +80,8 @@ class Commit(NamedTuple):
 class Rig:
     """Servers and job of one measurement."""
 
-    def __init__(self, plan: Plan, installed: Installation) -> None:
-        self.plan, self.installed = plan, installed
+    def __init__(self, plan: Plan, installed: Installation, champion: Champion) -> None:
+        self.plan, self.installed, self.champion = plan, installed, champion
         self._job: JobProcess | None = None
 
     @property
@@ -197,9 +198,8 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
         installed = Installation(
             endpoints, Topics(), directory / "job", world, wait_for_snapshot_s=snapshot_s
         )
-        made = Rig(plan, installed)
         say("training the model")
-        _roll_out(plan, installed)
+        made = Rig(plan, installed, _roll_out(plan, installed))
         if plan.profiles:
             _wait_for_profiles(made, say)
         yield made
@@ -210,7 +210,7 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
         stack.down(directory)
 
 
-def _roll_out(plan: Plan, installed: Installation) -> None:
+def _roll_out(plan: Plan, installed: Installation) -> Champion:
     now_ms = int(time.time() * 1_000)
     tracking_uri = installed.stack.mlflow_tracking_uri
     # what a model learns from is over in seconds at such rates: fewer cards with the same habits have a past
@@ -221,6 +221,7 @@ def _roll_out(plan: Plan, installed: Installation) -> None:
     policy = Policy(champion.threshold, champion.max_count_5m)
     events = installation(champion.ref, policy, "bench", "fraud bench", now_ms)
     publish(events, installed.stack.bootstrap_servers, installed.topics.model_rollouts)
+    return champion
 
 
 def _wait_for_profiles(made: Rig, say: Say) -> None:

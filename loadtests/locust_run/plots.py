@@ -30,7 +30,7 @@ def run_plots(result: Result) -> dict[str, str]:
 
 def peak_plot(probes: Sequence[Probe], bound_ms: float) -> str:
     """p99 by rate: what passed, what did not, and the bound."""
-    with _figure("offered, transactions/s", "p99, ms") as (axes, svg):
+    with figure("offered, transactions/s", "p99, ms") as (axes, svg):
         for passed, colour, name in ((True, BLUE, "passed"), (False, RED, "failed")):
             points = sorted(
                 (one.rate, one.p99_ms) for one in probes if one.passed == passed and one.p99_ms is not None
@@ -44,7 +44,7 @@ def peak_plot(probes: Sequence[Probe], bound_ms: float) -> str:
 
 
 def _percentiles(result: Result) -> str:
-    with _figure("share of transactions that were slower", "ms") as (axes, svg):
+    with figure("share of transactions that were slower", "ms") as (axes, svg):
         points = [(1 - at / 100, ms) for at, ms in result.latency_curve if at < 100]
         if points:
             axes.plot(*zip(*points, strict=True), color=BLUE)
@@ -55,7 +55,7 @@ def _percentiles(result: Result) -> str:
 
 
 def _over_time(result: Result) -> str:
-    with _figure("s", "ms") as (axes, svg):
+    with figure("s", "ms") as (axes, svg):
         for name, colour in (("p50", BLUE), ("p99", RED), ("max", GREY)):
             _line(axes, result, name, colour)
         axes.set_yscale("log")
@@ -65,7 +65,7 @@ def _over_time(result: Result) -> str:
 
 
 def _rates(result: Result) -> str:
-    with _figure("s", "transactions/s") as (axes, svg):
+    with figure("s", "transactions/s") as (axes, svg):
         _line(axes, result, "offered", GREY)
         _line(axes, result, "sent", BLUE)
         axes.set_ylim(bottom=0)
@@ -75,7 +75,7 @@ def _rates(result: Result) -> str:
 
 
 def _lag(result: Result) -> str:
-    with _figure("s", "transactions") as (axes, svg):
+    with figure("s", "transactions") as (axes, svg):
         if result.lag:
             axes.plot(*zip(*result.lag, strict=True), color=BLUE)
         axes.set_ylim(bottom=0)
@@ -84,7 +84,7 @@ def _lag(result: Result) -> str:
 
 
 def _slip(result: Result) -> str:
-    with _figure("s", "ms, p99 of a second") as (axes, svg):
+    with figure("s", "ms, p99 of a second") as (axes, svg):
         _line(axes, result, "slip_p99", BLUE)
         axes.set_ylim(bottom=0)
         _mark_warm_up(axes, result)
@@ -103,10 +103,11 @@ def _mark_warm_up(axes: Any, result: Result) -> None:
 
 
 @contextmanager
-def _figure(x: str, y: str) -> Iterator[tuple[Any, Callable[[], str]]]:
-    figure = Figure(figsize=SIZE, layout="constrained")
-    canvas: Any = FigureCanvasSVG(figure)
-    axes = figure.add_subplot()
+def figure(x: str, y: str) -> Iterator[tuple[Any, Callable[[], str]]]:
+    """Axes with these labels to draw on, and a function that gives the SVG afterwards."""
+    drawn = Figure(figsize=SIZE, layout="constrained")
+    canvas: Any = FigureCanvasSVG(drawn)
+    axes = drawn.add_subplot()
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.spines[["top", "right"]].set_visible(False)

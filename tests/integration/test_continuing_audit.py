@@ -130,7 +130,7 @@ def test_alerts_of_a_real_job_are_made_again_byte_for_byte(
 ) -> None:
     log = TopicLog(installed.settings.bootstrap_servers, installed.settings.kafka)
     directory = settings.work_dir / "models"
-    for alert in alerts_of(installed.settings)[::40]:
+    for alert in alerts_of(installed.settings)[::400]:
         found = one_alert.rebuild(
             log,
             installed.settings,

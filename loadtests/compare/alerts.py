@@ -1,0 +1,46 @@
+"""The alerts of an engine's run."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from loadtests.bench.alert_reader import AlertReader
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """What came, in the order in which it came."""
+
+    transaction_ids: list[str]
+    scores: list[float]
+    arrivals: npt.NDArray[np.int64]
+    """Kafka timestamps of the transactions, ms."""
+    received: npt.NDArray[np.float64]
+    """Wall clock at receipt, ms."""
+
+    @staticmethod
+    def of(reader: AlertReader) -> "Alerts":
+        """Those that a reader has."""
+        rows = [orjson.loads(value) for value in reader.values]
+        return Alerts(
+            [row["transaction_id"] for row in rows],
+            [row["score"] for row in rows],
+            np.array([row["arrival_time"] for row in rows], dtype=np.int64),
+            np.array(reader.received),
+        )
+
+    def __len__(self) -> int:
+        return len(self.transaction_ids)
+
+    @property
+    def by_transaction(self) -> dict[str, float]:
+        """Transaction -> score."""
+        return dict(zip(self.transaction_ids, self.scores, strict=True))
+
+    @property
+    def duplicated(self) -> int:
+        """Alerts beyond the first one of their transactions."""
+        return sum(count - 1 for count in Counter(self.transaction_ids).values())

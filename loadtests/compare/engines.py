@@ -1,0 +1,219 @@
+"""What is compared: each engine as it comes, and with settings for short latency."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from deploy.local import java, kafka
+from loadtests.compare.errors import CompareError
+from loadtests.compare.kafka_streams.build import build
+from loadtests.compare.quix import venv
+from loadtests.faults.job_process import gone
+from streaming_job.contracts.topics import Topics
+from streaming_job.settings import JobSettings
+
+Say = Callable[[str], None]
+THREADS = 2
+"""Of every engine: key groups, stream threads, processes."""
+HEAP = "-Xmx1g"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Where an engine runs."""
+
+    bootstrap_servers: str
+    mlflow_tracking_uri: str
+    topics: Topics
+    group: str
+    """Consumer group, job id, application id."""
+    model: Path
+    """What `exported` made."""
+    directory: Path
+    """For state and logs; its own."""
+    venvs: Path
+    """Where Quix Streams is installed, once."""
+    wait_for_snapshot_s: int
+    """Of `JobSettings`."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One engine with some settings."""
+
+    name: str
+    title: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """By the engine's own names; empty: as it comes."""
+
+
+OURS, STREAMS, QUIX = "ours", "streams", "quix"
+TUNED_STREAMS = {
+    "commit.interval.ms": 10,
+    "statestore.cache.max.bytes": 64 << 20,
+    "producer.linger.ms": 1,
+    # a transaction so soon after another is often asked to come back: 100 ms later by default
+    "producer.retry.backoff.ms": 5,
+}
+TUNED_QUIX = {
+    "commit_interval": 0.02,
+    "consumer_poll_timeout": 0.01,
+    "producer_extra_config": {"linger.ms": 1, "retry.backoff.ms": 5},
+}
+VARIANTS = (
+    Variant(OURS, "this project"),
+    Variant(STREAMS, "Kafka Streams, tuned", TUNED_STREAMS),
+    Variant(f"{STREAMS}-default", "Kafka Streams as it comes"),
+    Variant(QUIX, "Quix Streams, tuned", TUNED_QUIX),
+    Variant(f"{QUIX}-default", "Quix Streams as it comes"),
+)
+ALL = ",".join(variant.name for variant in VARIANTS)
+
+
+def chosen(names: str) -> list[Variant]:
+    """The variants of a comma-separated list, in the order of VARIANTS.
+
+    Raises:
+        CompareError: one of them is unknown.
+    """
+    wanted = {name.strip() for name in names.split(",")}
+    if unknown := wanted - {variant.name for variant in VARIANTS}:
+        raise CompareError(
+            f"there is no engine {', '.join(sorted(unknown))}; choose from "
+            f"{', '.join(variant.name for variant in VARIANTS)}"
+        )
+    return [variant for variant in VARIANTS if variant.name in wanted]
+
+
+class Engine:
+    """An engine's process and its children, until it is stopped; use as a context manager."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
+        """Start it.
+
+        Args:
+            command: to run.
+            environment: variables beside those of this process.
+            log: for what it prints.
+        """
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        family: list[psutil.Process] = []
+        if self._process.poll() is None:
+            family = psutil.Process(self._process.pid).children(recursive=True)
+            self._process.kill()
+        self._process.wait()
+        for process in family:
+            if process.is_running():
+                process.kill()
+        gone(family)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that all others descend from."""
+        return self._process.pid
+
+    def check(self) -> None:
+        """See that it runs.
+
+        Raises:
+            CompareError: it does not.
+        """
+        if self._process.poll() is not None:
+            said = self._log.read_text(errors="replace")[-3000:]
+            raise CompareError(f"the engine ended; its log {self._log} ends with:\n{said}")
+
+    def stop(self, patience_s: float = 90.0) -> None:
+        """Ask for an orderly end, and wait for it.
+
+        Raises:
+            CompareError: it does not end.
+        """
+        self._process.terminate()
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            raise CompareError(f"the engine does not stop; see {self._log}") from None
+
+
+def launch(variant: Variant, deployment: Deployment, say: Say) -> Engine:
+    """Build what is to be built, and start.
+
+    Raises:
+        FraudError: no compiler, no archives, no packages.
+    """
+    deployment.directory.mkdir(parents=True)
+    kind = variant.name.partition("-")[0]
+    command, environment = {OURS: _ours, STREAMS: _streams, QUIX: _quix}[kind](variant, deployment, say)
+    say(f"starting {variant.title}")
+    return Engine(command, environment, deployment.directory / "engine.log")
+
+
+def _ours(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:
+    settings = JobSettings(
+        job_id=deployment.group,
+        bootstrap_servers=deployment.bootstrap_servers,
+        topics=deployment.topics,
+        mlflow_tracking_uri=deployment.mlflow_tracking_uri,
+        checkpoint=str(deployment.directory / "checkpoint"),
+        work_dir=deployment.directory / "work",
+        key_groups=THREADS,
+        wait_for_snapshot_s=deployment.wait_for_snapshot_s,
+        **variant.settings,
+    )
+    return [sys.executable, "-m", "deploy.cli", "job", "run"], settings.variables()
+
+
+def _streams(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:
+    say("compiling the Kafka Streams program")
+    class_path = build(deployment.directory / "classes", say)
+    properties = {
+        "application.id": deployment.group,
+        "bootstrap.servers": deployment.bootstrap_servers,
+        "state.dir": deployment.directory / "state",
+        "num.stream.threads": THREADS,
+        "processing.guarantee": "exactly_once_v2",
+        **variant.settings,
+    }
+    file = deployment.directory / "streams.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    topics = deployment.topics
+    return [
+        str(java.find().executable), HEAP, f"-Dlog4j2.configurationFile={kafka.LOGGING_FILE}",
+        "-cp", class_path, "compare.Main", str(file), str(deployment.model),
+        topics.transactions, topics.profiles, topics.fraud_alerts,
+    ], {}  # fmt: skip
+
+
+def _quix(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:
+    python = venv.ensure(deployment.venvs, say)
+    topics = deployment.topics
+    config = {
+        "bootstrap_servers": deployment.bootstrap_servers,
+        "group": deployment.group,
+        "model": str(deployment.model),
+        "state_dir": str(deployment.directory / "state"),
+        "transactions": topics.transactions,
+        "profiles": topics.profiles,
+        "alerts": topics.fraud_alerts,
+        "processes": THREADS,
+        "settings": dict(variant.settings),
+    }
+    root = str(Path(__file__).parents[2])
+    return [str(python), "-m", "loadtests.compare.quix.main", json.dumps(config)], {"PYTHONPATH": root}

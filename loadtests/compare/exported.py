@@ -1,0 +1,58 @@
+"""A model and its policy as one JSON file that other engines read.
+
+    {"features": [name, ...], "policy": {"threshold": ..., "max_count_5m": ...}, "trees": {...},
+     "centroids": {country: [latitude, longitude], ...}}
+
+Trees are the arrays of `models.tree_layout` as lists: `roots`, `thresholds`, `columns`, `kids`, `values`, and
+the number `baseline`. A leaf is its own kid and has the threshold null; a column of f or more is the negated
+one. Centroids are in radians. Floats are written with all their digits.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from feature_store.countries import CENTROIDS
+from loadtests.compare.errors import CompareError
+from models.policy import Policy
+from models.scoring import Scorer
+from models.trees import Trees
+
+
+def exported(scorer: Scorer, policy: Policy) -> dict[str, Any]:
+    """A model and its policy as JSON values.
+
+    Raises:
+        CompareError: the model is not made of compiled trees, or the policy has rules that the others lack.
+    """
+    trees = scorer.classifier
+    if not isinstance(trees, Trees):
+        raise CompareError(
+            f"{scorer.name} {scorer.version} is not made of compiled trees; choose one that is"
+        )
+    if policy != Policy(policy.threshold, policy.max_count_5m):
+        raise CompareError("only threshold and max_count_5m are compared; take other rules out of the policy")
+    thresholds = [None if math.isinf(cut) else cut for cut in trees.nodes["threshold"].tolist()]
+    return {
+        "features": list(scorer.feature_names),
+        "policy": {"threshold": policy.threshold, "max_count_5m": policy.max_count_5m},
+        "trees": {
+            "baseline": float(trees.baseline[0]),
+            "roots": trees.roots.tolist(),
+            "thresholds": thresholds,
+            "columns": trees.nodes["column"].tolist(),
+            "kids": trees.nodes["kid"].tolist(),
+            "values": trees.values.tolist(),
+        },
+        "centroids": _centroids(),
+    }
+
+
+def _centroids() -> dict[str, list[float]]:
+    """Latitude and longitude in radians by country; only of those that have a place."""
+    known = np.flatnonzero(~np.isnan(CENTROIDS[:, 0]))
+    return {
+        chr(65 + code // 26) + chr(65 + code % 26): [math.radians(degrees) for degrees in CENTROIDS[code]]
+        for code in known.tolist()
+    }

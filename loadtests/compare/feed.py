@@ -1,0 +1,104 @@
+"""Sends a tape: parts of it at once, the rest at its own times."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import KafkaError, Producer
+
+from loadtests.compare.errors import CompareError
+from loadtests.compare.tape import Tape
+
+TICK_S = 0.001
+CHECK_S = 1.0
+FLUSH_S = 60.0
+PRODUCER: dict[str, str | int | float | bool] = {
+    "partitioner": "murmur2_random",
+    "enable.idempotence": True,
+    "linger.ms": 1,
+    "batch.size": 512 * 1024,
+    "compression.type": "lz4",
+    "queue.buffering.max.messages": 500_000,
+    "delivery.report.only.error": True,
+    "log_level": 2,
+}
+
+
+class Feed:
+    """A tape's way to one topic; each method goes on where the last one stopped."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, tape: Tape) -> None:
+        self._topic, self._tape = topic, tape
+        self._client = {**PRODUCER, "bootstrap.servers": bootstrap_servers, "on_delivery": self._undelivered}
+        self._fault: KafkaError | None = None
+        self._at = 0
+        self.slips_ms: npt.NDArray[np.float64] = np.empty(0)
+        """From the intended time of each transaction of `live` to when it was handed to the client."""
+
+    def at_once(self, events: int) -> None:
+        """Send the next ones in one Kafka transaction: who reads committed records sees them together.
+
+        Raises:
+            CompareError: the broker did not take them.
+        """
+        producer = Producer({**self._client, "transactional.id": f"compare-{self._topic}"})
+        producer.init_transactions(FLUSH_S)
+        producer.begin_transaction()
+        self._produce(producer, self._at + events)
+        producer.commit_transaction(FLUSH_S)
+        self._check()
+
+    def live(self, start: float, meanwhile: Callable[[float], None]) -> None:
+        """Send what is left, each transaction at its time, whatever the engine does: an open loop.
+
+        Args:
+            start: intended time of the first one, seconds since 1970-01-01 UTC.
+            meanwhile: called once a second with the seconds since then.
+
+        Raises:
+            CompareError: the broker did not take them.
+        """
+        tape, begin = self._tape, self._at
+        due = start + (tape.arrivals[begin:] - tape.live_start_ms) / 1_000
+        slips = np.empty(len(due))
+        producer, heard = Producer(self._client), start - CHECK_S
+        while self._at < len(tape):
+            now = time.time()
+            end = begin + int(np.searchsorted(due, now, side="right"))
+            if end > self._at:
+                slips[self._at - begin : end - begin] = now - due[self._at - begin : end - begin]
+                self._produce(producer, end)
+            elif now >= heard + CHECK_S:
+                heard = now
+                meanwhile(now - start)
+            else:
+                producer.poll(0)
+                time.sleep(TICK_S)
+        if producer.flush(FLUSH_S):
+            raise CompareError("records were not taken; look at the broker")
+        self._check()
+        self.slips_ms = slips * 1_000
+
+    def _produce(self, producer: Producer, end: int) -> None:
+        tape, topic = self._tape, self._topic
+        for index in range(self._at, end):
+            while True:
+                try:
+                    # partition, two callbacks, time: by position, keywords cost 0.4 us a record
+                    producer.produce(
+                        topic, tape.values[index], tape.keys[index], -1, None, None, int(tape.arrivals[index])
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        producer.poll(0)
+        self._at = end
+
+    def _undelivered(self, error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            self._fault = error
+
+    def _check(self) -> None:
+        if self._fault is not None:
+            raise CompareError(f"a record was refused: {self._fault.str()}; look at the broker")

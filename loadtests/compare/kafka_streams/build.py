@@ -1,0 +1,52 @@
+"""Compiles the Java sources against the pinned archives."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from deploy.local import jars, java
+from deploy.local.console import Progress, silent
+from loadtests.compare.errors import CompareError
+
+SOURCES = Path(__file__).with_name("src")
+
+
+def compiler() -> Path | None:
+    """The `javac` beside the Java that runs everything else; None where only a runtime is installed.
+
+    Raises:
+        StackError: there is no Java.
+    """
+    beside = java.find().executable.resolve().with_name("javac")
+    return beside if beside.exists() else None
+
+
+def build(into: Path, progress: Progress = silent) -> str:
+    """Compile.
+
+    Args:
+        into: directory for the classes.
+        progress: told about downloads.
+
+    Returns:
+        The class path: classes and archives.
+
+    Raises:
+        FraudError: no compiler, no archives, or the sources are broken.
+    """
+    javac = compiler()
+    if javac is None:
+        raise CompareError(
+            "there is no javac beside java: install a JDK, or leave Kafka Streams out (--only)"
+        )
+    archives = jars.class_path("streams", progress)
+    into.mkdir(parents=True, exist_ok=True)
+    sources = sorted(map(str, SOURCES.glob("*.java")))
+    answer = subprocess.run(
+        [javac, "-Xlint:all,-classfile,-processing", "-Werror", "--release", "17", "-d", into,
+         "-cp", archives, *sources],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if answer.returncode != 0:
+        raise CompareError(f"the Java sources do not compile: {answer.stderr.strip()[:2000]}")
+    return os.pathsep.join((str(into), archives))

@@ -1,0 +1,149 @@
+package compare;
+
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+
+/**
+ * The accepted transactions of one card, by event time, and what is folded of them. One object is filled again and
+ * again: from the bytes of the state store, or empty.
+ */
+final class CardHistory {
+    static final long DAY_MS = 86_400_000L;
+    /** Windows look back 30 days, and a transaction may be 7 days late. */
+    static final long REMEMBER_MS = 37 * DAY_MS;
+    /** A transaction id is known this long. */
+    static final long REPEAT_MS = 7 * DAY_MS + 3_600_000L;
+    private static final int HEAD = 8 + 3 * 8 + 8 + 4;
+    private static final int EVENT = 5 * 8 + 2 + 1;
+
+    /** Transactions accepted so far. */
+    long count;
+    double mean;
+    /** Sum of the squared deviations from the mean. */
+    double squares;
+    double robustMean;
+    /** Greatest arrival so far; -1: none. */
+    long arrival;
+    int size;
+    long[] times = new long[64];
+    long[] units = new long[64];
+    long[] arrivals = new long[64];
+    long[] merchants = new long[64];
+    long[] ids = new long[64];
+    short[] countries = new short[64];
+    boolean[] spikes = new boolean[64];
+
+    void read(byte[] bytes) {
+        if (bytes == null) {
+            count = 0;
+            mean = squares = robustMean = 0.0;
+            arrival = -1;
+            size = 0;
+            return;
+        }
+        ByteBuffer in = ByteBuffer.wrap(bytes);
+        count = in.getLong();
+        mean = in.getDouble();
+        squares = in.getDouble();
+        robustMean = in.getDouble();
+        arrival = in.getLong();
+        size = in.getInt();
+        makeRoom(size + 1);
+        for (int i = 0; i < size; i++) {
+            times[i] = in.getLong();
+            units[i] = in.getLong();
+            arrivals[i] = in.getLong();
+            merchants[i] = in.getLong();
+            ids[i] = in.getLong();
+            countries[i] = in.getShort();
+            spikes[i] = in.get() != 0;
+        }
+    }
+
+    byte[] write() {
+        ByteBuffer out = ByteBuffer.allocate(HEAD + size * EVENT);
+        out.putLong(count).putDouble(mean).putDouble(squares).putDouble(robustMean).putLong(arrival).putInt(size);
+        for (int i = 0; i < size; i++) {
+            out.putLong(times[i]).putLong(units[i]).putLong(arrivals[i]).putLong(merchants[i]).putLong(ids[i]);
+            out.putShort(countries[i]).put((byte) (spikes[i] ? 1 : 0));
+        }
+        return out.array();
+    }
+
+    /** Place of the first event later than a time. */
+    int after(long time) {
+        int low = 0;
+        int high = size;
+        while (low < high) {
+            int middle = (low + high) >>> 1;
+            if (times[middle] <= time) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        return low;
+    }
+
+    /** Whether a transaction repeats, in id and content, one that was accepted before. */
+    boolean has(Transaction tx, long id, long merchant, short country) {
+        for (int i = after(Math.max(arrival, tx.arrival) - REPEAT_MS - 1); i < size; i++) {
+            if (ids[i] == id && times[i] == tx.eventTime && units[i] == tx.units && merchants[i] == merchant
+                && countries[i] == country) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Insert a transaction at its place. */
+    void accept(Transaction tx, long id, long merchant, short country) {
+        forgetBefore(Math.max(arrival, tx.arrival) - REMEMBER_MS);
+        makeRoom(size + 1);
+        int place = after(tx.eventTime);
+        for (Object column : new Object[] {times, units, arrivals, merchants, ids, countries, spikes}) {
+            System.arraycopy(column, place, column, place + 1, size - place);
+        }
+        size++;
+        double amount = tx.units / Transaction.UNITS;
+        arrival = Math.max(arrival, tx.arrival);
+        times[place] = tx.eventTime;
+        units[place] = tx.units;
+        arrivals[place] = arrival;
+        merchants[place] = merchant;
+        ids[place] = id;
+        countries[place] = country;
+        spikes[place] = robustMean > 0 && amount / robustMean > 2.5;
+        count++;
+        double off = amount - mean;
+        mean += off / count;
+        squares += off * (amount - mean);
+        robustMean = robustMean == 0
+            ? amount
+            : robustMean + (Math.min(amount, 3 * robustMean) - robustMean) / Math.min(count, 64);
+    }
+
+    private void forgetBefore(long time) {
+        int gone = after(time - 1);
+        if (gone > 0) {
+            for (Object column : new Object[] {times, units, arrivals, merchants, ids, countries, spikes}) {
+                System.arraycopy(column, gone, column, 0, size - gone);
+            }
+            size -= gone;
+        }
+    }
+
+    private void makeRoom(int needed) {
+        if (needed <= times.length) {
+            return;
+        }
+        int room = Math.max(needed, 2 * times.length);
+        times = Arrays.copyOf(times, room);
+        units = Arrays.copyOf(units, room);
+        arrivals = Arrays.copyOf(arrivals, room);
+        merchants = Arrays.copyOf(merchants, room);
+        ids = Arrays.copyOf(ids, room);
+        countries = Arrays.copyOf(countries, room);
+        spikes = Arrays.copyOf(spikes, room);
+    }
+}

@@ -1,0 +1,164 @@
+"""One engine's run over the tape: a backlog, then a steady rate; what came out and what it cost."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deploy.local import state
+from deploy.local import topics as broker
+from loadtests.bench.alert_reader import AlertReader
+from loadtests.bench.job_usage import JobUsage
+from loadtests.bench.rig import Rig, Say
+from loadtests.compare.alerts import Alerts
+from loadtests.compare.engines import Deployment, Engine, Variant, launch
+from loadtests.compare.errors import CompareError
+from loadtests.compare.feed import Feed
+from loadtests.compare.position import Position
+from loadtests.compare.tape import Load, Tape
+from streaming_job.contracts.topics import Topics
+
+PATIENCE_S = 180.0
+"""Without any progress."""
+POLL_S = 0.01
+SAY_S = 2.0
+LOOK_S = 1.5
+"""Before the end of the warm-up: what happens once a second must not fall into the measured time."""
+LEAD_S = 0.5
+"""Before the first transaction that is sent at its time."""
+SHARED = ("profiles", "model_rollouts")
+"""Topics that all engines read."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was measured of one engine."""
+
+    variant: Variant
+    alerts: Alerts
+    backlog_per_s: float
+    """Transactions a second, from the backlog's appearance to the commit of its last offset."""
+    backlog_cpu_us: float
+    """Processor time of the engine for a transaction of the backlog."""
+    latencies_ms: npt.NDArray[np.float64]
+    """From a transaction's intended sending to its alert's receipt; of the measured time."""
+    cores: float
+    """Of the engine, at the steady rate."""
+    broker_cores: float
+    """Of Kafka, at the same time."""
+    memory_mib: float
+    behind: int
+    """Transactions that were not yet committed when the last one had been sent."""
+    slip_p99_ms: float
+    """Of the generator."""
+
+
+def topics_of(name: str) -> Topics:
+    """Topics of one engine alone, but for the tables."""
+    names = Topics()
+    return Topics(
+        **{
+            field: f"compare-{name}-{getattr(names, field)}"
+            for field in Topics.model_fields
+            if field not in SHARED
+        }
+    )
+
+
+def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load: Load, say: Say) -> Run:
+    """Run an engine over the tape.
+
+    Raises:
+        FraudError: it does not start, ends, or stands still.
+    """
+    servers, topics = deployment.bootstrap_servers, deployment.topics
+    broker.create(servers, topics, replay=True)
+    feed = Feed(servers, topics.transactions, tape)
+    feed.at_once(load.prime)
+    reader = AlertReader(servers, topics.fraud_alerts)
+    reader.start()
+    position = Position(servers, deployment.group, topics.transactions)
+    kafka = state.load(rig.plan.data_dir).servers["kafka"]
+    with launch(variant, deployment, say) as engine:
+        _decided(engine, position, position.targets(marked=True), f"{variant.title}: first transactions", say)
+        used = JobUsage(engine.pid)
+        used.sample()
+        feed.at_once(load.backlog)
+        began = time.monotonic()
+        _decided(engine, position, position.targets(marked=True), f"{variant.title}: backlog", say)
+        took = time.monotonic() - began
+        used.sample()
+        live = _Live(engine, JobUsage(engine.pid), JobUsage(kafka.pid), load, variant.title, say)
+        start = time.time() + LEAD_S
+        feed.live(start, live)
+        live.sample()
+        targets = position.targets(marked=False)
+        behind = position.behind(targets)
+        _decided(engine, position, targets, f"{variant.title}: what is left", say)
+        live.engine_usage.measure_memory()
+        engine.stop()
+    position.close()
+    reader.stop()
+    alerts = Alerts.of(reader)
+    due = start * 1_000 + alerts.arrivals - tape.live_start_ms
+    measured = due >= (start + load.warm_up_s) * 1_000
+    if not measured.any():
+        raise CompareError("no alert came in the measured time; give a higher --rate or a longer --for")
+    return Run(
+        variant,
+        alerts,
+        load.backlog / took,
+        used.seconds() / load.backlog * 1e6,
+        (alerts.received - due)[measured],
+        live.engine_usage.cores(),
+        live.broker_usage.cores(),
+        live.engine_usage.peak_memory / 2**20,
+        behind,
+        float(np.percentile(feed.slips_ms[round(load.warm_up_s * load.rate) :], 99)),
+    )
+
+
+class _Live:
+    """Looks at the processes while the tape is sent, twice: a look takes the sender some milliseconds."""
+
+    def __init__(
+        self, engine: Engine, engine_usage: JobUsage, broker_usage: JobUsage, load: Load, title: str, say: Say
+    ) -> None:
+        self.engine_usage, self.broker_usage = engine_usage, broker_usage
+        self._engine, self._load, self._title, self._say = engine, load, title, say
+        self._warm = False
+
+    def __call__(self, since_start_s: float) -> None:
+        self._engine.check()
+        self._say(
+            f"{self._title}: {self._load.rate:,.0f} a second, {self._load.live_s - since_start_s:.0f} s left"
+        )
+        if not self._warm and since_start_s >= self._load.warm_up_s - LOOK_S:
+            self._warm = True
+            self.sample()
+
+    def sample(self) -> None:
+        """Note processor time."""
+        self.engine_usage.sample()
+        self.broker_usage.sample()
+
+
+def _decided(engine: Engine, position: Position, targets: list[int], what: str, say: Say) -> None:
+    """Wait until the engine has committed everything up to `targets`.
+
+    Raises:
+        CompareError: it ended, or stands still.
+    """
+    least, since, said = sum(targets) + 1, time.monotonic(), 0.0
+    while left := position.behind(targets):
+        now = time.monotonic()
+        if left < least:
+            least, since = left, now
+        if now > said + SAY_S:
+            said = now
+            say(f"{what}, {left:,} to go")
+        engine.check()
+        if now > since + PATIENCE_S:
+            raise CompareError(f"{what}: no progress for {PATIENCE_S:.0f} s, {left:,} to go")
+        time.sleep(POLL_S)

@@ -1,0 +1,51 @@
+"""How far an engine is: the offsets that its consumer group has committed."""
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from loadtests.audit.topic_log import STARTING
+from streaming_job.log import topic_reader
+
+TIMEOUT_S = 30.0
+
+
+class Position:
+    """One group on one topic, asked again and again on the same connection."""
+
+    def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": group,  # never joined
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        self._partitions = [
+            TopicPartition(topic, partition)
+            for partition in topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
+        ]
+
+    def targets(self, *, marked: bool) -> list[int]:
+        """Read the offset after the last record of each partition.
+
+        Args:
+            marked: the last one is the mark of a Kafka transaction, which not every client commits.
+        """
+        ends = [
+            self._consumer.get_watermark_offsets(partition, TIMEOUT_S)[1] for partition in self._partitions
+        ]
+        return [max(0, end - marked) for end in ends]
+
+    def behind(self, targets: list[int]) -> int:
+        """Count the records before `targets` that are not yet committed."""
+        try:
+            committed = self._consumer.committed(self._partitions, TIMEOUT_S)
+        except KafkaException as fault:
+            if fault.args[0].code() in STARTING:
+                return sum(targets)
+            raise
+        return sum(max(0, target - max(0, at.offset)) for target, at in zip(targets, committed, strict=True))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._consumer.close()

@@ -1,0 +1,125 @@
+"""The job on Quix Streams, in several processes of one group. Argument: JSON, see `engines._quix`."""
+
+import json
+import multiprocessing
+import signal
+import sys
+import threading
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+
+from loadtests.compare.quix.deciding import Model, alert, decide
+from loadtests.compare.quix.features import new_card
+
+TIMEOUT_S = 30.0
+POLL_S = 0.5
+CARD = "card"
+
+
+class Profiles:
+    """The profile table, whole in every process: read to its end at the start, then followed by a thread."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "compare-quix-profiles",  # never joined
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        partitions = self._consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+        assigned = [TopicPartition(topic, partition, 0) for partition in partitions]
+        ends = {each.partition: self._consumer.get_watermark_offsets(each, TIMEOUT_S)[1] for each in assigned}
+        self._consumer.assign(assigned)
+        while any(end > self._at(topic, partition) for partition, end in ends.items()):
+            self._take(POLL_S)
+        threading.Thread(target=self._follow, name="profiles", daemon=True).start()
+
+    def _at(self, topic: str, partition: int) -> int:
+        (position,) = self._consumer.position([TopicPartition(topic, partition)])
+        return max(0, int(position.offset))  # negative as long as nothing was read
+
+    def _follow(self) -> None:
+        while True:
+            self._take(POLL_S)
+
+    def _take(self, patience_s: float) -> None:
+        for change in self._consumer.consume(10_000, patience_s):
+            if change.error() is not None:
+                continue  # transient: the client connects again
+            card = orjson.loads(change.key() or b"{}")["card_id"]
+            row = orjson.loads(change.value() or b"{}").get("after")
+            if row is None:
+                self.rows.pop(card, None)
+            else:
+                self.rows[card] = row
+
+
+def run(config: dict[str, Any], number: int) -> None:
+    """One process, until SIGTERM.
+
+    Args:
+        config: the program's argument.
+        number: of the process.
+    """
+    from quixstreams import Application  # only the environment of `venv` has it
+
+    model = Model(Path(config["model"]))
+    profiles = Profiles(config["bootstrap_servers"], config["profiles"])
+    app = Application(
+        broker_address=config["bootstrap_servers"],
+        consumer_group=config["group"],
+        auto_offset_reset="earliest",
+        processing_guarantee="exactly-once",
+        state_dir=Path(config["state_dir"]) / str(number),
+        auto_create_topics=True,
+        loglevel="WARNING",
+        **config["settings"],
+    )
+    transactions = app.topic(config["transactions"], key_deserializer="str", value_deserializer="json")
+    alerts = app.topic(config["alerts"], key_serializer="str", value_serializer="json")
+
+    def decided(tx: dict[str, Any], key: Any, timestamp: int, headers: Any, state: Any) -> Any:
+        tx["arrival"] = timestamp
+        card = state.get(CARD) or new_card()
+        found = decide(model, card, tx, profiles.rows.get(tx["card_id"]))
+        if found is None:
+            return None
+        state.set(CARD, card)
+        return alert(model, tx, found) if found["rules"] else None
+
+    stream = app.dataframe(transactions)
+    stream = stream.apply(decided, stateful=True, metadata=True)
+    stream.filter(lambda made: made is not None).to_topic(alerts)
+    app.run()
+
+
+def main(text: str) -> None:
+    """Start the processes, and end them together; where one fails, with exit code 1."""
+    config = json.loads(text)
+    workers = [
+        multiprocessing.Process(target=run, args=(config, number)) for number in range(config["processes"])
+    ]
+    for worker in workers:
+        worker.start()
+
+    def end(*_: object) -> None:
+        for worker in workers:
+            worker.terminate()
+
+    signal.signal(signal.SIGTERM, end)
+    connection.wait([worker.sentinel for worker in workers])
+    end()
+    for worker in workers:
+        worker.join()
+    sys.exit(any(worker.exitcode for worker in workers))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,83 @@
+"""Runs of several engines as JSON, as a table in Markdown, and as plots."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from loadtests.compare.agreement import agreement
+from loadtests.compare.measure import Run
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+CURVE = tuple(np.round(100 - np.logspace(2, -2, 41), 4).tolist())
+"""Percentiles of a plot: ten for each tenth of what is left above."""
+
+
+def rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """One row of figures for each engine; alerts are compared with those of the first."""
+    return [_row(run, runs[0]) for run in runs]
+
+
+def _row(run: Run, first: Run) -> dict[str, Any]:
+    compared = agreement(run.alerts, first.alerts)
+    return {
+        "engine": run.variant.name,
+        "title": run.variant.title,
+        "settings": dict(run.variant.settings),
+        "backlog_per_s": run.backlog_per_s,
+        "backlog_cpu_us": run.backlog_cpu_us,
+        "latency_ms": {f"p{at:g}": float(np.percentile(run.latencies_ms, at)) for at in PERCENTILES},
+        "latency_curve": [(at, float(np.percentile(run.latencies_ms, at))) for at in CURVE],
+        "measured_alerts": len(run.latencies_ms),
+        "cores": run.cores,
+        "broker_cores": run.broker_cores,
+        "memory_mib": run.memory_mib,
+        "behind_at_the_end": run.behind,
+        "slip_p99_ms": run.slip_p99_ms,
+        "alerts": len(run.alerts),
+        "agrees": compared.holds,
+        **asdict(compared),
+    }
+
+
+COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "": lambda row: row["title"],
+    "backlog, tx/s": lambda row: f"{row['backlog_per_s']:,.0f}",
+    "us of a core a tx": lambda row: f"{row['backlog_cpu_us']:,.0f}",
+    "p50": lambda row: f"{row['latency_ms']['p50']:,.1f}",
+    "p90": lambda row: f"{row['latency_ms']['p90']:,.1f}",
+    "p99": lambda row: f"{row['latency_ms']['p99']:,.1f}",
+    "p99.9": lambda row: f"{row['latency_ms']['p99.9']:,.1f}",
+    "engine's cores": lambda row: f"{row['cores']:.2f}",
+    "Kafka's cores": lambda row: f"{row['broker_cores']:.2f}",
+    "MiB": lambda row: f"{row['memory_mib']:,.0f}",
+    "behind": lambda row: f"{row['behind_at_the_end']:,}",
+    "alerts": lambda row: f"{row['alerts']:,}",
+    "missing / unexpected / doubled": lambda row: (
+        f"{row['missing']} / {row['unexpected']} / {row['duplicated']}"
+    ),
+    "score differs by": lambda row: f"{row['greatest_difference']:.0e}",
+}
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The table, with what has to stand beside it, as Markdown."""
+    lines = [
+        "| " + " | ".join(COLUMNS) + " |",
+        "|" + "---|" * len(COLUMNS),
+        *("| " + " | ".join(cell(row) for cell in COLUMNS.values()) + " |" for row in results["engines"]),
+    ]
+    load, machine = results["load"], results["machine"]
+    loads = (results["load_average"], results["load_average_after"])
+    before, after = (", ".join(f"{one:.1f}" for one in load_average) for load_average in loads)
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Latency in ms at {load['rate']:,.0f} transactions/s for {load['for_s']:g} s, backlog of "
+            f"{load['backlog']:,}; {machine['cpu']}, {machine['cores']} cores with Kafka and the generator; "
+            f"load average before {before}, after {after}. `{results['command']}`",
+            "",
+        ]
+    )

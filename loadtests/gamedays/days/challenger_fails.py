@@ -1,0 +1,46 @@
+"""A challenger raises: the guards breach, and the sidecar rolls the rollout back by itself."""
+
+from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.failing import failing_model, send_strangers
+from loadtests.gamedays.scene import Scene
+from loadtests.gamedays.sight import Expected, Sign
+
+ID = "raises"
+
+
+def _provoke(scene: Scene) -> None:
+    send_strangers(scene)
+    model = failing_model(scene.stack.mlflow_tracking_uri)
+    scene.fraud(
+        "rollouts", "propose", f"{model.name}/{model.version}", "--threshold", "0.9",
+        "--max-count-5m", "1000",
+        "--rollout-id", ID, "--reason", "a model that nobody tried on cards without a profile",
+    )  # fmt: skip
+    scene.fraud("rollouts", "shadow", ID)
+
+
+def _mend(scene: Scene) -> None:
+    scene.traffic.also = None
+    told = scene.until(
+        lambda: scene.rollout(ID)["phase"] == "rolled_back" and scene.rollout(ID), "the rollback"
+    )
+    for event in told["events"][-2:]:
+        scene.tell(f"{event['type']} by {event['actor']}: {event['reason']}")
+
+
+DAY = Gameday(
+    name="challenger_fails",
+    entries=("guard_breach",),
+    symptom="A challenger raises",
+    provoked_by="a model that raises about cards without a profile is proposed and scored in shadow",
+    mended_by="nothing is done: the sidecar rolls it back by itself",
+    expected=Expected(
+        signs=(
+            Sign("fraud_trial_failures_total", 1, {"rollout_id": ID}),
+            Sign("fraud_rollout_phase", 0, {"rollout_id": ID, "fraud_rollout_phase": "rolled_back"}),
+        ),
+    ),
+    provoke=_provoke,
+    mend=_mend,
+    note="`FraudGuardBreach` needs a scrape in the second between the breach and the rollback.",
+)

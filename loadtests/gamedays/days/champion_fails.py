@@ -1,0 +1,38 @@
+"""The model that decides raises: the other rules decide alone."""
+
+from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.failing import failing_model, send_strangers
+from loadtests.gamedays.scene import Scene
+from loadtests.gamedays.sight import Expected, Sign
+
+ID = "failing-champion"
+
+
+def _provoke(scene: Scene) -> None:
+    send_strangers(scene)
+    model = failing_model(scene.stack.mlflow_tracking_uri)
+    scene.fraud(
+        "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0.9",
+        "--max-count-5m", "1000",
+        "--rollout-id", ID, "--reason", "promoted at once, without a shadow",
+    )  # fmt: skip
+
+
+def _mend(scene: Scene) -> None:
+    scene.traffic.also = None
+    scene.fraud("rollouts", "withdraw", ID, "--reason", "it raises")
+
+
+DAY = Gameday(
+    name="champion_fails",
+    entries=("scoring_failures",),
+    symptom="The model that decides raises",
+    provoked_by="a model that raises about cards without a profile is promoted at once; some cards have none",
+    mended_by="`fraud rollouts withdraw`: the champion before decides again",
+    expected=Expected(
+        signs=(Sign("fraud_scoring_failures_total", 100, grows=True),),
+        rules=("FraudScoringFails",),
+    ),
+    provoke=_provoke,
+    mend=_mend,
+)

@@ -1,0 +1,54 @@
+"""An alert is there twice: somebody else writes to fraud-alerts. The continuous audit finds it."""
+
+import json
+import sys
+
+from confluent_kafka import Producer
+
+from deploy.demo.environment import free_port
+from deploy.local.ports import HOST
+from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.scene import Scene
+from loadtests.gamedays.sight import Expected, Sign
+from loadtests.gamedays.watchers import running
+
+BEHIND_S = 10
+
+
+def _provoke(scene: Scene) -> None:
+    port, installed = free_port(), scene.installed
+    url = f"http://{HOST}:{port}/metrics"
+    command = [
+        sys.executable, "-m", "deploy.cli", "verify", "--follow", "--share", "1",
+        "--behind", str(BEHIND_S), "--metrics-port", str(port),
+    ]  # fmt: skip
+    log = installed.directory / "audit.log"
+    scene.cleanup.enter_context(running(command, log, installed.environment(), url))
+    scene.seen_by.add_audit(f"{HOST}:{port}")
+    topic = installed.topics.fraud_alerts
+    alert = installed.read(topic)[-1]
+    producer = Producer({"bootstrap.servers": scene.stack.bootstrap_servers})
+    producer.produce(topic, alert.value, alert.key, alert.partition, headers=list(alert.headers))
+    producer.flush()
+    scene.tell(f"alert {json.loads(alert.value or b'')['alert_id']} is on the topic a second time")
+
+
+def _mend(scene: Scene) -> None:
+    verdict = scene.installed.verdict()
+    scene.tell(f"`fraud verify` names it: {'; '.join(verdict.findings.examples[:1])}")
+
+
+DAY = Gameday(
+    name="duplicates_seen",
+    entries=("alerts_duplicated",),
+    symptom="An alert is there twice",
+    provoked_by="an alert is copied to the end of fraud-alerts by hand, while `fraud verify --follow` runs",
+    mended_by="`fraud verify` names the alert; consumers drop it by its alert_id, it cannot be taken back",
+    expected=Expected(
+        signs=(Sign("fraud_audit_duplicated_total", grows=True),),
+        firing=("FraudAlertsDuplicated",),
+    ),
+    provoke=_provoke,
+    mend=_mend,
+    left={"duplicated": 1},
+)

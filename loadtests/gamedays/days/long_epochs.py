@@ -1,0 +1,27 @@
+"""Epochs do not end: the driver hangs, the workers go on."""
+
+import psutil
+
+from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.scene import Scene
+from loadtests.gamedays.sight import Expected, Sign
+
+
+def _provoke(scene: Scene) -> None:
+    scene.pause(psutil.Process(scene.job.process.pid))
+
+
+DAY = Gameday(
+    name="long_epochs",
+    entries=("checkpoint_old",),
+    symptom="Epochs do not end, the state is not saved",
+    provoked_by="SIGSTOP to the driver's Python process, which ends the epochs; JVM and workers go on",
+    mended_by="the job is killed and started again; what it has said already it decides in silence",
+    expected=Expected(
+        codes=("checkpoint_old",),
+        signs=(Sign("fraud_group_epoch_age_seconds", 20),),
+        rules=("FraudCheckpointOld",),
+    ),
+    provoke=_provoke,
+    mend=Scene.start_job,
+)

@@ -1,0 +1,39 @@
+"""One partition falls behind: the worker of one key group hangs while the epoch lasts."""
+
+from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.scene import Scene
+from loadtests.gamedays.sight import Expected, Sign
+from streaming_job.runtime.failpoints import Step
+
+LONG_S = 300.0
+
+
+def _provoke(scene: Scene) -> None:
+    # short epochs end soon, and then the other group waits for the one that hangs: that is `stuck`
+    scene.restart_job(epoch_s=LONG_S)
+    scene.caught_up()
+    scene.hang(Step.TAKEN)
+
+
+def _mend(scene: Scene) -> None:
+    scene.hanging.kill()
+    scene.caught_up()
+    scene.tell("the partition has caught up; the job is started again with its usual epochs")
+    scene.restart_job()
+
+
+DAY = Gameday(
+    name="partition_behind",
+    entries=("partition_behind", "no_commits"),
+    symptom="One partition is behind, the others are not",
+    provoked_by=f"the job is started with epochs of {LONG_S:.0f} s; then the worker of one key group hangs",
+    mended_by="SIGKILL to the worker that hangs: Spark runs its task again in another one",
+    expected=Expected(
+        codes=("no_commits",),
+        signs=(Sign("fraud_partition_lag_seconds", 30),),
+        rules=("FraudPartitionBehindOthers",),
+        firing=("FraudPartitionStopped",),
+    ),
+    provoke=_provoke,
+    mend=_mend,
+)

@@ -1,0 +1,61 @@
+"""Events are missing after a producer's release: it has renamed a field, and its records are dead letters."""
+
+import json
+from pathlib import Path
+
+from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.scene import Scene
+from loadtests.gamedays.senders import encoded, transactions
+from loadtests.gamedays.sight import Expected, Sign
+
+EACH = 10
+"""Records of the new release for each 20 of the others."""
+OLD, NEW = "amount", "amount_value"
+
+
+def _provoke(scene: Scene) -> None:
+    def new_release() -> None:
+        made = transactions(scene.installed.world, EACH)
+        renamed = [{NEW if name == OLD else name: value for name, value in one.items()} for one in made]
+        scene.installed.send_raw(encoded(renamed))
+
+    scene.traffic.also = new_release
+
+
+def _mend(scene: Scene) -> None:
+    scene.traffic.also = None
+    scene.caught_up()
+    file = scene.installed.directory / "letters"
+    scene.fraud("dead-letters", "list", "--raw", str(file))
+    count = _rename(file)
+    with scene.traffic.paused():
+        told = scene.fraud("dead-letters", "replay", str(file))
+        scene.installed.sent += count
+    scene.tell(f"the field is renamed back in {count} dead letters; `fraud dead-letters replay` says {told}")
+
+
+def _rename(file: Path) -> int:
+    """Mend the records of a file of `list --raw`; how many there are."""
+    letters = [json.loads(line) for line in file.read_text().splitlines()]
+    for letter in letters:
+        record = json.loads(letter["value"])
+        letter["value"] = json.dumps({OLD if name == NEW else name: value for name, value in record.items()})
+    file.write_text("".join(json.dumps(letter) + "\n" for letter in letters))
+    return len(letters)
+
+
+DAY = Gameday(
+    name="schema_change",
+    entries=("dead_letters",),
+    symptom="Events are missing after a producer's release",
+    provoked_by=f"a third of the senders rename the field {OLD} to {NEW}",
+    mended_by="the senders take the release back; their dead letters are mended and sent again",
+    expected=Expected(
+        signs=(Sign("fraud_dead_letters_total", 500, {"reason": "missing_field"}, grows=True),),
+        rules=("FraudDeadLetters",),
+        firing=("FraudDeadLetterFlood",),
+    ),
+    provoke=_provoke,
+    mend=_mend,
+    patience_s=300,
+)

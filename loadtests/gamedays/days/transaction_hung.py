@@ -1,0 +1,58 @@
+"""A producer's transaction on the input topic does not end: nothing behind it is decided."""
+
+import json
+
+from confluent_kafka import Producer
+
+from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.scene import Scene
+from loadtests.gamedays.sight import Expected, Sign
+
+NAME = "gameday-foreign-producer"
+TIMEOUT_S = 30.0
+
+
+def _producer(scene: Scene) -> Producer:
+    """A producer of that name; what an earlier one has left open is aborted."""
+    producer = Producer(
+        {
+            "bootstrap.servers": scene.stack.bootstrap_servers,
+            "transactional.id": NAME,
+            "transaction.timeout.ms": 900_000,
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+def _provoke(scene: Scene) -> None:
+    with scene.traffic.paused():
+        producer = _producer(scene)
+        producer.begin_transaction()
+        for partition in scene.installed.ends(scene.installed.topics.transactions):
+            value = json.dumps({"of": NAME}).encode()
+            producer.produce(scene.installed.topics.transactions, value, b"foreign", partition)
+        producer.flush(TIMEOUT_S)
+    scene.kept.append(producer)
+
+
+def _mend(scene: Scene) -> None:
+    _producer(scene)
+
+
+DAY = Gameday(
+    name="transaction_hung",
+    entries=("open_transaction",),
+    symptom="A producer's transaction does not end",
+    provoked_by="a foreign producer writes one record to each partition in a transaction, and leaves it open",
+    mended_by="a new producer with the same transactional.id: the brokers abort what the old one left open",
+    expected=Expected(
+        codes=("open_transaction",),
+        checks=("producers",),
+        signs=(Sign("fraud_held_records", 1_000), Sign("fraud_lag_seconds", 60)),
+        rules=("FraudPartitionBlocked", "FraudNotReady"),
+    ),
+    provoke=_provoke,
+    mend=_mend,
+)

@@ -1,0 +1,107 @@
+"""Looks at sidecar and Prometheus every second, and tells the journal what has changed."""
+
+import threading
+import time
+from collections.abc import Callable, Collection
+
+from loadtests.faults.errors import FaultError
+from loadtests.gamedays.journal import Journal
+from loadtests.gamedays.sight import FIRING, Expected, Sight
+from loadtests.gamedays.watchers import Watchers
+
+EVERY_S = 1.0
+
+
+class Lookout:
+    """Remembers what has been seen since the game day began; use as a context manager.
+
+    Args:
+        watchers: who is asked.
+        journal: is told.
+        expected: signs whose first sight is told, too.
+    """
+
+    def __init__(self, watchers: Watchers, journal: Journal, expected: Expected) -> None:
+        self._watchers, self._journal, self._expected = watchers, journal, expected
+        self._before = self.last = watchers.look()
+        self._codes: set[str] = set()
+        self._checks: set[str] = set()
+        self._old = set(self._before.rules)
+        """Alerts that have been active since before the game day."""
+        self._pending: set[str] = set()
+        self._firing: set[str] = set()
+        self._signs: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lookout")
+
+    def __enter__(self) -> "Lookout":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def missing(self) -> list[str]:
+        """What of the expected has not been seen yet; rules only where there is a Prometheus."""
+        wanted = self._expected
+        rules = self._watchers.prometheus is not None
+        return [
+            *(f"code {code}" for code in wanted.codes if code not in self._codes),
+            *(f"check {check}" for check in wanted.checks if check not in self._checks),
+            *(str(sign) for sign in wanted.signs if str(sign) not in self._signs),
+            *(f"{rule} pending" for rule in wanted.rules if rules and rule not in self._pending),
+            *(f"{rule} firing" for rule in wanted.firing if rules and rule not in self._firing),
+        ]
+
+    def until(self, condition: Callable[[], bool], what: Callable[[], str], patience_s: float) -> None:
+        """Wait.
+
+        Raises:
+            FaultError: it does not come in time.
+        """
+        end = time.monotonic() + patience_s
+        while not condition():
+            if not self._thread.is_alive():
+                raise FaultError("the lookout has died; see the traceback above")
+            if time.monotonic() > end:
+                raise FaultError(f"{what()} did not come in {patience_s:.0f} s; see the journal")
+            self._stop.wait(EVERY_S / 4)
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_S):
+            try:
+                self._see(self._watchers.look())
+            except OSError as error:
+                self._journal.tell("sidecar", f"does not answer: {error}")
+
+    def _see(self, now: Sight) -> None:
+        last, self.last = self.last, now
+        for code, detail in now.reasons.items():
+            if code not in last.reasons:
+                self._journal.tell("status", f"{code}: {detail}")
+        self._tell_gone("status", last.reasons.keys() - now.reasons.keys())
+        if now.verdict != last.verdict:
+            self._journal.tell("status", f"verdict {now.verdict}, was {last.verdict}")
+        for check in sorted(now.broken - last.broken):
+            self._journal.tell("readyz", f"503: {check}")
+        self._tell_gone("readyz", last.broken - now.broken)
+        for rule, state in sorted(now.rules.items()):
+            if last.rules.get(rule) != state:
+                self._journal.tell("rule", f"{rule} {state}")
+        self._tell_gone("rule", last.rules.keys() - now.rules.keys())
+        for sign in self._expected.signs:
+            value = sign.value(now.samples, self._before.samples)
+            if value > sign.above and str(sign) not in self._signs:
+                grown = " more than before" if sign.grows else ""
+                self._journal.tell("metric", f"{sign} {value:.6g}{grown}")
+                self._signs.add(str(sign))
+        self._codes |= now.reasons.keys()
+        self._checks |= now.broken
+        self._old &= now.rules.keys()
+        self._pending |= now.rules.keys() - self._old
+        self._firing |= {rule for rule, state in now.rules.items() if state == FIRING} - self._old
+
+    def _tell_gone(self, what: str, names: Collection[str]) -> None:
+        if names:
+            self._journal.tell(what, f"over: {', '.join(sorted(names))}")

@@ -1,0 +1,58 @@
+"""docs/gamedays.md: one section for each game day, with the log of its last run. Pure."""
+
+import re
+from datetime import date
+
+from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.sight import Expected
+
+
+def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str:
+    """The section of a game day that was held.
+
+    Args:
+        day: what was held.
+        lines: of its journal.
+        held: when.
+        prometheus: whether rules were evaluated.
+    """
+    rules = "" if prometheus else " Prometheus was not installed: no rule was evaluated."
+    log = "\n".join(lines)
+    held_with = f"Held on {held.isoformat()} with `fraud gameday {day.name}`.{rules}"
+    return f"{_plan(day)}\n{held_with}\n\n```\n{log}\n```\n"
+
+
+def not_held(day: Gameday) -> str:
+    """The section of a game day that was not held yet."""
+    return f"{_plan(day)}\nNot held yet.\n"
+
+
+def _plan(day: Gameday) -> str:
+    entries = ", ".join(f"[{entry}](runbook.md#{entry})" for entry in day.entries)
+    note = f" {day.note}" if day.note else ""
+    provoked = f"Provoked: {day.provoked_by}. Remedy: {day.mended_by}."
+    return (
+        f"## {day.name}\n\n{day.symptom}. Runbook: {entries}.\n\n"
+        f"{provoked}\n\n{_expected(day.expected)}{note}\n"
+    )
+
+
+def _expected(expected: Expected) -> str:
+    parts = {
+        "codes": expected.codes,
+        "broken checks of `/readyz`:": expected.checks,
+        "metrics": tuple(str(sign) for sign in expected.signs),
+        "rules that become active": expected.rules,
+        "rules that fire": expected.firing,
+    }
+    told = [f"{name} {', '.join(f'`{one}`' for one in found)}" for name, found in parts.items() if found]
+    return f"Must be seen: {'; '.join(told)}."
+
+
+def put(page: str, name: str, text: str) -> str:
+    """The page with a section put in the place of the one of that name, or at the end."""
+    found = re.search(rf"^## {name}\n.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    if found is None:
+        return f"{page.rstrip()}\n\n{text}"
+    rest = page[found.end() :]
+    return page[: found.start()] + text + ("\n" + rest if rest else "")

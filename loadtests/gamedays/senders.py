@@ -1,0 +1,30 @@
+"""Other senders of transactions than the traffic: their records as they want them."""
+
+import json
+import time
+import uuid
+from typing import Any
+
+from loadtests.faults.installation import RATE
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+
+
+def transactions(cards: World, count: int, age_ms: int = 0) -> list[dict[str, Any]]:
+    """Sound transactions of the world's cards, each with an id of its own.
+
+    Args:
+        cards: who pays.
+        count: how many.
+        age_ms: how long ago they happened.
+    """
+    start = int(time.time() * 1000 - age_ms - count / RATE * 1000)
+    stream = Stream(cards, RATE, start, disturbances=Disturbances.none())
+    values = [value for batch in stream.blocks(events=count) for value in batch.encode()[1]]
+    return [json.loads(value or b"") | {"transaction_id": uuid.uuid4().hex} for value in values]
+
+
+def encoded(records: list[dict[str, Any]]) -> list[bytes]:
+    """As JSON."""
+    return [json.dumps(record).encode() for record in records]

@@ -1,0 +1,157 @@
+"""The sidecar, and Prometheus where it is installed, as processes of their own; asked over HTTP."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from deploy.demo.environment import free_port
+from deploy.local.ports import HOST
+from deploy.prometheus import server
+from loadtests.faults.errors import FaultError
+from loadtests.gamedays.sight import Sight, rules_of, sight_of
+
+TIMEOUT_S = 10.0
+START_S = 180.0
+END_S = 20.0
+SCRAPE_S = 2
+"""Seconds between two scrapes, and between two evaluations of the rules."""
+POLL_S = 0.2
+TARGETS = "audit-targets.json"
+
+
+def answer(url: str) -> str:
+    """The body, whatever the status.
+
+    Raises:
+        OSError: no answer.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answered:
+            return str(answered.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path, environment: Mapping[str, str], ready: str) -> Iterator[None]:
+    """A process that serves HTTP, from its first answer to the end of the context.
+
+    Args:
+        command: to run.
+        log: gets its output.
+        environment: more variables.
+        ready: URL that answers when it is there.
+
+    Raises:
+        FaultError: it does not start.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        end = time.monotonic() + START_S
+        while not _answers(ready):
+            if process.poll() is not None or time.monotonic() > end:
+                raise FaultError(f"{command[0]} does not start; look into {log}")
+            time.sleep(POLL_S)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        answer(url)
+    except OSError:
+        return False
+    return True
+
+
+class Watchers:
+    """Where sidecar and Prometheus answer.
+
+    Args:
+        sidecar: URL with a slash at its end.
+        prometheus: the same; None where it is not installed.
+        targets: file that tells Prometheus where the continuous audit is.
+    """
+
+    def __init__(self, sidecar: str, prometheus: str | None, targets: Path) -> None:
+        self.sidecar, self.prometheus = sidecar, prometheus
+        self._targets, self._audit = targets, ""
+
+    def add_audit(self, target: str) -> None:
+        """Look at the metrics of a continuous audit, too, and let Prometheus scrape them.
+
+        Args:
+            target: host:port.
+        """
+        self._audit = f"http://{target}/metrics"
+        self._targets.write_text(json.dumps([{"targets": [target]}]))
+
+    def look(self) -> Sight:
+        """Everything as of now.
+
+        Raises:
+            OSError: no answer.
+        """
+        return sight_of(
+            json.loads(answer(f"{self.sidecar}v1/status")),
+            json.loads(answer(f"{self.sidecar}readyz?verbose")),
+            answer(f"{self.sidecar}metrics") + (answer(self._audit) if self._audit else ""),
+            rules_of(self._asked("alerts")["alerts"]) if self.prometheus else {},
+        )
+
+    def _asked(self, path: str) -> Any:
+        return json.loads(answer(f"{self.prometheus}api/v1/{path}"))["data"]
+
+
+@contextmanager
+def watchers(directory: Path, environment: Mapping[str, str]) -> Iterator[Watchers]:
+    """Sidecar and Prometheus of one job.
+
+    Args:
+        directory: for logs and Prometheus' data.
+        environment: FRAUD_... variables of the job.
+
+    Raises:
+        FaultError: one of them does not start.
+    """
+    port = free_port()
+    url = f"http://{HOST}:{port}/"
+    serve = [sys.executable, "-m", "deploy.cli", "serve", "--port", str(port)]
+    with (
+        running(serve, directory / "sidecar.log", environment, f"{url}livez"),
+        _prometheus(directory, port) as prometheus,
+    ):
+        yield Watchers(url, prometheus, directory / TARGETS)
+
+
+@contextmanager
+def _prometheus(directory: Path, target: int) -> Iterator[str | None]:
+    if not server.is_installed():
+        yield None
+        return
+    config, listen = directory / "prometheus.yml", f"{HOST}:{free_port()}"
+    audit = directory / TARGETS
+    audit.write_text("[]")
+    server.write_config(config, f"{HOST}:{target}", scrape_s=SCRAPE_S, evaluate_s=SCRAPE_S, audit=audit)
+    command = server.command(config, f"--storage.tsdb.path={directory / 'prometheus'}", listen)
+    with running(command, directory / "prometheus.log", {}, f"http://{listen}/-/ready"):
+        yield f"http://{listen}/"

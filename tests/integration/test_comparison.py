@@ -1,0 +1,39 @@
+"""`fraud compare` from end to end: every engine makes the same alerts, each once."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from thoroughness import only_thorough
+
+from loadtests.compare.engines import VARIANTS
+from loadtests.compare.kafka_streams.build import compiler
+
+pytestmark = [pytest.mark.integration, only_thorough, pytest.mark.timeout(1_800)]
+
+
+@pytest.mark.skipif(compiler() is None, reason="there is no javac beside java")
+def test_all_engines_agree_on_every_alert(tmp_path: Path) -> None:
+    report = tmp_path / "compare.json"
+    answer = subprocess.run(
+        [sys.executable, "-m", "deploy.cli", "compare", "--rate", "200", "--for", "20s", "--warm-up", "5s",
+         "--backlog", "10000", "--prime", "5000", "--cards", "2000", "--data-dir", str(tmp_path / "data"),
+         "--report", str(report)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    told = json.loads(report.read_text())
+    assert [row["engine"] for row in told["engines"]] == [variant.name for variant in VARIANTS]
+    first = told["engines"][0]
+    assert first["alerts"] > 50
+    for row in told["engines"]:
+        assert row["alerts"] == first["alerts"]
+        assert row["missing"] + row["unexpected"] + row["duplicated"] == 0
+        assert row["agrees"]
+        assert row["latency_ms"]["p50"] > 0
+        assert row["backlog_per_s"] > 0
+    assert report.with_suffix(".md").read_text().count("\n| ") == len(VARIANTS)
+    for plot in ("latency", "throughput"):
+        assert (tmp_path / f"compare-{plot}.svg").read_text().startswith("<svg")

@@ -1,0 +1,72 @@
+"""When two engines' alerts count as the same, and what a table says of it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loadtests.compare import plots, report
+from loadtests.compare.agreement import agreement
+from loadtests.compare.alerts import Alerts
+from loadtests.compare.engines import VARIANTS, chosen
+from loadtests.compare.errors import CompareError
+from loadtests.compare.measure import Run
+
+pytestmark = pytest.mark.unit
+
+
+def alerts(**scores: float) -> Alerts:
+    count = len(scores)
+    return Alerts(list(scores), list(scores.values()), np.zeros(count, np.int64), np.zeros(count))
+
+
+def test_same_alerts_agree_in_any_order_and_to_the_last_bits_of_a_score() -> None:
+    found = agreement(alerts(b=0.7 + 1e-12, a=0.5), alerts(a=0.5, b=0.7))
+    assert found.holds
+    assert 0 < found.greatest_difference < 1e-11
+
+
+@pytest.mark.parametrize(
+    ("found", "missing", "unexpected", "duplicated"),
+    [
+        (alerts(a=0.5), 1, 0, 0),
+        (alerts(a=0.5, b=0.7, c=0.9), 0, 1, 0),
+        (alerts(a=0.5, b=0.71), 0, 0, 0),
+        (Alerts(["a", "b", "b"], [0.5, 0.7, 0.7], np.zeros(3, np.int64), np.zeros(3)), 0, 0, 1),
+    ],
+)
+def test_any_difference_is_counted_and_ends_the_agreement(
+    found: Alerts, missing: int, unexpected: int, duplicated: int
+) -> None:
+    told = agreement(found, alerts(a=0.5, b=0.7))
+    assert (told.missing, told.unexpected, told.duplicated) == (missing, unexpected, duplicated)
+    assert not told.holds
+
+
+def run(place: int, made: Alerts) -> Run:
+    latencies = np.linspace(1, 1_000, 1_000)
+    return Run(VARIANTS[place], made, 1_000.0, 50.0, latencies, 0.5, 0.1, 300.0, 0, 1.0)
+
+
+def test_table_and_plots_name_every_engine_and_its_difference() -> None:
+    rows = report.rows([run(0, alerts(a=0.5, b=0.7)), run(1, alerts(a=0.5))])
+    told: dict[str, Any] = {
+        "command": "fraud compare",
+        "machine": {"cpu": "one", "cores": 2},
+        "load": {"rate": 100.0, "for_s": 10.0, "backlog": 1_000},
+        "load_average": [0.1, 0.1, 0.1],
+        "load_average_after": [0.2, 0.1, 0.1],
+        "engines": rows,
+    }
+    table = report.markdown(told).splitlines()
+    assert table[2].startswith("| this project | 1,000 | 50 | 500.5 |")
+    assert table[3].split(" | ")[-2] == "1 / 0 / 0"
+    assert [row["agrees"] for row in rows] == [True, False]
+    for plot in (plots.latency, plots.throughput):
+        assert plot(rows).startswith("<svg")
+
+
+def test_engines_are_chosen_by_name() -> None:
+    assert [variant.name for variant in chosen("quix, ours")] == ["ours", "quix"]
+    with pytest.raises(CompareError, match="no engine flink"):
+        chosen("ours,flink")

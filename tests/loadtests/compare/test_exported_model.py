@@ -1,0 +1,62 @@
+"""The file that other engines read a model from."""
+
+import json
+
+import numpy as np
+import orjson
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+from feature_store.countries import CENTROIDS
+from loadtests.compare.errors import CompareError
+from loadtests.compare.exported import exported
+from models.policy import Policy
+from models.scoring import Estimator, Scorer
+from models.trees import compile_trees
+
+pytestmark = pytest.mark.unit
+POLICY = Policy(0.25, 7)
+
+
+def scorer() -> Scorer:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(2_000, 3))
+    x[rng.random(x.shape) < 0.1] = np.nan
+    model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=5, random_state=0)
+    model.fit(x, np.nan_to_num(x[:, 0]) + rng.normal(size=2_000) > 1)
+    return Scorer("card-fraud", "3", "0" * 64, ("amount", "count_5m", "hour_of_day"), compile_trees(model))
+
+
+def test_file_holds_every_number_of_the_trees() -> None:
+    model = scorer()
+    text = orjson.dumps(exported(model, POLICY))
+    assert json.loads(text) == orjson.loads(text), "JSON by the book: no infinity, no NaN"
+    told = json.loads(text)
+    assert told["features"] == ["amount", "count_5m", "hour_of_day"]
+    assert told["policy"] == {"threshold": 0.25, "max_count_5m": 7}
+    arrays, trees = model.classifier.arrays(), told["trees"]  # type: ignore[attr-defined]
+    assert trees["baseline"] == arrays["baseline"][0]
+    assert trees["roots"] == arrays["roots"].tolist()
+    assert trees["values"] == arrays["values"].tolist()
+    assert trees["columns"] == arrays["nodes"]["column"].tolist()
+    assert trees["kids"] == arrays["nodes"]["kid"].tolist()
+    cuts = [np.inf if cut is None else cut for cut in trees["thresholds"]]
+    assert cuts == arrays["nodes"]["threshold"].tolist()
+    leaves = [place for place, kid in enumerate(trees["kids"]) if kid == place]
+    assert [trees["thresholds"][place] for place in leaves] == [None] * len(leaves)
+    assert len(leaves) == 10 * 5
+
+
+def test_file_holds_where_countries_lie() -> None:
+    places = exported(scorer(), POLICY)["centroids"]
+    assert len(places) == np.count_nonzero(~np.isnan(CENTROIDS[:, 0]))
+    assert np.degrees(places["FR"]) == pytest.approx([46.6, 2.5])
+    assert "ZZ" not in places
+
+
+def test_what_the_others_cannot_do_is_refused() -> None:
+    with pytest.raises(CompareError, match="other rules"):
+        exported(scorer(), Policy(0.25, 7, max_count_1m=3))
+    forest = Estimator(RandomForestClassifier(), np.zeros(1))
+    with pytest.raises(CompareError, match="compiled trees"):
+        exported(Scorer("card-fraud", "4", "0" * 64, ("amount",), forest), POLICY)

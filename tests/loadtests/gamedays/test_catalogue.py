@@ -1,0 +1,72 @@
+"""The game days: about codes, checks, metrics and rules that there are, each linked with the runbook."""
+
+import re
+from pathlib import Path
+
+import pytest
+from harness.promql import VALUES, exported
+from harness.promtool import all_rules
+from typer.testing import CliRunner
+
+from deploy.cli import app
+from loadtests.gamedays.catalogue import DAYS
+from loadtests.gamedays.day import Gameday
+from service.health.codes import REGISTRY
+from service.health.readiness import NAMES
+
+pytestmark = pytest.mark.unit
+DOCS = Path(__file__).parents[3] / "docs"
+ENTRIES = dict(
+    re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", (DOCS / "runbook.md").read_text(), re.MULTILINE | re.DOTALL)
+)
+PAGE = (DOCS / "gamedays.md").read_text()
+ALERTS = {rule["alert"] for rule in all_rules() if "alert" in rule}
+every_day = pytest.mark.parametrize("day", DAYS.values(), ids=DAYS)
+
+
+@every_day
+def test_what_must_be_seen_can_be_seen(day: Gameday) -> None:
+    expected = day.expected
+    assert set(expected.codes) <= set(REGISTRY)
+    assert set(expected.checks) <= set(NAMES)
+    assert {*expected.rules, *expected.firing} <= ALERTS
+    for sign in expected.signs:
+        assert set(sign.labels) <= exported()[sign.metric], sign
+        for label, value in sign.labels.items():
+            assert value in VALUES.get(label, {value}), sign
+    assert expected.codes or expected.signs
+
+
+@every_day
+def test_each_entry_leads_to_its_game_day(day: Gameday) -> None:
+    assert day.entries
+    for entry in day.entries:
+        assert f"(gamedays.md#{day.name})" in ENTRIES[entry], entry
+
+
+@every_day
+def test_each_rule_leads_to_an_entry_that_leads_here(day: Gameday) -> None:
+    led_to = {
+        rule["annotations"]["runbook_url"].removeprefix("docs/runbook.md#")
+        for rule in all_rules()
+        if rule.get("alert") in {*day.expected.rules, *day.expected.firing}
+    }
+    assert not led_to or led_to & set(day.entries)
+
+
+@every_day
+def test_each_game_day_has_its_section(day: Gameday) -> None:
+    assert re.search(rf"^## {day.name}$", PAGE, re.MULTILINE)
+
+
+def test_the_runbook_leads_to_game_days_that_there_are() -> None:
+    led_to = {name for text in ENTRIES.values() for name in re.findall(r"\(gamedays\.md#(\w+)\)", text)}
+    assert led_to == set(DAYS)
+    assert all(name == day.name for name, day in DAYS.items())
+
+
+def test_they_are_listed_and_an_unknown_one_is_a_usage_error() -> None:
+    listed = CliRunner().invoke(app, ["gameday", "list"])
+    assert listed.exit_code == 0
+    assert [line.split()[0] for line in listed.output.splitlines()] == list(DAYS)
+    assert CliRunner().invoke(app, ["gameday", "nonsense"]).exit_code == 2
