@@ -41,6 +41,9 @@ COMMANDS = {
     "dead-letters": Entry(
         "streaming_job.dead_letters.commands:app", "List dead letters; send mended ones again."
     ),
+    "labels": Entry(
+        "streaming_job.labels.commands:app", "Say what became of transactions; show what was said."
+    ),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
     "compare": Entry(
         "loadtests.compare.commands:compare", "The same job on Kafka Streams and Quix Streams, beside ours."

@@ -3,7 +3,8 @@
 Of each card the newest event comes first: times become gaps to the event after, countries become changes, and
 a merchant is told as the card's n-th (counted from the newest) unless it is the first time; then it is a
 number in the piece's list of merchants. A transaction's hash is told only while a repetition of it could be
-accepted; its arrival, as the time until the card's last one, while it can count in a window by arrival.
+accepted; its arrival, as the time until the card's last one, while it can count in a window by arrival. Where
+labels are to find transactions, both are told of all events.
 """
 
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ def _split(
     cards: Array,
     events: Array,
     repeats_for: int,
+    all_ids: bool,
     gaps: NDArray[np.int64],
     amounts: NDArray[np.int64],
     lands: NDArray[np.uint16],
@@ -68,9 +70,10 @@ def _split(
             if known[at] == 0:
                 merchants[n_merchants] = merchant
                 n_merchants += 1
-            if card.hot == EMPTY and time >= card.last_arrival - repeats_for:
+            if all_ids or (card.hot == EMPTY and time >= card.last_arrival - repeats_for):
+                old = age(event, card.last_arrival)
                 ids[n_ids] = transaction_of(event)
-                ages[n_ids] = min(age(event, card.last_arrival), LONGEST)
+                ages[n_ids] = old if all_ids else min(old, LONGEST)
                 n_ids += 1
             at += 1
     return n_merchants, n_ids
@@ -89,13 +92,16 @@ def _number(packed: NDArray[np.uint64], unique: NDArray[np.uint64], numbers: NDA
     return count
 
 
-def split(cards: NDArray[np.void], events: NDArray[np.void], lateness_ms: int) -> dict[str, NDArray[Any]]:
+def split(
+    cards: NDArray[np.void], events: NDArray[np.void], lateness_ms: int, *, all_ids: bool = False
+) -> dict[str, NDArray[Any]]:
     """Events as columns.
 
     Args:
         cards: cards of a piece (CARD).
         events: `events` of each card, one card after another, sorted by time (EVENT), shape (n,).
         lateness_ms: allowed lateness.
+        all_ids: whether hash and arrival of all events are told.
     """
     n = events.size
     repeats_for = lateness_ms + REPEAT_MARGIN_MS
@@ -105,7 +111,7 @@ def split(cards: NDArray[np.void], events: NDArray[np.void], lateness_ms: int) -
     merchants, ids = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
     ages = np.empty(n, dtype=np.int64)
     n_merchants, n_ids = _split(
-        cards, events, repeats_for, gaps, amounts, lands, spikes, known, merchants, ids, ages
+        cards, events, repeats_for, all_ids, gaps, amounts, lands, spikes, known, merchants, ids, ages
     )
     # one sort of words gives the unique merchants and where each stands
     words = (merchants[:n_merchants] << np.uint64(_POSITION_BITS)) | np.arange(n_merchants, dtype=np.uint64)
@@ -122,7 +128,7 @@ def split(cards: NDArray[np.void], events: NDArray[np.void], lateness_ms: int) -
         "merchants": np.diff(unique[:count], prepend=np.uint64(0)),
         "ids": ids[:n_ids],
         "ages": ages[:n_ids],
-        "repeats_for": np.array([repeats_for]),
+        "repeats_for": np.array([repeats_for, 1] if all_ids else [repeats_for]),
     }
 
 
@@ -130,6 +136,7 @@ def split(cards: NDArray[np.void], events: NDArray[np.void], lateness_ms: int) -
 def _join(
     cards: Array,
     repeats_for: int,
+    all_ids: bool,
     gaps: NDArray[np.int64],
     amounts: NDArray[np.int64],
     lands: NDArray[np.uint16],
@@ -164,7 +171,7 @@ def _join(
             else:
                 merchant = merchants[own + known[at] - 1]
             transaction, old = np.uint64(0), LONGEST
-            if card.hot == EMPTY and time >= card.last_arrival - repeats_for:
+            if all_ids or (card.hot == EMPTY and time >= card.last_arrival - repeats_for):
                 transaction, old = ids[n_ids], ages[n_ids]
                 n_ids += 1
             stamp(event, transaction, merchant, card.last_arrival - old)
@@ -172,7 +179,7 @@ def _join(
 
 
 def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], what: str) -> NDArray[np.void]:
-    """Inverse of `split`, but for what is forgotten: ids become 0, and arrivals as old as no window is long.
+    """Inverse of `split`, but for what is not told: ids become 0, and arrivals as old as no window is long.
 
     Raises:
         StateDamagedError: the columns are not those of these cards.
@@ -185,9 +192,10 @@ def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], what: str
         )
     merchants = np.cumsum(columns["merchants"])[columns["numbers"]] if n else np.zeros(0, dtype=np.uint64)
     events = np.empty(n, dtype=EVENT)
+    repeats_for = columns["repeats_for"]
     _join(
-        cards, int(columns["repeats_for"][0]), columns["gaps"], columns["amounts"], columns["lands"],
-        np.unpackbits(columns["spikes"], count=n), columns["known"], merchants.astype(np.uint64),
-        columns["ids"], columns["ages"], events,
+        cards, int(repeats_for[0]), repeats_for.size > 1, columns["gaps"], columns["amounts"],
+        columns["lands"], np.unpackbits(columns["spikes"], count=n), columns["known"],
+        merchants.astype(np.uint64), columns["ids"], columns["ages"], events,
     )  # fmt: skip
     return events

@@ -85,9 +85,19 @@ class AlertCounts:
 class GroupState:
     """Cards of one key group; the arrays live in an arena."""
 
-    def __init__(self, arena: Arena, lateness_ms: int = DEFAULT_LATENESS_MS) -> None:
+    def __init__(
+        self, arena: Arena, lateness_ms: int = DEFAULT_LATENESS_MS, *, keeps_ids: bool = False
+    ) -> None:
+        """The state that the arena holds.
+
+        Args:
+            arena: of the arrays.
+            lateness_ms: allowed lateness.
+            keeps_ids: whether pieces hold id and arrival of every event, by which labels find it.
+        """
         self.arena = arena
         self.lateness_ms = lateness_ms
+        self.keeps_ids = keeps_ids
         self._added: list[NDArray[np.int32]] = []
         self._scratch = kernels.scratch()
         self._walks = 1

@@ -163,7 +163,7 @@ def write_piece(state: GroupState, piece: int, after: bytes = b"") -> bytes:
         {
             **{f"cards.{name}": cards[name] for name in _TOLD if name != "last_arrival"},
             "ahead": cards["last_arrival"] - cards["max_time"],
-            **event_columns.split(cards, events, state.lateness_ms),
+            **event_columns.split(cards, events, state.lateness_ms, all_ids=state.keeps_ids),
             # whose they are is told by the counts
             **{f"profiles.{name}": found.profiles[name].reshape(-1) for name in _TOLD_OF_PROFILE},
             "version_counts": found.version_counts,

@@ -4,6 +4,11 @@ import sys
 from pathlib import Path
 
 from feature_store.catalogue import DAY_MS, FEATURES, HOUR_MS, MINUTE_MS, Feature
+from feature_store.merchants.catalogue import MERCHANT_FEATURES
+
+_COLUMNS = """| feature | of | unit | window | if unknown | version | meaning |
+|---|---|---|---|---|---|---|
+"""
 
 _HEAD = """# Features
 
@@ -14,11 +19,21 @@ in the order of the log. A window at *t* is (*t* - length, *t*], the transaction
 
 A model asks for features by name and version, in any order; any release that computes them runs it.
 
-| feature | of | unit | window | if unknown | version | meaning |
-|---|---|---|---|---|---|---|
+"""
+
+_MERCHANTS = """
+## Of the merchant, from labels
+
+Made from `feature_store/merchants/catalogue.py`. A job computes them if it keeps merchant facts
+(`FRAUD_MERCHANT_FACTS`, [labels](labels.md)); without, a model that asks for one is refused. An arrival hour
+is *ripe* when it has been over for the label delay and an hour; *M* is the first one that is not, as of *a*.
+Windows are whole arrival hours before *M*.
+
 """
 
 _TAIL = """
+## Hot cards, forgotten cards
+
 Cards with more than 512 transactions within 37 days are *hot*: their windows come from rings of buckets with
 a bounded error, see [decision 5](decisions/005-hot-cards.md). For all others every number is exact.
 
@@ -69,7 +84,8 @@ def _row(feature: Feature) -> str:
 
 def page() -> str:
     """The whole page, Markdown."""
-    return _HEAD + "".join(_row(feature) for feature in FEATURES) + _TAIL
+    of_cards, of_merchants = ("".join(map(_row, some)) for some in (FEATURES, MERCHANT_FEATURES))
+    return _HEAD + _COLUMNS + of_cards + _MERCHANTS + _COLUMNS + of_merchants + _TAIL
 
 
 if __name__ == "__main__":

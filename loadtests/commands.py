@@ -62,6 +62,11 @@ def verify(
     settings = environment.settings(JobSettings)
     if alert_id is not None and follow:
         raise typer.BadParameter("either one alert, or --follow")
+    if settings.merchant_facts and (follow or alert_id is not None):
+        raise typer.BadParameter(
+            "with FRAUD_MERCHANT_FACTS only the whole log can be audited: what is known of a merchant rests "
+            "on all cards"
+        )
     if follow:
         plan = endless.Plan(share=share, behind_s=behind, state=state, metrics_port=metrics_port)
         run_endlessly(settings, plan)

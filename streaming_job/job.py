@@ -82,7 +82,11 @@ class Job:
             require_partitioner(settings, partitions)
             wait_for_snapshot(settings, self._stop)
             partitioner = settings.partitioner.value
-            checkpoint.fix(Fixed(settings.job_id, partitioner, partitions, settings.key_groups))
+            checkpoint.fix(
+                Fixed(
+                    settings.job_id, partitioner, partitions, settings.key_groups, settings.merchant_delay_ms
+                )
+            )  # fmt: skip
         else:
             require_fixed(fixed, settings, partitions)
         return KeyGroups(settings.partitioner, partitions, settings.key_groups)

@@ -45,6 +45,13 @@ class JobSettings(BaseSettings):
     key_groups: Annotated[int, Field(ge=1, le=4096)] = 2
     """Groups in which cards are decided side by side, at most one a partition of the transactions and one a
     task slot; fixed by the first start."""
+    merchant_facts: bool = False
+    """Whether labels become merchant facts, and models may ask for merchant label features. It takes the
+    topics labels, chargebacks and merchant-facts, and more of state; fixed by the first start: a label finds
+    its transaction only if the state has kept ids from the beginning."""
+    label_delay_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
+    """With merchant facts: a transaction that nobody has reported for so long counts as genuine, in training
+    sets, too; fixed by the first start."""
     epoch_s: Annotated[float, Field(gt=0, le=600)] = 20.0
     """Seconds between two checkpoints of the state. Each costs a pause of about a tenth of a second; after a
     crash the log is decided again, in silence, from the last one."""
@@ -84,6 +91,16 @@ class JobSettings(BaseSettings):
     """More options of the driver's JVM, as on a command line; in `spark` they would replace the job's own."""
     ui_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port of Spark's UI, which has no login; 0: there is none."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The topics that every key group folds."""
+        return (*self.topics.tables, *(self.topics.of_facts if self.merchant_facts else ()))
+
+    @property
+    def merchant_delay_ms(self) -> int | None:
+        """Label delay of merchant facts; None: the job keeps none."""
+        return self.label_delay_ms if self.merchant_facts else None
 
     def variables(self) -> dict[str, str]:
         """The same as environment variables, for a job in another process."""

@@ -137,6 +137,7 @@ def _differences(
     at_most = ("retention.ms",) if name == topics.dead_letters else ()
     remedies = {
         topics.transactions: f"say --partitions {sizes[0]}; more need a new topic and a new job id",
+        topics.merchant_facts: "make it anew: a promise stands behind its facts in one partition only",
         topics.model_rollouts: "make it anew: the order of rollouts is that of one partition",
     }
     counted = partitions if name in remedies else None

@@ -1,6 +1,7 @@
-"""The catalogue of merchant label features: computed from files so far, not by the streaming job.
+"""The catalogue of merchant label features: in files, and by a streaming job that keeps merchant facts.
 
-They are no part of `feature_store.catalogue.FEATURES` yet, so no model that the job runs can ask for them.
+They are no part of `feature_store.catalogue.FEATURES`: a job without merchant facts does not compute them,
+and refuses a model that asks for them.
 
 Time is the arrival *a* of the transaction that asks; the clock of counts is the arrival hour. What becomes
 known takes effect MARGIN_MS after the end of the arrival hour in which it was reported: so much time have
@@ -14,7 +15,7 @@ nothing here looks back further.
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.catalogue import DAY_MS, HOUR_MS, Feature, Key
+from feature_store.catalogue import DAY_MS, HOUR_MS, IDENTITIES, NAMES, Feature, Key
 
 WEEK_H, MONTH_H = 7 * 24, 30 * 24
 """Lengths of the windows, hours."""
@@ -84,3 +85,8 @@ MERCHANT_NAMES: tuple[str, ...] = tuple(feature.name for feature in MERCHANT_FEA
 """Feature names in column order."""
 MERCHANT_COLUMN: dict[str, int] = {name: number for number, name in enumerate(MERCHANT_NAMES)}
 """Column number by feature name."""
+
+ALL_NAMES: tuple[str, ...] = (*NAMES, *MERCHANT_NAMES)
+"""Columns of a job that keeps merchant facts."""
+ALL_IDENTITIES: tuple[str, ...] = (*IDENTITIES, *(feature.identity for feature in MERCHANT_FEATURES))
+"""name:version of each of ALL_NAMES."""

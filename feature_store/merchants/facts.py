@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import HOUR_MS
 from feature_store.layout import MERCHANT_MASK
+from feature_store.merchants.catalogue import NEVER
 
 HOUR_COUNT = np.dtype([("merchant", "u8"), ("hour", "i8"), ("count", "i8")])
 """How many transactions a merchant (`merchant_hash`) had in one arrival hour (ms // HOUR_MS)."""
@@ -27,6 +28,19 @@ LABEL_FACT = np.dtype(
 )
 """One fraud: its transaction's arrival, when its report and its reversal take effect (NEVER: not reversed),
 all in ms; and whether its amount was a spike on its card, as the card's history has it."""
+
+REPORT = np.dtype(
+    [
+        ("merchant", "u8"),
+        ("transaction", "u8"),
+        ("arrival", "i8"),
+        ("effective_at", "i8"),
+        ("fraud", "?"),
+        ("spike", "?"),
+    ]
+)
+"""One thing said of a transaction (TRANSACTION_MASK of its id's hash): that it was fraud, or that it was not,
+from `effective_at` on, ms."""
 
 
 def merchant_hash(merchants: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -92,6 +106,33 @@ def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
         np.searchsorted(np.searchsorted(merchants, frauds["merchant"]), ends),
         frauds,
     )
+
+
+def spans(reports: NDArray[np.void]) -> NDArray[np.void]:
+    """Reports as LABEL_FACT: a fraud from the report that says so until one takes that back.
+
+    Args:
+        reports: REPORT; of one transaction's that take effect at the same time the later one counts.
+    """
+    names = ("effective_at", "transaction", "arrival", "merchant")
+    reports = reports[np.lexsort([reports[name] for name in names])]  # stable
+    first = np.ones(reports.size, dtype=np.bool_)
+    first[1:] = np.any([reports[name][1:] != reports[name][:-1] for name in names[1:]], axis=0)
+    fraud = reports["fraud"]
+    before = np.zeros(reports.size, dtype=np.bool_)
+    before[1:] = fraud[:-1]
+    # only what changes a transaction's standing begins or ends a span
+    changes = np.flatnonzero(fraud != (before & ~first))
+    number = np.cumsum(first)[changes]
+    begins = np.flatnonzero(fraud[changes])
+    after = np.minimum(begins + 1, max(changes.size - 1, 0))
+    is_ended = (begins + 1 < changes.size) & (number[after] == number[begins])
+    frauds = np.empty(begins.size, dtype=LABEL_FACT)
+    for name in ("merchant", "arrival", "spike"):
+        frauds[name] = reports[name][changes[begins]]
+    frauds["known_from"] = reports["effective_at"][changes[begins]]
+    frauds["known_until"] = np.where(is_ended, reports["effective_at"][changes[after]], NEVER)
+    return frauds
 
 
 def hour_counts(merchants: NDArray[np.uint64], arrivals: NDArray[np.int64]) -> NDArray[np.void]:

@@ -32,6 +32,18 @@ class Known:
             np.concatenate([part.reversed_at for part in parts]),
         )
 
+    def said_within(self, age_ms: int, times: NDArray[np.int64]) -> "Known":
+        """Without what was reported or taken back too late for the stream to find the transaction.
+
+        Args:
+            age_ms: between a transaction's event time and its label less than this.
+            times: event times of n transactions, ms, shape (n,).
+        """
+        times = times[self.row]
+        kept = self.reported_at - times < age_ms
+        ends = np.where(self.reversed_at - times < age_ms, self.reversed_at, NEVER)
+        return Known(self.row[kept], self.reported_at[kept], ends[kept])
+
     def fraud(self, rows: int) -> NDArray[np.bool_]:
         """Which of n transactions are frauds in the end, shape (rows,)."""
         return self.fraud_at(NEVER - 1, rows)

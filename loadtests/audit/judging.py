@@ -12,9 +12,22 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
+from feature_store.catalogue import IDENTITIES
 from feature_store.errors import FraudError
+from feature_store.merchants.catalogue import ALL_IDENTITIES
 from loadtests.audit.topic_log import Log, TopicLog
-from loadtests.oracle import Kind, Model, Oracle, Outcome, Pair, ProfileLog, RolloutLog, Rules, Scorer
+from loadtests.oracle import (
+    Kind,
+    MerchantLog,
+    Model,
+    Oracle,
+    Outcome,
+    Pair,
+    ProfileLog,
+    RolloutLog,
+    Rules,
+    Scorer,
+)
 from models import registry
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
@@ -61,7 +74,8 @@ def tables(
         JudgeError: there is no champion, so nothing can have been decided.
     """
     topics = settings.topics
-    profiles, rollouts = ProfileLog(), RolloutLog(load, _unavailable(log, topics))
+    computed = ALL_IDENTITIES if settings.merchant_facts else IDENTITIES
+    profiles, rollouts = ProfileLog(), RolloutLog(load, _unavailable(log, topics), computed)
     refused = profiles.read(log.read(topics.profiles, partition_ends(ends, topics.profiles)))
     refused += rollouts.read(log.read(topics.model_rollouts, partition_ends(ends, topics.model_rollouts)))
     if rollouts.plan() is None:
@@ -81,24 +95,46 @@ def _unavailable(log: Log, topics: Topics) -> set[int]:
     }
 
 
-def here(log: Log, settings: JobSettings, load: Load) -> Judge:
-    """Judges in this process."""
+def merchants(
+    log: Log, settings: JobSettings, ends: Ends, profiles: ProfileLog
+) -> tuple[MerchantLog | None, list[Outcome]]:
+    """All merchants' payments, and the dead letters among the labels; None without merchant facts."""
+    if settings.merchant_delay_ms is None:
+        return None, []
+    topics = settings.topics
+    found = MerchantLog(_rules(log, settings), settings.merchant_delay_ms, profiles)
+    read = (
+        log.read(topic, partition_ends(ends, topic))
+        for topic in (topics.transactions, topics.labels, topics.chargebacks)
+    )
+    return found, found.read(*read)
+
+
+def _rules(log: Log, settings: JobSettings) -> Rules:
+    return Rules(
+        settings.allowed_lateness_ms,
+        settings.allowed_skew_ms,
+        len(log.ends(settings.topics.transactions)),
+        settings.partitioner.value,
+        settings.refuse_card_numbers,
+    )
+
+
+def here(log: Log, settings: JobSettings, load: Load, everywhere: Ends | None = None) -> Judge:
+    """Judges in this process.
+
+    Args:
+        log: where the topics are.
+        settings: of the job.
+        load: gives the model of a rollout.
+        everywhere: ends of all partitions, where others are judged elsewhere.
+    """
 
     def judge(ends: Ends) -> Iterator[Judged]:
         topic = settings.topics.transactions
         profiles, rollouts, _ = tables(log, settings, ends, load)
-        oracle = Oracle(
-            profiles,
-            rollouts,
-            load,
-            Rules(
-                settings.allowed_lateness_ms,
-                settings.allowed_skew_ms,
-                len(log.ends(topic)),
-                settings.partitioner.value,
-                settings.refuse_card_numbers,
-            ),
-        )
+        payments, _ = merchants(log, settings, everywhere or ends, profiles)
+        oracle = Oracle(profiles, rollouts, load, _rules(log, settings), merchants=payments)
         judged = Judged(Counter(), [], {})
         for outcome in oracle.judge(log.read(topic, partition_ends(ends, topic))):
             judged.kinds[outcome.kind] += 1
@@ -124,7 +160,7 @@ def in_processes(settings: JobSettings) -> Judge:
             reader, writer = context.Pipe(duplex=False)
             mine = {other: end for other, end in ends.items() if other[0] != place[0]} | {place: ends[place]}
             # daemons end with us; if we are killed, their next report fails and they end too
-            context.Process(target=_judge_partition, args=(settings, mine, writer), daemon=True).start()
+            context.Process(target=_judge_partition, args=(settings, mine, ends, writer), daemon=True).start()
             writer.close()
             readers.append(reader)
         while readers:
@@ -150,11 +186,11 @@ def from_registry(settings: JobSettings) -> Load:
     return lambda scorer: registry.load(scorer.model, settings.mlflow_tracking_uri, directory)
 
 
-def _judge_partition(settings: JobSettings, ends: Ends, reports: Connection) -> None:
+def _judge_partition(settings: JobSettings, ends: Ends, everywhere: Ends, reports: Connection) -> None:
     gc.disable()  # histories hold millions of objects and no cycles: walking them finds nothing
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
     try:
-        for judged in here(log, settings, from_registry(settings))(ends):
+        for judged in here(log, settings, from_registry(settings), everywhere)(ends):
             reports.send(judged)
         reports.send(None)
     except BrokenPipeError:

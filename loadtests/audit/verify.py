@@ -14,7 +14,7 @@ from typing import Any
 from feature_store.errors import FraudError
 from loadtests.audit.comparison import Found
 from loadtests.audit.findings import Findings
-from loadtests.audit.judging import Ends, Judge, Load, here, partition_ends, tables
+from loadtests.audit.judging import Ends, Judge, Load, here, merchants, partition_ends, tables
 from loadtests.audit.progress_audit import ProgressAudit
 from loadtests.audit.topic_log import Log, MissingTopicError
 from loadtests.audit.trial_audit import nested
@@ -134,7 +134,8 @@ def verify(
     reach |= {place: max(end, reach.get(place, 0)) for place, end in furthest.items()}
     settled = reach | settled
     verdict = Verdict(findings, topics=topics, ends=settled)
-    _, _, refused = tables(log, settings, reach, load)
+    profiles, _, refused = tables(log, settings, reach, load)
+    refused += merchants(log, settings, reach, profiles)[1]
     refused = [letter for letter in refused if letter.offset < settled[letter.topic, letter.partition]]
     _compare(refused, found, verdict)
     for judged in (judge or here(log, settings, load))(reach):
@@ -159,7 +160,7 @@ def committed_by(log: Log, settings: JobSettings) -> dict[tuple[str, int], int]:
         TopicReadError: no answer.
     """
     topics = settings.topics
-    return log.committed(settings.job_id, (topics.transactions, *topics.tables))
+    return log.committed(settings.job_id, (topics.transactions, *settings.tables))
 
 
 def _compare(outcomes: list[Outcome], found: Found, verdict: Verdict) -> None:

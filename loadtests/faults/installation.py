@@ -192,7 +192,7 @@ class Installation:
         Tables are told by the group that is behind the most, once nothing else is to be done: only one group
         commits their offsets.
         """
-        tables = self.topics.tables
+        tables = self.settings.tables
         names = (self.topics.transactions, *tables)
         committed = self._log.committed(self.settings.job_id, names)
         ends = {(name, part): end for name in names for part, end in self._log.ends(name).items()}

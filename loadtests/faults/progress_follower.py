@@ -47,7 +47,7 @@ class ProgressFollower:
             {(part["topic"], part["partition"]): part["end_offset"] for part in newest["partitions"]}
             for newest in self._newest.values()
         ]
-        places = {place for end in ends for place in end if place[0] in self._settings.topics.tables}
+        places = {place for end in ends for place in end if place[0] in self._settings.tables}
         return {place: min(end.get(place, 0) for end in ends) for place in places}
 
     def _read(self) -> None:

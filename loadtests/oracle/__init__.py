@@ -1,6 +1,7 @@
 """The oracle: what had to become of every record, computed naively from the logs alone."""
 
 from loadtests.oracle.judge import Oracle
+from loadtests.oracle.merchants import MerchantLog
 from loadtests.oracle.records import Kind, Outcome, Part, Record, Rules, digest, part
 from loadtests.oracle.rollout_log import RolloutLog
 from loadtests.oracle.rollouts import Scorer
@@ -10,6 +11,7 @@ from loadtests.oracle.trials import Pair
 
 __all__ = [
     "Kind",
+    "MerchantLog",
     "Model",
     "Oracle",
     "Outcome",

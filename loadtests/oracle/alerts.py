@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from feature_store.catalogue import NAMES
+from feature_store.merchants.catalogue import ALL_NAMES
 from loadtests.oracle.card import Card, Profile
 from loadtests.oracle.membership import bucket
 from loadtests.oracle.records import UNITS, Transaction
@@ -131,7 +131,7 @@ def alert(
         "model_failure": score.failure or unexplained,
         "threshold": scorer.policy.threshold,
         "reasons": told,
-        "features": {name: known(item.features[name]) for name in NAMES},
+        "features": {name: known(item.features[name]) for name in ALL_NAMES if name in item.features},
         "model": _named(scorer),
         "rollout_id": scorer.rollout_id,
         "rollout_seq": scorer.seq,

@@ -12,6 +12,7 @@ from loadtests.oracle.alerts import SINCE_VERSION_2, Pending, Verdict
 from loadtests.oracle.card import Card, View
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
+from loadtests.oracle.merchants import MerchantLog
 from loadtests.oracle.records import Kind, Outcome, Record, Rules
 from loadtests.oracle.rollout_log import RolloutLog
 from loadtests.oracle.rollouts import Scorer
@@ -34,6 +35,7 @@ class Oracle:
         load: gives the model of a scorer.
         rules: which transactions are accepted.
         cards: what is known of cards; moves on. Default: nothing.
+        merchants: of a job that keeps merchant facts: all payments and labels, read.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Oracle:
         load: Callable[[Scorer], Model],
         rules: Rules,
         cards: dict[str, Card] | None = None,
+        merchants: MerchantLog | None = None,
     ) -> None:
         self.trials = Trials()
         """What the trials have to count of all that has been judged."""
@@ -51,6 +54,7 @@ class Oracle:
         self._load = load
         self._models: dict[ModelRef, Model] = {}
         self._rules = rules
+        self._merchants = merchants
         self._cards: dict[str, Card] = {} if cards is None else cards
 
     def judge(self, records: Iterable[Record]) -> Iterator[Outcome]:
@@ -88,6 +92,8 @@ class Oracle:
         status = self._profiles.status(tx.card_id, seen_at)
         view = View(tx, card, profile)
         found = compute(view)
+        if self._merchants is not None:
+            found |= self._merchants.features(tx.merchant_id, tx.arrival)
         return Pending(record.topic, tx, card, profile, status, plan, run, found, view.late, view.conflicting)
 
     def _model(self, scorer: Scorer) -> Model:

@@ -24,12 +24,16 @@ class RolloutLog:
         load: gives a model, or raises; default: every model can decide.
         unavailable: offsets of the proposals whose models the job said it could not have: nobody can find
             that out afterwards.
+        computed: features that the job computes, name:version.
     """
 
     def __init__(
-        self, load: Callable[[Scorer], object] = lambda _: None, unavailable: Collection[int] = ()
+        self,
+        load: Callable[[Scorer], object] = lambda _: None,
+        unavailable: Collection[int] = (),
+        computed: Collection[str] = IDENTITIES,
     ) -> None:
-        self._load, self._unavailable = load, unavailable
+        self._load, self._unavailable, self._computed = load, unavailable, set(computed)
         self._events: list[Event] = []
         self._times: list[int] = []
         """From when on each is known; never before the one before it."""
@@ -82,7 +86,7 @@ class RolloutLog:
 
     def _unusable(self, offset: int, event: Event) -> Reason | None:
         """Why a proposal's models cannot decide."""
-        if any(not set(one.model.features) <= set(IDENTITIES) for one in event.candidates):
+        if any(not set(one.model.features) <= self._computed for one in event.candidates):
             return Reason.INCOMPATIBLE_FEATURES
         if event.candidates and offset in self._unavailable:
             return Reason.MODEL_UNAVAILABLE

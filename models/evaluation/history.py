@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from feature_store.card_lookup import label_age_ms
 from feature_store.catalogue import COLUMN, DAY_MS, NAMES, SPIKE_RATIO
+from feature_store.group_state import DEFAULT_LATENESS_MS
 from feature_store.handbook import is_handbook
 from feature_store.layout import UNITS_PER_CURRENCY
 from feature_store.merchants.catalogue import MERCHANT_NAMES
@@ -131,7 +133,8 @@ def _assemble(
     names: tuple[str, ...] = NAMES
     if source.merchant_delay_ms is not None:
         spike = np.concatenate([part.spike for part in parts])
-        facts = facts_of(records["merchant"], records["arrival"], spike, known)
+        in_time = known.said_within(label_age_ms(DEFAULT_LATENESS_MS), records["time"])
+        facts = facts_of(records["merchant"], records["arrival"], spike, in_time)
         merchant = features_as_of(facts, kept["merchant"], kept["arrival"], source.merchant_delay_ms)
         features, names = np.hstack([features, merchant]), (*NAMES, *MERCHANT_NAMES)
     inside = (known.row >= begin) & (known.row < end)

@@ -17,6 +17,8 @@ class Topics(BaseModel):
     transactions: str = "transactions"
     profiles: str = "bank.public.card_profiles"
     chargebacks: str = "chargebacks"
+    labels: str = "labels"
+    merchant_facts: str = "merchant-facts"
     model_rollouts: str = "model-rollouts"
     fraud_alerts: str = "fraud-alerts"
     suppressed_alerts: str = "suppressed-alerts"
@@ -30,6 +32,11 @@ class Topics(BaseModel):
     def tables(self) -> tuple[str, ...]:
         """The changelogs that the job folds into its state."""
         return (self.profiles, self.model_rollouts)
+
+    @property
+    def of_facts(self) -> tuple[str, ...]:
+        """What a job that keeps merchant facts folds beside them."""
+        return (self.merchant_facts, self.labels, self.chargebacks)
 
     @property
     def heartbeats(self) -> str:
@@ -64,6 +71,9 @@ class Topics(BaseModel):
             # the copy is decided again, with what was known then
             self.profiles: {**arrival, **COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)},
             self.chargebacks: arrival,
+            self.labels: {**arrival, "retention.ms": "-1"},
+            # as long as any feature looks back, and as much again for the checkpoint that is restored
+            self.merchant_facts: {"retention.ms": str(60 * DAY_MS)},
             self.model_rollouts: {**arrival, "retention.ms": "-1"},
             self.fraud_alerts: {},
             self.suppressed_alerts: {},
@@ -84,6 +94,13 @@ class Topics(BaseModel):
     def partitions(self, partitions: int) -> dict[str, int]:
         """Partition count by topic name, given the count of the topics keyed by card."""
         counts = dict.fromkeys(self.configs(), partitions)
-        for topic in (self.model_rollouts, self.job_progress, self.dead_letter_replays, self.audit_log):
+        # a group's promise stands behind its facts: in one partition
+        for topic in (
+            self.merchant_facts,
+            self.model_rollouts,
+            self.job_progress,
+            self.dead_letter_replays,
+            self.audit_log,
+        ):
             counts[topic] = 1
         return counts

@@ -18,10 +18,10 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from models.rollouts import events
-from streaming_job.contracts import ContractError
+from streaming_job.contracts import Contract, ContractError
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.decode import profiles, strict
+from streaming_job.decode import labels, profiles, strict
 from streaming_job.decode.strict import Rejected
 from streaming_job.log import topic_reader
 from streaming_job.log.partitioner import KeyGroups, Partitioner
@@ -76,6 +76,10 @@ def _decode(letter: Letter, settings: LetterSettings) -> None:
         profiles.profile_change(letter.key, letter.value, letter.partition, letter.offset, letter.arrival)
     elif letter.topic == topics.model_rollouts:
         events.read(letter.value or b"")
+    elif letter.topic == topics.labels:
+        labels.read(letter.key, letter.value, Contract.LABEL)
+    elif letter.topic == topics.chargebacks:
+        labels.read(letter.key, letter.value, Contract.CHARGEBACK)
     else:
         raise LetterError(
             f"{letter.name} is of topic {letter.topic}, no input of this job; check the settings"

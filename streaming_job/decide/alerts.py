@@ -7,8 +7,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from feature_store.catalogue import NAMES
 from feature_store.layout import BEGINNING, STATUSES, UNITS_PER_CURRENCY, country_name
+from feature_store.merchants.catalogue import ALL_NAMES
 from models.policy import DECLINE, REVIEW, alert_id
 from models.rollouts.machine import Decides
 from streaming_job.decide.ruling import Ruling, digest_of
@@ -23,7 +23,7 @@ def reasons(features: NDArray[np.float64], contributions: NDArray[np.float64]) -
     """The features that raised the score most, strongest first; equal ones in column order."""
     strongest = np.argsort(-contributions, kind="stable")[:REASONS]
     return [
-        {"feature": NAMES[c], "value": float(features[c]), "contribution": float(contributions[c])}
+        {"feature": ALL_NAMES[c], "value": float(features[c]), "contribution": float(contributions[c])}
         for c in strongest.tolist()
         if contributions[c] > 0
     ]
@@ -96,7 +96,8 @@ def build(
         "threshold": who.policy.threshold,
         "policy": digest_of(who.policy),
         "reasons": reasons(features, contributions),
-        "features": dict(zip(NAMES, features.tolist(), strict=True)),
+        # without merchant facts there are the first columns only
+        "features": dict(zip(ALL_NAMES, features.tolist(), strict=False)),
         "model": model_of(who),
         "rollout_id": who.rollout_id,
         "rollout_seq": who.seq,

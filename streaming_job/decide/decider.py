@@ -5,7 +5,8 @@ of 8 bytes, writing out all of them and reading them again would cost as much as
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,8 @@ from streaming_job.decide.trial_units import TrialUnits
 from streaming_job.decide.verdicts import Facts
 from streaming_job.progress.outcome import SCORES, Outcome, histogram
 
+Lookup = Callable[[NDArray[np.uint64], NDArray[np.int64]], NDArray[np.float64]]
+"""Merchant label features of n transactions, from the hashes of their merchants and their arrivals."""
 BLOCK = 1024
 """Transactions decided together: half a megabyte of features."""
 
@@ -49,6 +52,8 @@ class Deciders:
     challengers: Challengers
     units: TrialUnits
     """Moves on."""
+    merchants: Lookup | None = None
+    """None: features are of cards and profiles only."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,9 @@ class Decider:
         for start in range(0, n, BLOCK):
             rows = slice(start, min(start + BLOCK, n))
             applied = self._state.apply(batch[rows], cards[rows])
+            if self._deciders.merchants is not None:
+                found = self._deciders.merchants(batch["merchant"][rows], batch["arrival"][rows])
+                applied = replace(applied, features=np.hstack([applied.features, found]))
             self._watch.lap("features")
             decided.accepted[rows] = ~applied.duplicate
             decided.conflicting[rows] = applied.conflicting

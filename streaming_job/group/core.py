@@ -13,10 +13,12 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from feature_store.catalogue import IDENTITIES
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, PieceStore, append, seal
 from feature_store.layout import PROFILE, TRANSACTION
+from feature_store.merchants.catalogue import ALL_IDENTITIES
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decide.decider import Decider, Deciders, Stopwatch
@@ -25,6 +27,8 @@ from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
 from streaming_job.decide.scoring import Challengers, LoadModel
 from streaming_job.decode import profiles, snapshots, transactions
 from streaming_job.decode.transactions import TimeLimits
+from streaming_job.facts.group_facts import GroupFacts
+from streaming_job.facts.table import MerchantRules
 from streaming_job.group.trial_pieces import TrialPieces
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets, Records
@@ -50,6 +54,18 @@ class Rules:
     the model is unavailable."""
     load_challenger: LoadModel | None = None
     """The same for challengers, for which nothing waits; None: `load_model`."""
+    merchants: MerchantRules | None = None
+    """Of merchant facts; None: the job keeps none."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The topics that every key group folds."""
+        return (*self.topics.tables, *(self.topics.of_facts if self.merchants else ()))
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """Features that models may ask for, name:version, in column order."""
+        return ALL_IDENTITIES if self.merchants else IDENTITIES
 
 
 class GroupCore:
@@ -83,7 +99,9 @@ class GroupCore:
         self.outcome = Outcome()
         """Since the last `take_outcome`."""
         blob = store.get(ROLLOUTS)
-        self._rollouts = RolloutHistory.restore(orjson.loads(blob) if blob else [], self._judge)
+        self._rollouts = RolloutHistory.restore(
+            orjson.loads(blob) if blob else [], self._judge, rules.computed
+        )
         if blob:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
@@ -91,7 +109,16 @@ class GroupCore:
         if self._rollouts.steps:  # the last record may be of a run from an older checkpoint, cut short
             self.outcome.applied = self._trial.applied.to_json()
         challengers = Challengers(rules.load_challenger or rules.load_model)
-        self._deciders = Deciders(self._rollouts, rules.load_model, challengers, self._trial.units)
+        self.facts: GroupFacts | None = None
+        """The group's part in merchant facts; None: the job keeps none."""
+        if rules.merchants is not None:
+            self.facts = GroupFacts(
+                group, rules.merchants, rules.topics, rules.key_groups, state, store, meta.extra
+            )
+        self._deciders = Deciders(
+            self._rollouts, rules.load_model, challengers, self._trial.units,
+            None if self.facts is None else self.facts.table.features,
+        )  # fmt: skip
         self._warm_up()
         self.watch = Stopwatch(self.outcome)
         self._changes: list[tuple[NDArray[np.void], NDArray[np.int32]]] = []
@@ -127,8 +154,10 @@ class GroupCore:
         """Take in records of a table, each partition in the order of offsets."""
         if records.topic == self._rules.topics.profiles:
             self._fold_profiles(records)
-        else:
+        elif records.topic == self._rules.topics.model_rollouts:
             self._fold_rollouts(records)
+        elif self.facts is not None:
+            self.facts.fold(records, self.quiet)
         self.watch.lap("tables")
 
     def _fold_profiles(self, records: Records) -> None:
@@ -196,14 +225,14 @@ class GroupCore:
         if silent:
             kept, self.outcome = self.outcome, Outcome()
             self.watch = Stopwatch(self.outcome)
-            self._decide(records)
+            self._decide(records, silent=True)
             kept.applied = self.outcome.applied or kept.applied
             self.outcome = kept
             self.watch = Stopwatch(self.outcome)
         else:
-            self._decide(records)
+            self._decide(records, silent=False)
 
-    def _decide(self, records: Records) -> None:
+    def _decide(self, records: Records, *, silent: bool) -> None:
         decoded = transactions.decode(records, self._rules.limits, self._rules.key_groups)
         self._bury(
             DeadLetter(
@@ -231,6 +260,8 @@ class GroupCore:
         reach(Step.DECIDED)
         measure(self.outcome, batch, decided, self._state)
         accepted = decided.accepted
+        if self.facts is not None:
+            self.facts.count(batch[accepted], self.outcome, silent=silent)
         self._transactions.append(
             (batch[accepted], cards[accepted], decided.alerted[accepted], decided.suppressed[accepted])
         )
@@ -249,6 +280,16 @@ class GroupCore:
         known, rows = np.unique(partitions, return_inverse=True)
         quiet = [self.quiet.get((topic, int(partition)), 0) for partition in known]
         return np.array(quiet, dtype=np.int64)[rows]
+
+    def settle(self, time: int, seen: int) -> None:
+        """Write the merchant facts that are due; see `GroupFacts.settle`."""
+        if self.facts is not None:
+            self.facts.settle(time, seen, self.outcome)
+            self.watch.lap("facts")
+
+    def taken_in(self, positions: Offsets) -> Offsets:
+        """How far tables have been taken in, given how far they have been read."""
+        return positions if self.facts is None else self.facts.positions(positions)
 
     def append(self, store: PieceStore) -> int:
         """Write what is pending as a delta; returns the bytes written."""
@@ -271,6 +312,8 @@ class GroupCore:
             store.put(ROLLOUTS, orjson.dumps(self._rollouts.records))
             self._new_rollouts = False
         self._trial.seal(store)
+        if self.facts is not None:
+            self.facts.seal(store)
         save_positions(self._meta, positions)
         seal(store, self._meta)
 

@@ -10,6 +10,9 @@
 P is written after everything up to it has been said, so Q is never behind P. After any failure the group goes
 on from P, and decides in silence up to Q: decisions are a function of the log, so nothing is lost and nothing
 doubled. Knows neither Kafka nor Spark: what it works on is handed to it.
+
+In a job that keeps merchant facts a gate stands before step 3: a transaction waits until the facts that it
+may see have been folded, and positions do not pass it.
 """
 
 import time
@@ -19,6 +22,7 @@ from typing import Protocol
 
 from feature_store.journal import PieceStore
 from streaming_job.group.core import GroupCore
+from streaming_job.group.gate import Gate
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Step, reach
@@ -31,6 +35,8 @@ DELTA_S = 1.0
 ms instead of 100."""
 IDLE_S = 0.05
 """How long records are waited for before the loop looks whether its epoch is over."""
+HELD_S = 0.005
+"""The same while transactions wait for facts."""
 LEAST_S = 0.1
 """What a group has of each epoch. One that had to be opened, or waited for a slot, may come when the epoch is
 over; without time to fetch something it would never get on."""
@@ -48,6 +54,9 @@ class Transactions(Protocol):
 
     def limit(self, ends: Offsets | None) -> None:
         """Hand out nothing at or beyond `ends` until it is lifted."""
+
+    def ends(self) -> Offsets:
+        """By partition: where it ends now."""
 
 
 class Tables(Protocol):
@@ -126,9 +135,11 @@ class Follower:
         self._pace, self._clock = pace, clock
         self._said = {place: said.get(place, 0) for place in transactions.positions}
         """Q, as far as positions have not passed it."""
+        self._gate = None if core.facts is None else Gate(core, transactions, clock)
+        """Holds transactions back until the merchant facts that they may see are known."""
+        self._limit: Offsets = {}
         self._silent = self._behind_q()
-        if self._silent:
-            transactions.limit(self._said)
+        self._set_limit()
         self._committed = self._positions()
         """Positions at the last Kafka transaction, or P: all before has been said."""
         self._spoke = clock() - silent_s
@@ -156,7 +167,7 @@ class Follower:
                 if written > self._pace.epoch_bytes:
                     epoch.ask_for_end()
         # Step 6: end
-        if self._positions() != self._committed:
+        if self._positions() != self._committed or core.outcome.facts:
             self._say()
         core.seal(store, self._committed)
         reach(Step.DELTA)
@@ -166,6 +177,8 @@ class Follower:
         pace, core = self._pace, self.core
         # Step 1: take
         wait_s = min(IDLE_S, max(0.0, self._spoke + pace.commit_interval_s - self._clock())) or IDLE_S
+        if self._gate is not None and self._gate.held():
+            wait_s = min(wait_s, HELD_S)
         taken = self._transactions.take(pace.max_records, pace.max_bytes, wait_s, pace.linger_s)
         core.watch.lap("take")
         if taken:
@@ -174,19 +187,33 @@ class Follower:
         for piece in self._tables.up_to_now() if taken else self._tables.arrived():
             core.fold(piece)
         # Step 3: decide
-        for records in taken:
+        for records in taken if self._gate is None else self._gate.release(taken):
             core.decide(records, silent=self._silent)
-        if self._silent and not self._behind_q():
-            self._silent = False
-            self._transactions.limit(None)
+        if self._gate is not None:
+            self._gate.settle(self._tables.up_to_now)
+        self._silent = self._silent and self._behind_q()
+        self._set_limit()
+
+    def _set_limit(self) -> None:
+        """Have nothing handed out beyond Q while silent, nor of a partition of which something waits."""
+        limit = dict(self._said) if self._silent else {}
+        for place, taken in self._gate.held().items() if self._gate is not None else ():
+            limit[place] = min(taken, limit.get(place, taken))
+        if limit != self._limit:
+            self._limit = limit
+            self._transactions.limit(limit or None)
+
+    def _decided(self) -> Offsets:
+        """Positions of the transactions, those that wait left out."""
+        return self._transactions.positions if self._gate is None else self._gate.positions()
 
     def _behind_q(self) -> bool:
-        positions = self._transactions.positions
+        positions = self._decided()
         return any(positions[place] < offset for place, offset in self._said.items())
 
     def _is_due(self) -> bool:
         outcome = self.core.outcome
-        if outcome.alerts or outcome.dead_letters:
+        if outcome.alerts or outcome.dead_letters or outcome.facts:
             return True
         silent_s = self._clock() - self._spoke
         if silent_s < self._pace.commit_interval_s:
@@ -194,7 +221,7 @@ class Follower:
         return silent_s >= self._pace.heartbeat_s or self._positions() != self._committed
 
     def _positions(self) -> Offsets:
-        return {**self._transactions.positions, **self._tables.positions}
+        return {**self._decided(), **self.core.taken_in(self._tables.positions)}
 
     def _say(self) -> None:
         # Step 4: say

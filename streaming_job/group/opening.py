@@ -20,9 +20,11 @@ from streaming_job.group.voice import COMMIT_ID, LAST, GroupVoice
 from streaming_job.log.end_offsets import EndOffsets, answered
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
+from streaming_job.log.own_partitions import OwnPartitions
 from streaming_job.log.records import Offsets, Place, Records
 from streaming_job.log.table_follower import TableFollower
 from streaming_job.progress.writer import GroupProgress
+from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.writer import GroupWriter
 from streaming_job.transaction.written import Written
@@ -101,7 +103,7 @@ class OpenGroup:
         meta.extra[INSTANCE] = opening.instance
         if again := sum(written.offsets[place] - positions[place] for place in mine):
             log.warning("key group %d: %d transactions are decided again, in silence", opening.group, again)
-        quiet = {**_reported(written), **written.offsets}
+        quiet = {**_reported(written, opening.rules), **written.offsets}
         core = GroupCore(opening.group, opening.rules, state, meta, store, quiet, _set_aside(written))
         core.learn_snapshot_end(snapshot_end)
         progress = GroupProgress(
@@ -111,14 +113,15 @@ class OpenGroup:
             settings.key_groups,
             written.progress,
             written.commit_id,
+            opening.rules.computed,
         )
         said = {place: max(offset, quiet.get(place, 0)) for place, offset in positions.items()}
         meta.extra[COMMIT_ID] = written.commit_id
         self.voice = GroupVoice(writer, progress, topics.transactions, said, rebuilds, meta.extra)
-        self._transactions = LogFollower(opening.client, {place: positions[place] for place in mine})
+        self._transactions = OwnPartitions(opening.client, {place: positions[place] for place in mine})
         self._tables = TableFollower(
             opening.client,
-            EndOffsets(opening.client, topics.tables),
+            EndOffsets(opening.client, opening.rules.tables),
             {place: offset for place, offset in positions.items() if place not in mine},
             settings.max_records,
             settings.max_bytes,
@@ -142,7 +145,7 @@ def _checked(opening: Opening, mine: set[Place], meta: Meta, written: Written) -
         P by partition of all inputs, and when the first snapshot of the profiles ended, if the log tells.
     """
     topics = opening.rules.topics
-    with EndOffsets(opening.client, (topics.transactions, *topics.tables)) as ends:
+    with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
         first, end = answered(ends.first), answered(ends.last)
     # partitions that a table has got since are read from their beginning
     positions: Offsets = {**_inputs(opening, mine, first), **positions_of(meta)}
@@ -165,7 +168,7 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     written = writer.written()
     writer.close()
     written.require_query(opening.query_id)
-    with EndOffsets(opening.client, (topics.transactions, *topics.tables)) as ends:
+    with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
         first = answered(ends.first)
     # a checkpoint that lost its first epochs may begin again, as long as the log is whole
     if written.commit_id and any(first.values()):
@@ -180,12 +183,23 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
 
 def _inputs(opening: Opening, mine: set[Place], offsets: Offsets) -> Offsets:
     """Of a group's inputs: its own partitions of the transactions, all of the tables'."""
-    tables = opening.rules.topics.tables
+    tables = opening.rules.tables
     return {place: offset for place, offset in offsets.items() if place in mine or place[0] in tables}
 
 
-def _reported(written: Written) -> Offsets:
-    """Where the group's last progress record says that it was; the only word on how far it had the tables."""
+def _reported(written: Written, rules: Rules) -> Offsets:
+    """Where the group's last progress record says that it was; the only word on how far it had the tables.
+
+    Raises:
+        CheckpointError: it is gone, and with it which labels have become facts.
+    """
+    last = written.progress["commit_id"] if written.progress else 0
+    if rules.merchants is not None and last < written.commit_id:
+        raise CheckpointError(
+            f"the group has written {written.commit_id} Kafka transactions, its last progress record is of "
+            f"{last}: which labels are facts already is not known; restore the progress topic, or use "
+            "another job id"
+        )
     parts = written.progress["partitions"] if written.progress else ()
     return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
 

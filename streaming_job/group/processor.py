@@ -2,9 +2,9 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,15 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from feature_store.arena import layout_digest
-from feature_store.catalogue import NAMES
+from feature_store.catalogue import IDENTITIES, names_of
 from feature_store.journal import load_meta
+from feature_store.merchants.catalogue import ALL_IDENTITIES
 from models import registry
 from models.errors import ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.decode.transactions import TimeLimits
+from streaming_job.facts.table import MerchantRules
 from streaming_job.group.core import Rules, positions_of
 from streaming_job.group.opening import OpenGroup, Opening, begin
 from streaming_job.group.placement import grouping_values
@@ -81,21 +83,21 @@ _served: _Served | None = None
 
 
 @cache  # a process may meet several groups, one after the other
-def _copy(directory: Path, lateness_ms: int) -> WorkingCopy:
-    return WorkingCopy(directory, lateness_ms)
+def _copy(directory: Path, lateness_ms: int, keeps_ids: bool) -> WorkingCopy:
+    return WorkingCopy(directory, lateness_ms, keeps_ids=keeps_ids)
 
 
 @lru_cache(maxsize=8)
-def _at_once(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
-    """The scorer of a model, asked for once: nothing waits for a challenger.
+def _at_once(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:
+    """The scorer of a model for rows of named columns, asked for once: nothing waits for a challenger.
 
     Raises:
         ModelError: it cannot be had, or must not decide.
     """
-    return registry.load(ref, tracking_uri, cache_dir).on(NAMES)
+    return registry.load(ref, tracking_uri, cache_dir).on(names)
 
 
-def _model(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
+def _model(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:
     """The scorer of a rollout; what does not answer is asked again for a while, and the group waits.
 
     Raises:
@@ -105,7 +107,7 @@ def _model(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
     begun = time.monotonic()
     while True:
         try:
-            return _at_once(ref, tracking_uri, cache_dir)
+            return _at_once(ref, tracking_uri, cache_dir, names)
         except ModelUnavailableError as fault:
             if time.monotonic() - begun > MODEL_PATIENCE_S:
                 raise
@@ -157,7 +159,8 @@ class GroupProcessor(StatefulProcessor):
         if served is not None and (served.group, served.open.meta.token) != (group, meta.token):
             served.open.close()  # another process has had the group since, or this one serves another now
             served = None
-        copy = _copy(self._directory(group), self._settings.allowed_lateness_ms)
+        known = self._settings
+        copy = _copy(self._directory(group), known.allowed_lateness_ms, known.merchant_facts)
         rebuilds = copy.rebuilds
         with copy.use(meta if served is None else served.open.meta, pieces) as state:
             if served is not None and (state is not served.open.state or copy.rebuilds != rebuilds):
@@ -175,18 +178,18 @@ class GroupProcessor(StatefulProcessor):
     def _opening(self, group: int, query_id: str) -> Opening:
         known = self._settings
         limits = TimeLimits(known.allowed_lateness_ms, known.allowed_skew_ms, known.refuse_card_numbers)
-        rules = Rules(known.topics, self._key_groups, limits, self._load_model, self._load_challenger)
+        merchants = MerchantRules(known.job_id, known.label_delay_ms) if known.merchant_facts else None
+        names = names_of(ALL_IDENTITIES if known.merchant_facts else IDENTITIES)
+        loaders = partial(self._load, _model, names), partial(self._load, _at_once, names)
+        rules = Rules(known.topics, self._key_groups, limits, *loaders, merchants)
         return Opening(known, rules, group, query_id, self._instance)
 
     def _directory(self, group: int) -> Path:
         known = self._settings
         return known.work_dir / "state" / known.job_id / layout_digest() / str(group)
 
-    def _load_model(self, ref: ModelRef) -> Scorer:
-        return _model(ref, self._settings.mlflow_tracking_uri, self._settings.work_dir / "models")
-
-    def _load_challenger(self, ref: ModelRef) -> Scorer:
-        return _at_once(ref, self._settings.mlflow_tracking_uri, self._settings.work_dir / "models")
+    def _load(self, ask: Callable[..., Scorer], names: tuple[str, ...], ref: ModelRef) -> Scorer:
+        return ask(ref, self._settings.mlflow_tracking_uri, self._settings.work_dir / "models", names)
 
     def close(self) -> None:
         """Nothing to release: what is open serves the next epoch."""

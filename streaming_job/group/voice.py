@@ -86,6 +86,7 @@ class GroupVoice:
                 ends,
                 outcome.suppressed,
                 outcome.shadow_alerts,
+                outcome.facts,
             )
         )
         self._took_ms = 1000 * (time.perf_counter() - begun)

@@ -33,9 +33,9 @@ def _boot() -> str:
 class WorkingCopy:
     """State of one key group in this process, backed by the machine's shared files."""
 
-    def __init__(self, directory: Path, lateness_ms: int) -> None:
+    def __init__(self, directory: Path, lateness_ms: int, *, keeps_ids: bool = False) -> None:
         self._directory = directory
-        self._lateness_ms = lateness_ms
+        self._lateness_ms, self._keeps_ids = lateness_ms, keeps_ids
         self._boot = _boot()
         self._state: GroupState | None = None
         self._lock, self._token = self._files()
@@ -94,7 +94,7 @@ class WorkingCopy:
         state = self._state
         if state is None or not (isinstance(state.arena, FileArena) and state.arena.is_current()):
             arena = FileArena(self._directory / "arrays")
-            state = self._state = GroupState(arena, self._lateness_ms)
+            state = self._state = GroupState(arena, self._lateness_ms, keeps_ids=self._keeps_ids)
             good = good and not arena.is_new  # somebody removed files from under the token
         if not good:
             if meta.token:

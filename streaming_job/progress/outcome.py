@@ -79,6 +79,8 @@ class Outcome:
     shadow_alerts: list[Alert] = field(default_factory=list)
     """Verdicts of challengers that differ from the champion's."""
     dead_letters: list[DeadLetter] = field(default_factory=list)
+    facts: list[bytes] = field(default_factory=list)
+    """Records of merchant facts, in the order in which they are to be written."""
     counts: Counter[str] = field(default_factory=Counter)
     """Counts of the contract's `counts`, except those that follow from the lists; and rebuilds."""
     rules: Counter[str] = field(default_factory=Counter)

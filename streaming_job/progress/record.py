@@ -11,6 +11,9 @@ from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_
 
 READ = ("transactions", "duplicates", "profile_changes", "rollouts")
 """Counts that, with the dead letters, add up to the records read."""
+OF_FACTS = ("labels", "late_facts")
+"""Counts of jobs that keep merchant facts: labels that became facts, which are records read, too; and facts
+that take effect later than they should, because they came behind a promise."""
 TOLD = (*READ, "conflicting_repetition", "late", "late_table_changes", "missing_profile", "scoring_failures")
 _LATENCY_BOUNDS = np.array(LATENCY_MS)
 
@@ -45,9 +48,10 @@ def latencies(arrivals: Iterable[NDArray[np.int64]], now: int) -> tuple[NDArray[
 def counts_of(outcome: Outcome) -> dict[str, int]:
     """The contract's `counts`."""
     counts = {name: outcome.counts[name] for name in TOLD}
+    counts |= {name: outcome.counts[name] for name in OF_FACTS if outcome.counts[name]}
     letters = len(outcome.dead_letters)
     # what offsets say would count the markers of transactions, too
-    records = sum(counts[name] for name in READ) + letters
+    records = sum(counts[name] for name in READ) + outcome.counts["labels"] + letters
     return {
         "records": records,
         **counts,

@@ -5,7 +5,7 @@ the alerts that it counts. A record is made for every Kafka transaction while it
 cheap: totals are updated in place, and everything is encoded once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -31,6 +31,7 @@ class GroupProgress:
         key_groups: int,
         last: Mapping[str, Any] | None,
         commit_id: int = 0,
+        computed: Sequence[str] = IDENTITIES,
     ) -> None:
         """Go on after what the group has committed.
 
@@ -41,6 +42,7 @@ class GroupProgress:
             key_groups: how many there are.
             last: the group's newest record on the topic, decoded; None without one: totals begin at 0 then.
             commit_id: of the group's last transaction, by its committed offsets; the greater one counts.
+            computed: features that models may ask for, name:version.
         """
         self._names: dict[str, Any] = {
             "schema_version": 2,
@@ -50,7 +52,7 @@ class GroupProgress:
             "key_groups": key_groups,
         }
         if key_group == 0:  # one tells for all
-            self._names["features"] = IDENTITIES
+            self._names["features"] = computed
         last = last or {}
         self.commit_id = max(commit_id, last.get("commit_id", 0))
         """Number of the last record made; 0 before any."""

@@ -29,6 +29,8 @@ class Fixed:
     partitions: int
     """Of the topic of transactions."""
     key_groups: int
+    label_delay_ms: int | None = None
+    """Of merchant facts; None: the job keeps none."""
 
 
 class Checkpoint:
@@ -95,7 +97,9 @@ class Checkpoint:
         """Write what the first start fixes."""
         stream = self._files.create(self._at(FIXED), True)
         try:
-            stream.write(bytearray(json.dumps(asdict(fixed)).encode()))
+            # what is not set is not told: an earlier release does not know it
+            told = {name: value for name, value in asdict(fixed).items() if value is not None}
+            stream.write(bytearray(json.dumps(told).encode()))
         finally:
             stream.close()
 

@@ -104,6 +104,8 @@ def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
         ("FRAUD_JOB_ID", fixed.job_id, settings.job_id),
         ("FRAUD_PARTITIONER", fixed.partitioner, settings.partitioner.value),
         ("FRAUD_KEY_GROUPS", fixed.key_groups, settings.key_groups),
+        ("FRAUD_MERCHANT_FACTS", _word(fixed.label_delay_ms is not None), _word(settings.merchant_facts)),
+        ("FRAUD_LABEL_DELAY_MS", fixed.label_delay_ms, settings.merchant_delay_ms),
     ):
         if before != now:
             raise StartUpError(
@@ -111,6 +113,10 @@ def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
                 f"{variable}={before}, or start with an empty checkpoint and another job id"
             )
     require_same_partitions(settings, fixed.partitions, partitions)
+
+
+def _word(flag: bool) -> str:
+    return "true" if flag else "false"
 
 
 def require_partitioner(settings: JobSettings, partitions: int) -> None:

@@ -53,6 +53,8 @@ class Output:
     """Alerts that a cooldown held back."""
     shadow_alerts: Sequence[Alert] = ()
     """Verdicts of challengers that differ from the champion's."""
+    facts: Sequence[bytes] = ()
+    """Records of merchant facts."""
 
 
 class GroupWriter:
@@ -190,6 +192,8 @@ class GroupWriter:
                 producer.produce(topic, alert.key, alert.value, headers)
         for letter in output.dead_letters:
             producer.produce(topics.dead_letters, letter.record_key, letter.encode(), headers)
+        for fact in output.facts:
+            producer.produce(topics.merchant_facts, str(self._group).encode(), fact, headers)
         producer.produce(topics.job_progress, self._settings.job_id.encode(), output.progress, [])
         # Step 4. Wait until the brokers have all of it.
         producer.flush()
@@ -215,7 +219,7 @@ class GroupWriter:
         return [
             TopicPartition(topic, partition, end, mark)
             for (topic, partition), end in ends.items()
-            if (topic, partition) in self._own or (self._group == 0 and topic in self._topics.tables)
+            if (topic, partition) in self._own or (self._group == 0 and topic in self._settings.tables)
         ]
 
     def _doubt(self, error: KafkaError) -> KafkaError:

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from feature_store import training_set
 from feature_store.catalogue import IDENTITIES, NAMES, names_of
+from feature_store.merchants.catalogue import ALL_NAMES
 from harness.group_batches import Group, merged
 from harness.rollout_records import rollout_v1, withdrawal_v1
 from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
@@ -28,6 +29,7 @@ from models.train import train
 from models.trees import compile_trees
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
+from streaming_job.facts.table import MerchantRules
 from streaming_job.group.core import Rules
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.progress.outcome import Outcome
@@ -117,6 +119,8 @@ class World:
         self.transactions: list[Record] = []
         self.profiles: list[Record] = []
         self.rollouts: list[Record] = []
+        self.labels: list[Record] = []
+        self.chargebacks: list[Record] = []
         self._ends: Counter[int] = Counter()
         if rollout:
             self.rollout("r1", -HOUR)
@@ -199,18 +203,51 @@ class World:
         self._ends[partition] += 1
         self.transactions.append(Record(TOPICS.transactions, partition, offset, START + arrival, key, value))
 
+    def label(self, transaction: int, arrival: int, kind: str = "chargeback", **fields: Any) -> None:
+        """Append a label of the n-th transaction; `arrival` in ms from START.
+
+        Chargebacks without fields of their own are records of chargeback.v1 if the number is even.
+        """
+        tx = json.loads(self.transactions[transaction].value or b"")
+        card, at = tx["card_id"], START + arrival
+        value = {"transaction_id": tx["transaction_id"], "card_id": card}
+        if kind in ("chargeback", "genuine") and transaction % 2 == 0:
+            value |= {name: tx[name] for name in ("merchant_id", "event_time")}
+            value |= {"reported_at": at, "label": "genuine" if kind == "genuine" else "fraud"}
+            self.raw_label(json.dumps({**value, **fields}).encode(), arrival, card.encode(), old=True)
+            return
+        if kind in ("genuine", "fraud"):
+            value |= {"verdict": kind, **({"reason": "travel"} if kind == "genuine" else {})}
+            kind = "verdict"
+        value |= {"schema_version": 1, "kind": kind, "source": "s", "occurred_at": at, "maturity": "final"}
+        self.raw_label(json.dumps({**value, **fields}).encode(), arrival, card.encode())
+
+    def raw_label(self, value: bytes | None, arrival: int, key: bytes | None, *, old: bool = False) -> None:
+        """Append any record to the labels, or to the chargebacks."""
+        log, topic = (self.chargebacks, TOPICS.chargebacks) if old else (self.labels, TOPICS.labels)
+        log.append(Record(topic, 0, len(log), START + arrival, key, value))
+
     def key_groups(self, groups: int = 1) -> KeyGroups:
         """Which partition and group a card belongs to."""
         assert groups <= self.partitions
         return KeyGroups(PARTITIONER, self.partitions, groups)
 
-    def rules(self, groups: int = 1, load_model: Callable[[ModelRef], Scorer] = load) -> Rules:
+    def rules(
+        self,
+        groups: int = 1,
+        load_model: Callable[[ModelRef], Scorer] = load,
+        merchants: MerchantRules | None = None,
+    ) -> Rules:
         """What decides, beside the log."""
-        return Rules(TOPICS, self.key_groups(groups), LIMITS, lambda ref: load_model(ref).on(NAMES))
+        names = ALL_NAMES if merchants else NAMES
+        groups_of_cards = self.key_groups(groups)
+        return Rules(
+            TOPICS, groups_of_cards, LIMITS, lambda ref: load_model(ref).on(names), merchants=merchants
+        )
 
     def in_order(self) -> list[Record]:
         """All records as they were written; at the same time those of tables come first."""
-        logs = (self.profiles, self.rollouts, self.transactions)
+        logs = (self.profiles, self.rollouts, self.labels, self.chargebacks, self.transactions)
         return [record for _, record in sorted((r for log in logs for r in _when_written(log)), key=_time)]
 
     def run(

@@ -17,6 +17,7 @@ from feature_store import deltas, journal, pieces
 from feature_store.arena import MemoryArena
 from feature_store.group_state import GroupState
 from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild, seal
+from harness.job_world import TOPICS
 from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
@@ -29,6 +30,7 @@ from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
 
 DELTA_ROWS, CARDS_PER_PIECE = 9, 3
+FACTS = (TOPICS.merchant_facts, 0)
 
 
 @dataclass
@@ -41,6 +43,8 @@ class Output:
     shadow_alerts: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     dead_letters: dict[Place, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     """By partition of their records, in the order of the topic."""
+    facts: list[bytes] = field(default_factory=list)
+    """Of this group, in the order of the topic."""
     counts: Counter[str] = field(default_factory=Counter)
     """Of all progress records together."""
     trials: Trials = field(default_factory=Trials)
@@ -62,6 +66,7 @@ class Output:
         self.trials.add(outcome.trials, most=10**6)
         for letter in outcome.dead_letters:
             self.dead_letters[letter.topic, letter.partition].append(letter.encode())
+        self.facts += outcome.facts
         self.counts.update(outcome.counts)
 
     def counted(self) -> dict[str, Any]:
@@ -79,9 +84,9 @@ class Output:
 class MemoryVoice:
     """See `loop.Voice`; a kill may leave the transaction committed, or not."""
 
-    def __init__(self, output: Output, fate: Fate) -> None:
+    def __init__(self, output: Output, fate: Fate, log: MemoryLog) -> None:
         """Go on after what has been said."""
-        self._output, self._fate = output, fate
+        self._output, self._fate, self._log = output, fate, log
 
     def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         """See `loop.Voice`."""
@@ -89,6 +94,8 @@ class MemoryVoice:
         self._fate.call()
         output = self._output
         output.add(outcome)
+        if outcome.facts:
+            self._log.append(FACTS, outcome.facts)
         assert all(ends[place] >= end for place, end in output.reported.items()), "goes back behind Q"
         output.reported = dict(ends)
         output.said |= {place: ends[place] for place in output.said}
@@ -148,17 +155,19 @@ def mortal(fate: Fate) -> Iterator[None]:
 class MemoryJob:
     """One key group, from epoch to epoch."""
 
-    def __init__(self, group: int, rules: Rules, records: Sequence[Record], fate: Fate) -> None:
+    def __init__(self, group: int, rules: Rules, records: Sequence[Record] | MemoryLog, fate: Fate) -> None:
         """Nothing has happened.
 
         Args:
             group: number.
             rules: of the job.
-            records: of all topics, in the order in which they are written (`as_written`).
+            records: of all topics, in the order in which they are written (`as_written`); or a log that
+                other groups follow, too.
             fate: of everything.
         """
         self._group, self._rules, self._fate = group, rules, fate
-        self.log, self.output = MemoryLog(records, fate), Output()
+        self.log = records if isinstance(records, MemoryLog) else MemoryLog(records, fate)
+        self.output = Output()
         self.checkpoints = [MemoryPieces()]
         """Every one that ever was."""
         self.pieces = self.checkpoints[0]
@@ -166,7 +175,10 @@ class MemoryJob:
         own = rules.key_groups.own(group)
         self._mine = [place for place in self.log.ends([rules.topics.transactions]) if place[1] in own]
         self._now = 0.0
-        self._meta, self._state, self._follower = Meta(), GroupState(MemoryArena()), None
+        self._meta, self._state, self._follower = Meta(), self._no_cards(), None
+
+    def _no_cards(self) -> GroupState:
+        return GroupState(MemoryArena(), keeps_ids=self._rules.merchants is not None)
 
     def restore(self, number: int) -> None:
         """Put a checkpoint of earlier in place, in a new process."""
@@ -200,7 +212,7 @@ class MemoryJob:
     def _follow(self, looks: int, store: MortalPieces) -> None:
         meta = load_meta(store)
         if not positions_of(meta):
-            tables = self.log.ends(self._rules.topics.tables)
+            tables = self.log.ends(self._rules.tables)
             save_positions(meta, dict.fromkeys([*self._mine, *tables], 0))
             seal(store, meta)
             return
@@ -212,10 +224,10 @@ class MemoryJob:
         """See `group.opening`."""
         fate, output, topics = self._fate, self.output, self._rules.topics
         if self._meta.token != meta.token:
-            self._state = GroupState(MemoryArena())
+            self._state = self._no_cards()
             rebuild(store, meta, self._state)
         self._meta = meta
-        positions, ends = positions_of(meta), self.log.ends([topics.transactions, *topics.tables])
+        positions, ends = positions_of(meta), self.log.ends([topics.transactions, *self._rules.tables])
         require_fit(positions, output.said, dict.fromkeys(ends, 0), ends)
         fate.call()
         output.said = {place: max(positions[place], output.said.get(place, 0)) for place in self._mine}
@@ -223,15 +235,15 @@ class MemoryJob:
         heart = GroupCore(
             self._group, self._rules, self._state, meta, store, {**output.reported, **output.said}
         )
-        tables = {place: offset for place, offset in positions.items() if place[0] in topics.tables}
+        tables = {place: offset for place, offset in positions.items() if place[0] in self._rules.tables}
         for record in self.log.between(tables, ends):
             if record.topic == topics.profiles and ends_snapshot(record.value):
                 heart.learn_snapshot_end(record.timestamp)
         return Follower(
             heart,
             MemoryTransactions(self.log, fate, {place: positions[place] for place in self._mine}),
-            MemoryTables(self.log, fate, tables, topics.tables),
-            MemoryVoice(output, fate),
+            MemoryTables(self.log, fate, tables, self._rules.tables),
+            MemoryVoice(output, fate, self.log),
             Pace(1 + fate.up_to(9), 1 << 20, 0.003, 0.2, 10.0, 2_000),
             output.said,
             clock=self._clock,
@@ -244,5 +256,5 @@ class MemoryJob:
     @property
     def is_done(self) -> bool:
         """Whether everything has been written, said and persisted."""
-        ends = self.log.ends(self._rules.topics.tables) | {p: self.log.end(p) for p in self._mine}
+        ends = self.log.ends(self._rules.tables) | {p: self.log.end(p) for p in self._mine}
         return self.log.is_complete and positions_of(load_meta(self.pieces)) == ends

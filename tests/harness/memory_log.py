@@ -56,7 +56,7 @@ def as_written(world: World) -> list[Record]:
     written = []
     for record in world.in_order():
         partition = record.partition
-        if record.topic == TOPICS.profiles:
+        if record.topic in (TOPICS.profiles, TOPICS.labels):
             partition = zlib.crc32(record.key or b"") % 2
         number = counts[record.topic, partition]
         counts[record.topic, partition] += 1
@@ -67,16 +67,18 @@ def as_written(world: World) -> list[Record]:
 class MemoryLog:
     """Partitions, of which a growing part has been written."""
 
-    def __init__(self, records: Sequence[Record], fate: Fate) -> None:
+    def __init__(self, records: Sequence[Record], fate: Fate, own: Sequence[Place] = ()) -> None:
         """Only the first snapshot of the profiles has been written: the job waits for it.
 
         Args:
             records: in the order in which they are going to be (`as_written`).
             fate: tells how fast.
+            own: partitions that the job itself writes.
         """
         self._records, self._fate = records, fate
         self._written = 0
         self._by_place: dict[Place, list[Record]] = {(r.topic, r.partition): [] for r in records}
+        self._by_place |= {place: [] for place in own}
         ends = [n for n, r in enumerate(records, 1) if r.topic == TOPICS.profiles and ends_snapshot(r.value)]
         self._write(min(ends, default=0))
 
@@ -88,6 +90,11 @@ class MemoryLog:
         for record in self._records[self._written : until]:
             self._by_place[record.topic, record.partition].append(record)
         self._written = until
+
+    def append(self, place: Place, values: Sequence[bytes]) -> None:
+        """The job writes."""
+        for value in values:
+            self._by_place[place].append(Record(*place, self.end(place), 0, None, value))
 
     @property
     def is_complete(self) -> bool:
@@ -145,6 +152,11 @@ class MemoryTransactions:
         """See `loop.Transactions`."""
         self._fate.call()
         self._limit = dict(ends or {})
+
+    def ends(self) -> Offsets:
+        """See `loop.Transactions`."""
+        self._fate.call()
+        return {place: self._log.end(place) for place in self.positions}
 
 
 class MemoryTables:

@@ -11,7 +11,7 @@ from thoroughness import examples
 from feature_store.labels import LabelError, Labels
 from feature_store.layout import TRANSACTION
 from feature_store.merchants.catalogue import NEVER
-from feature_store.merchants.reports import Reports, Undated
+from feature_store.merchants.reports import Known, Reports, Undated
 from feature_store.training_files import Rows
 
 pytestmark = pytest.mark.unit
@@ -50,6 +50,14 @@ def test_the_last_report_up_to_a_time_counts(reports):
 def test_reports_of_other_cards_are_not_ours():
     strange = reported([Report(0, 1, True)]).set_column(1, "card_id", pa.array(["b"]))
     assert not Reports(strange).known(rows()).fraud(3).any()
+
+
+def test_what_was_said_too_late_is_as_if_it_had_not_been_said():
+    said = Known(np.array([0, 0, 1, 2]), np.array([10, 40, 49, 19]), np.array([30, NEVER, NEVER, 29]))
+    kept = said.said_within(20, np.array([5, 30, 9]))
+    assert kept.row.tolist() == [0, 1, 2]
+    assert kept.reported_at.tolist() == [10, 49, 19]
+    assert kept.reversed_at.tolist() == [NEVER, NEVER, NEVER]
 
 
 def test_labels_without_times_count_after_the_delay():

@@ -1,5 +1,6 @@
 """What the first start fixed is what later starts must say."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,23 @@ def test_the_same_settings_go_on() -> None:
         ({"job_id": "other"}, "FRAUD_JOB_ID=card-fraud, the settings say other; set FRAUD_JOB_ID=card-fraud"),
         ({"partitioner": Partitioner.CRC32}, "FRAUD_PARTITIONER=murmur2, the settings say crc32"),
         ({"key_groups": 3}, "FRAUD_KEY_GROUPS=2, the settings say 3"),
+        ({"merchant_facts": True}, "FRAUD_MERCHANT_FACTS=false, the settings say true"),
     ],
 )
 def test_other_settings_are_named_with_what_they_were(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(StartUpError, match=words):
         require_fixed(FIXED, settings(**changes), 6)
+
+
+def test_merchant_facts_go_on_with_the_delay_that_they_began_with() -> None:
+    fixed = replace(FIXED, label_delay_ms=5)
+    require_fixed(fixed, settings(merchant_facts=True, label_delay_ms=5), 6)
+    for changes, words in (
+        ({"merchant_facts": False}, "FRAUD_MERCHANT_FACTS=true, the settings say false"),
+        ({"merchant_facts": True, "label_delay_ms": 6}, "FRAUD_LABEL_DELAY_MS=5, the settings say 6"),
+    ):
+        with pytest.raises(StartUpError, match=words):
+            require_fixed(fixed, settings(**changes), 6)
 
 
 @pytest.mark.parametrize("partitions", [5, 7])

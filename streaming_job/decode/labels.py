@@ -1,0 +1,147 @@
+"""Labels: each key group decodes those of its own cards, of contract label.v1 or chargeback.v1.
+
+Every group reads the topics whole, whatever their partitions. A label belongs to the group of the card that
+its key names, so exactly one group decodes it, and reports it as a dead letter if it is none.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from feature_store.hashing import hash_string
+from feature_store.layout import TRANSACTION_MASK
+from streaming_job.contracts import Contract, Reason
+from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.decode import strict
+from streaming_job.decode.strict import Rejected
+from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.records import Records
+
+_SAYS_FRAUD = {"early_warning": True, "chargeback": True, "refund": None, "reversal": False}
+REASONS = (
+    "cardholder_confirmed", "known_merchant", "travel", "family_or_shared_card", "subscription",
+    "unusual_but_plausible", "merchant_error", "repeated_alert", "other",
+)  # fmt: skip
+"""Why an analyst calls an alert a false positive."""
+_KIND = re.compile("|".join([*_SAYS_FRAUD, "verdict"]))
+_OUTCOME = re.compile("fraud|genuine")
+_REASON = re.compile("|".join(REASONS))
+_MATURITY = re.compile("preliminary|final")
+FIELDS = {
+    Contract.LABEL: (
+        "schema_version", "transaction_id", "card_id", "kind", "verdict", "reason", "source", "occurred_at",
+        "maturity",
+    ),
+    Contract.CHARGEBACK: (
+        "transaction_id", "card_id", "merchant_id", "event_time", "reported_at", "label"
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Label:
+    """One label as it stands on the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    arrival: int
+    """Kafka timestamp, ms."""
+    key: bytes | None
+    value: bytes | None
+    lo: int
+    """Hash of the card."""
+    hi: int
+    transaction: int
+    """TRANSACTION_MASK of the transaction id's hash."""
+    fraud: bool | None
+    """Whether it says fraud, or that there was none; None if it says nothing of that."""
+
+    def dead_letter(self, reason: Reason, detail: str) -> DeadLetter:
+        """What becomes of it if it cannot be used."""
+        place = (self.topic, self.partition, self.offset, self.arrival)
+        return DeadLetter(*place, self.key, self.value, reason, detail)
+
+
+def decode(
+    records: Records, contract: Contract, key_groups: KeyGroups, group: int
+) -> list[Label | DeadLetter]:
+    """Decode the labels of one key group, in the records' order.
+
+    Args:
+        records: of a topic of labels.
+        contract: of its records, LABEL or CHARGEBACK.
+        key_groups: which group a card belongs to.
+        group: the key group.
+    """
+    rows = np.flatnonzero(key_groups.partitions_of(records.keys) % key_groups.groups == group)
+    mine = records.take(rows)
+    found: list[Label | DeadLetter] = []
+    for partition, offset, arrival, key, value in zip(
+        mine.partitions.tolist(),
+        mine.offsets.tolist(),
+        mine.arrivals.tolist(),
+        mine.keys.to_pylist(),
+        mine.values.to_pylist(),
+        strict=True,
+    ):
+        place = (records.topic, partition, offset, arrival, key, value)
+        try:
+            card_id, transaction_id, fraud = read(key, value, contract)
+        except Rejected as fault:
+            found.append(DeadLetter(*place, fault.reason, fault.detail))
+        else:
+            lo, hi = hash_string(card_id)
+            transaction = hash_string(transaction_id)[0] & TRANSACTION_MASK
+            found.append(Label(*place, lo, hi, transaction, fraud))
+    return found
+
+
+def read(key: bytes | None, value: bytes | None, contract: Contract) -> tuple[str, str, bool | None]:
+    """A label's card, its transaction, and whether it says fraud; see `Label.fraud`.
+
+    Raises:
+        Rejected: the record does not keep the contract.
+    """
+    record = strict.parse_object(value, FIELDS[contract])
+    if contract == Contract.CHARGEBACK:
+        transaction_id, card_id = _identity(record)
+        strict.identifier(record, "merchant_id")
+        for name in ("event_time", "reported_at"):
+            strict.integer(record, name, 0, strict.MAX_TIME_MS)
+        fraud: bool | None = strict.matching(record, "label", _OUTCOME) == "fraud"
+    else:
+        strict.integer(record, "schema_version", 1, 1)
+        transaction_id, card_id = _identity(record)
+        fraud = _says_fraud(record)
+        strict.identifier(record, "source")
+        strict.integer(record, "occurred_at", 0, strict.MAX_TIME_MS)
+        strict.matching(record, "maturity", _MATURITY)
+    if key != card_id.encode():
+        raise Rejected(Reason.INVALID_VALUE, "the key is not the card_id of the value")
+    return card_id, transaction_id, fraud
+
+
+def _identity(record: dict[str, Any]) -> tuple[str, str]:
+    return strict.identifier(record, "transaction_id"), strict.identifier(record, "card_id")
+
+
+def _says_fraud(record: dict[str, Any]) -> bool | None:
+    kind = strict.matching(record, "kind", _KIND)
+    if kind != "verdict":
+        _require_absent(record, "verdict", f"a {kind}")
+        _require_absent(record, "reason", f"a {kind}")
+        return _SAYS_FRAUD[kind]
+    is_fraud = strict.matching(record, "verdict", _OUTCOME) == "fraud"
+    if is_fraud:
+        _require_absent(record, "reason", "a verdict of fraud")
+    else:
+        strict.matching(record, "reason", _REASON)
+    return is_fraud
+
+
+def _require_absent(record: dict[str, Any], name: str, what: str) -> None:
+    if name in record:
+        raise Rejected(Reason.INVALID_VALUE, f"{what} has no {name}")

@@ -1,0 +1,1 @@
+"""Merchant facts: what key groups tell each other of merchants, for features of merchants."""

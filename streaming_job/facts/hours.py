@@ -1,0 +1,75 @@
+"""The hours that are not over: a key group's transactions counted by merchant, until they become facts."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.journal import PieceStore
+from feature_store.merchants.facts import HOUR_COUNT, hour_counts, merchant_hash
+from streaming_job.facts.tiers import Tiers
+
+MOST_PARTS = 256
+
+
+class OpenHours:
+    """Counts of open hours."""
+
+    def __init__(self, store: PieceStore, extra: dict[str, Any]) -> None:
+        """Go on from persisted state.
+
+        Args:
+            store: the persisted pieces.
+            extra: what is kept beside them, as JSON.
+
+        Raises:
+            StateDamagedError: a piece is missing or damaged.
+        """
+        self._tiers = Tiers("mo", HOUR_COUNT, extra)
+        self._parts = [self._tiers.load(store)]
+        self._unsaved: list[NDArray[np.void]] = []
+        self._has_closed = False
+
+    def add(self, merchants: NDArray[np.uint64], arrivals: NDArray[np.int64]) -> None:
+        """Count accepted transactions.
+
+        Args:
+            merchants: hashes, shape (n,).
+            arrivals: ms, shape (n,).
+        """
+        if merchants.size:
+            counts = added_up(hour_counts(merchant_hash(merchants), arrivals))
+            self._parts.append(counts)
+            self._unsaved.append(counts)
+            if len(self._parts) > MOST_PARTS:
+                self._parts = [added_up(np.concatenate(self._parts))]
+
+    def close(self, until: int) -> NDArray[np.void]:
+        """The counts (HOUR_COUNT) of the hours before `until`, which are open no more."""
+        counts = added_up(np.concatenate(self._parts))
+        over = counts["hour"] < until
+        if over.any():
+            self._parts, self._has_closed = [counts[~over]], True
+        return counts[over]
+
+    def seal(self, store: PieceStore) -> None:
+        """Write what is new since the last time."""
+        if self._has_closed:
+            self._tiers.replace(store, added_up(np.concatenate(self._parts)))
+        elif self._unsaved:
+            self._tiers.add(store, added_up(np.concatenate(self._unsaved)))
+        self._unsaved, self._has_closed = [], False
+
+
+def added_up(counts: NDArray[np.void]) -> NDArray[np.void]:
+    """One HOUR_COUNT for each hour and merchant, in that order."""
+    counts = counts[np.lexsort((counts["merchant"], counts["hour"]))]
+    first = np.ones(counts.size, dtype=np.bool_)
+    first[1:] = (counts["hour"][1:] != counts["hour"][:-1]) | (
+        counts["merchant"][1:] != counts["merchant"][:-1]
+    )
+    starts = np.flatnonzero(first)
+    total = counts[starts]
+    if starts.size:
+        total["count"] = np.add.reduceat(counts["count"], starts)
+    return total

@@ -1,0 +1,77 @@
+"""Rows that only ever grow, kept in pieces: each epoch writes what is new, now and then pieces are joined.
+
+A piece is joined with the one before it while that has less than twice its rows, so there are about log2(n)
+pieces, and a row is written about as often.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.codec import StateDamagedError, decode, encode, records
+from feature_store.journal import PieceStore
+
+
+class Tiers:
+    """Names and sizes of the pieces; the rows themselves are the caller's."""
+
+    def __init__(self, prefix: str, dtype: np.dtype[np.void], extra: dict[str, Any]) -> None:
+        """Go on.
+
+        Args:
+            prefix: of the pieces' names.
+            dtype: of the rows.
+            extra: where the pieces are listed, under `prefix`; kept with the state.
+        """
+        self._prefix, self._dtype = prefix, dtype
+        self._pieces: list[list[int]] = extra.setdefault(prefix, [])
+        """[number, rows] of each."""
+
+    def load(self, store: PieceStore) -> NDArray[np.void]:
+        """All rows, in the order in which they were added.
+
+        Raises:
+            StateDamagedError: a piece is missing or damaged.
+        """
+        parts = [np.zeros(0, dtype=self._dtype)]
+        for number, rows in self._pieces:
+            part = self._read(store, number)
+            if part.size != rows:
+                raise StateDamagedError(
+                    f"state piece {self._prefix}{number} has {part.size} rows, not {rows}; "
+                    "restore the checkpoint"
+                )
+            parts.append(part)
+        return np.concatenate(parts)
+
+    def add(self, store: PieceStore, rows: NDArray[np.void]) -> None:
+        """Keep more rows."""
+        if not rows.size:
+            return
+        number = self._pieces[-1][0] + 1 if self._pieces else 0
+        while self._pieces and self._pieces[-1][1] < 2 * rows.size:
+            before, _ = self._pieces.pop()
+            rows = np.concatenate([self._read(store, before), rows])
+            store.remove(f"{self._prefix}{before}")
+        self._pieces.append([number, rows.size])
+        store.put(f"{self._prefix}{number}", encode({"rows": rows}))
+
+    def replace(self, store: PieceStore, rows: NDArray[np.void]) -> None:
+        """Keep these rows instead of all others."""
+        number = self._pieces[-1][0] + 1 if self._pieces else 0
+        for old, _ in self._pieces:
+            store.remove(f"{self._prefix}{old}")
+        self._pieces[:] = []
+        if rows.size:
+            self._pieces.append([number, rows.size])
+            store.put(f"{self._prefix}{number}", encode({"rows": rows}))
+
+    def _read(self, store: PieceStore, number: int) -> NDArray[np.void]:
+        name = f"{self._prefix}{number}"
+        blob = store.get(name)
+        if blob is None:
+            raise StateDamagedError(
+                f"state piece {name} is missing; restore the checkpoint or replay the log"
+            )
+        return records(decode(blob, name), "rows", self._dtype)

@@ -1,0 +1,1 @@
+"""The ledger of labels: a tool that adds, imports and shows them."""

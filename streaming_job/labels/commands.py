@@ -1,0 +1,66 @@
+"""`fraud labels`: say what became of transactions, and show what was said."""
+
+import getpass
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+
+from streaming_job import environment
+from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.labels import ledger
+from streaming_job.labels.ledger import LedgerError
+
+app = typer.Typer(no_args_is_help=True, help="Add, import and show labels: what became of transactions.")
+
+COLUMNS = ("transaction_id", "card_id", "kind", "verdict", "reason", "source", "occurred_at", "maturity")
+
+
+@app.command()
+def add(
+    card_id: Annotated[str, typer.Argument(help="The transaction's card")],
+    transaction_id: Annotated[str, typer.Argument(help="The transaction")],
+    kind: Annotated[str, typer.Option(help="early_warning, chargeback, refund, verdict or reversal")],
+    verdict: Annotated[str | None, typer.Option(help="Of kind verdict: fraud or genuine")] = None,
+    reason: Annotated[str | None, typer.Option(help="Of a verdict genuine; see docs/labels.md")] = None,
+    source: Annotated[str | None, typer.Option(help="Who says so; default: the login name")] = None,
+    maturity: Annotated[str, typer.Option(help="preliminary or final")] = "final",
+) -> None:
+    """Add one label; the last one to arrive counts."""
+    row = {
+        "transaction_id": transaction_id, "card_id": card_id, "kind": kind, "verdict": verdict,
+        "reason": reason, "source": source or getpass.getuser(), "occurred_at": int(time.time() * 1000),
+        "maturity": maturity,
+    }  # fmt: skip
+    ledger.add(environment.settings(LetterSettings), [row])
+    typer.echo(f"said of {transaction_id}: {kind}{'' if verdict is None else f' {verdict}'}")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help=f"Parquet with columns {', '.join(COLUMNS)}")],
+) -> None:
+    """Import labels from a file: all of them, or none if one keeps no contract."""
+    rows = _rows(file)
+    typer.echo(f"{ledger.add(environment.settings(LetterSettings), rows)} labels were written")
+
+
+@app.command()
+def show(card_id: Annotated[str, typer.Argument(help="A card")]) -> None:
+    """Show what was said of a card's transactions, one JSON object a line."""
+    for found in ledger.of_card(environment.settings(LetterSettings), card_id):
+        typer.echo(json.dumps(found))
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    try:
+        table = pq.read_table(file)
+        names = [name for name in COLUMNS if name in table.column_names]
+        rows: list[dict[str, Any]] = table.select(names).to_pylist()
+    except (OSError, pa.ArrowException) as fault:
+        raise LedgerError(f"{file} cannot be read ({fault}); give a parquet file") from fault
+    return rows

@@ -1,0 +1,122 @@
+"""A log with labels drawn at random, and the job's key groups over it, with their merchant facts."""
+
+import json
+import random
+from collections.abc import Iterator
+
+from harness.job_world import DAY, HOUR, MINUTE, SECOND, World
+from harness.memory_job import FACTS, MemoryJob
+from harness.memory_log import Fate, KilledError, MemoryLog
+from loadtests.oracle import Record
+from streaming_job.facts.table import MerchantRules
+from streaming_job.group.core import Rules
+
+
+def labelled_world(seed: int, n: int, partitions: int) -> World:
+    """Weeks of a few cards at a few merchants, all alerts; labels early, late, reversed and broken."""
+    rng = random.Random(seed)
+    world = World(rollout=False, partitions=partitions)
+    world.rollout("all", -HOUR, threshold=0.0)
+    world.profile("r", -HOUR, "c0", source={"snapshot": "last", "lsn": 1})
+    steps = [SECOND, MINUTE, 20 * MINUTE, HOUR, 5 * HOUR, DAY] if seed % 2 else [0, SECOND, 10 * MINUTE]
+    clock = 0
+    for number in range(n):
+        clock += rng.choice(steps)
+        draw = rng.random()
+        if draw < 0.25 and world.transactions:
+            kinds = ("chargeback", "early_warning", "fraud", "fraud", "refund", "genuine", "reversal")
+            world.label(rng.randrange(len(world.transactions)), clock, rng.choice(kinds))
+        elif draw < 0.28 and world.transactions:
+            world.label(rng.randrange(len(world.transactions)), clock, transaction_id="nobody's")
+        elif draw < 0.31:
+            world.raw_label(
+                rng.choice([None, b"{", b"[]", b'{"card_id": "c1"}']), clock, rng.choice([b"c1", b"c2", None])
+            )
+        elif draw < 0.35 and world.transactions:
+            again = rng.choice(world.transactions)
+            world.raw_tx(again.value, clock, key=again.key, partition=again.partition)
+        else:
+            world.tx(
+                clock - rng.choice([0, 0, SECOND, HOUR]),
+                rng.choice([5.0, 10.0, 20.0, 500.0]),
+                arrival=clock,
+                card_id=f"c{rng.randrange(6)}",
+                merchant_id=f"m{rng.randrange(3)}",
+                transaction_id=f"t{number}",
+            )
+    return world
+
+
+class MemoryGroups:
+    """All key groups of a job, over one log."""
+
+    def __init__(self, rules: Rules, records: list[Record], fate: Fate) -> None:
+        """Nothing has happened.
+
+        Args:
+            rules: of the job.
+            records: of all topics, in the order in which they are written (`as_written`).
+            fate: of everything.
+        """
+        self.log = MemoryLog(records, fate, own=[FACTS])
+        self.jobs = [MemoryJob(group, rules, self.log, fate) for group in range(rules.key_groups.groups)]
+        self._fate = fate
+
+    def disturb(self, group: int, before: str | int | None, looks: int, last_call: int | None) -> None:
+        """One epoch of a group, which may be moved, put back or killed."""
+        job = self.jobs[group % len(self.jobs)]
+        if before == "another process":
+            job.lose_process()
+        elif before == "another machine":
+            job.lose_copy()
+        elif before is not None:
+            job.restore(int(before))
+        self._fate.left = last_call
+        try:
+            job.epoch(looks)
+        except KilledError:
+            return
+        finally:
+            self._fate.left = None
+
+    def finish(self) -> None:
+        """Let all groups come to the end of the log."""
+        for _ in range(400):
+            if all(job.is_done for job in self.jobs):
+                return
+            for job in self.jobs:
+                job.epoch(looks=8)
+        raise AssertionError("the groups wait for each other")
+
+    def alerts(self) -> dict[tuple[int, int], bytes]:
+        """All alerts, by partition and offset of their transactions."""
+        found: dict[tuple[int, int], bytes] = {}
+        for job in self.jobs:
+            for values in job.output.alerts.values():
+                for value in values:
+                    source = json.loads(value)["source"]
+                    assert (source["partition"], source["offset"]) not in found, "said twice"
+                    found[source["partition"], source["offset"]] = value
+        return found
+
+    def dead_letters(self) -> list[tuple[str, int, int, str]]:
+        """Topic, partition, offset and reason of each."""
+        return sorted(_letters(self.jobs))
+
+    def facts(self) -> list[dict[str, object]]:
+        """All facts on the log but promises."""
+        told = [json.loads(value) for job in self.jobs for value in job.output.facts]
+        return [fact for fact in told if fact["kind"] != "promise"]
+
+
+def _letters(jobs: list[MemoryJob]) -> Iterator[tuple[str, int, int, str]]:
+    for job in jobs:
+        for (topic, partition), values in job.output.dead_letters.items():
+            for value in values:
+                letter = json.loads(value)
+                yield topic, partition, letter["offset"], letter["reason"]
+
+
+def merchant_rules(delay_ms: int = DAY) -> MerchantRules:
+    """Of a job in memory."""
+    return MerchantRules("card-fraud", delay_ms)

@@ -1,0 +1,234 @@
+"""Parts of merchant facts: records, pieces, clocks, labels that wait; and what comes behind a promise."""
+
+import json
+
+import numpy as np
+import pytest
+from harness.group_batches import as_records
+from harness.job_world import HOUR, MINUTE, START, TOPICS, World
+from harness.labelled_world import merchant_rules
+from hypothesis import given
+from hypothesis import strategies as st
+from thoroughness import examples
+
+from feature_store.arena import MemoryArena
+from feature_store.group_state import GroupState
+from feature_store.hashing import hash_string
+from feature_store.journal import MemoryPieces
+from feature_store.layout import TRANSACTION
+from feature_store.merchants.facts import HOUR_COUNT, REPORT, spans
+from loadtests.oracle import Record
+from streaming_job.contracts import Contract, validate
+from streaming_job.facts.clock import (
+    BEGUN,
+    IDLE,
+    SLACK_MS,
+    LogClock,
+    hour_of,
+    hour_to_come,
+    promise_of,
+)
+from streaming_job.facts.group_facts import GroupFacts
+from streaming_job.facts.record import Author, FactError, read
+from streaming_job.facts.tiers import Tiers
+from streaming_job.progress.outcome import Outcome
+
+pytestmark = pytest.mark.unit
+
+AUTHOR = Author("card-fraud", 1)
+
+
+def records(values, topic=TOPICS.merchant_facts):
+    (found,) = as_records([Record(topic, 0, n, START, None, value) for n, value in enumerate(values)])
+    return found
+
+
+def test_records_keep_their_contract_and_are_read_back():
+    counts = np.array([(5, 490_000, 3), (7, 490_000, 1), (5, 490_001, 2)], dtype=HOUR_COUNT)
+    (report,) = np.array([(5, 2**47, START, START + HOUR, True, False)], dtype=REPORT)
+    source = {"topic": "labels", "partition": 0, "offset": 3}
+    values = [*AUTHOR.counts(counts), AUTHOR.report(report, source), AUTHOR.promise(17), AUTHOR.promise(12)]
+    for value in values:
+        validate(Contract.MERCHANT_FACT, json.loads(value))
+    told = read(records([*values, Author("another job", 0).promise(99)]), "card-fraud")
+    assert told.counts.tolist() == counts.tolist()
+    assert told.reports.tolist() == [report.item()]
+    assert told.promises == {1: 17}
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"{", b"[]", b'{"job_id":"card-fraud"}', b'{"job_id":"card-fraud","kind":"x"}']
+)
+def test_what_is_no_fact_is_an_error(value):
+    with pytest.raises(FactError, match="merchant-facts-0@0"):
+        read(records([value]), "card-fraud")
+
+
+@examples(60)
+@given(st.lists(st.one_of(st.integers(0, 20), st.just("replace")), max_size=20))
+def test_pieces_hold_all_rows_in_order_and_are_few(steps):
+    store, extra, held = MemoryPieces(), {}, []
+    for step in steps:
+        rows = np.zeros(step if step != "replace" else len(held) // 2, dtype=HOUR_COUNT)
+        rows["hour"] = np.arange(rows.size) + len(held)
+        extra = json.loads(json.dumps(extra))  # as the state keeps it
+        tiers = Tiers("x", HOUR_COUNT, extra)
+        if step == "replace":
+            tiers.replace(store, rows)
+            held = []
+        else:
+            tiers.add(store, rows)
+        held += rows["hour"].tolist()
+        assert tiers.load(store)["hour"].tolist() == held
+        assert len(store) == len(extra["x"]) <= max(1, len(held)).bit_length()
+
+
+REPORTS = st.lists(
+    st.tuples(
+        st.integers(0, 1), st.integers(0, 2), st.just(9), st.integers(0, 4), st.booleans(), st.just(False)
+    ),
+    max_size=14,
+)
+
+
+@examples(200)
+@given(REPORTS)
+def test_spans_say_what_the_last_report_in_effect_says(said):
+    reports = np.array(said, dtype=REPORT)
+    found = spans(reports)
+    for merchant in range(2):
+        for time in range(6):
+            known = found[
+                (found["merchant"] == merchant)
+                & (found["known_from"] <= time)
+                & (time < found["known_until"])
+            ]
+            frauds = 0
+            for transaction in range(3):
+                last = [r for r in said if r[:2] == (merchant, transaction) and r[3] <= time]
+                last.sort(key=lambda report: report[3])
+                frauds += bool(last) and last[-1][4]
+            assert len(known) == frauds
+
+
+def test_the_clock_is_that_of_the_partition_that_is_furthest_behind():
+    clock = LogClock([0, 1])
+    assert (clock.time(), clock.time([0]), clock.time([0, 1])) == (BEGUN, BEGUN, IDLE)
+    (seen,) = as_records([Record("t", 0, 0, 50, None, b""), Record("t", 0, 1, 40, None, b"")])
+    clock.see(seen)
+    assert (clock.time(), clock.time([1])) == (BEGUN, 50)
+    clock.wait({1: 30})  # a partition of which something waits has something left
+    assert (clock.time(), clock.time([1])) == (30, 30)
+
+
+def test_a_promise_covers_the_hours_that_are_over():
+    time = 100 * HOUR + SLACK_MS
+    assert (hour_to_come(time - 1), hour_to_come(time)) == (99, 100)
+    assert promise_of(100) == 102 * HOUR
+    assert hour_of(promise_of(100)) == 100
+
+
+class Facts:
+    """One key group's facts, after transactions at whole hours."""
+
+    def __init__(self, hours):
+        self.world = World()
+        state = GroupState(MemoryArena(), keeps_ids=True)
+        self.group = GroupFacts(
+            0, merchant_rules(0), TOPICS, self.world.key_groups(), state, MemoryPieces(), {}
+        )
+        self.outcome = Outcome()
+        self.state = state
+        for number, hour in enumerate(hours):
+            self.world.tx(hour * HOUR - START, transaction_id=f"t{number}")
+            self.decide(number, hour)
+
+    def decide(self, number, hour, silent=False):
+        batch = np.zeros(1, dtype=TRANSACTION)
+        batch["lo"], batch["hi"] = hash_string("c")
+        batch["merchant"], batch["transaction"] = hash_string("m")[0], hash_string(f"t{number}")[0]
+        batch["time"] = batch["arrival"] = hour * HOUR
+        batch["amount"] = 10_000
+        self.state.apply(batch, self.state.card_numbers(batch))
+        self.group.count(batch, self.outcome, silent=silent)
+
+    def label(self, number, hour):
+        self.world.label(number, hour * HOUR - START, "early_warning")
+        for found in as_records(self.world.labels[-1:]):
+            self.group.fold(found, {})
+
+    def told(self):
+        facts = [json.loads(fact) for fact in self.outcome.facts]
+        self.outcome = Outcome()
+        return facts
+
+
+NOW = START // HOUR
+
+
+def test_an_hour_is_written_once_when_it_is_over():
+    facts = Facts([NOW, NOW, NOW + 1])
+    facts.group.settle((NOW + 1) * HOUR + SLACK_MS - 1, 0, facts.outcome)
+    assert [fact["kind"] for fact in facts.told()] == ["promise"]
+    facts.group.settle((NOW + 1) * HOUR + SLACK_MS, 0, facts.outcome)
+    counts, promise = facts.told()
+    assert (counts["hour"], counts["counts"], promise["until"]) == (NOW, [2], (NOW + 3) * HOUR)
+    facts.group.settle((NOW + 1) * HOUR + 30 * MINUTE, 0, facts.outcome)
+    assert facts.told() == []
+
+
+def test_a_label_takes_effect_an_hour_after_its_hour():
+    facts = Facts([NOW])
+    facts.label(0, NOW + 5)
+    facts.group.settle((NOW + 5) * HOUR, 0, facts.outcome)  # others may have arrived with it
+    assert "report" not in [fact["kind"] for fact in facts.told()]
+    facts.group.settle((NOW + 5) * HOUR + 1, 0, facts.outcome)
+    (report,) = facts.told()
+    assert (report["arrival"], report["effective_at"]) == (NOW * HOUR, (NOW + 7) * HOUR)
+
+
+def test_what_comes_behind_a_promise_takes_effect_after_it():
+    facts = Facts([NOW])
+    facts.group.settle(IDLE, promise_of(NOW + 9), facts.outcome)
+    assert facts.told()[-1]["until"] == (NOW + 11) * HOUR
+    facts.label(0, NOW + 1)
+    facts.group.settle(IDLE, promise_of(NOW + 9), facts.outcome)
+    assert facts.outcome.counts["late_facts"] == 1
+    (report,) = facts.told()
+    assert report["effective_at"] == (NOW + 11) * HOUR
+    # the hour's count was ripe an hour after it, and may have been looked at: it goes to one that was not
+    facts.decide(1, NOW + 1)
+    assert facts.outcome.counts["late_facts"] == 1
+    (counts,) = facts.told()
+    assert (counts["hour"], counts["counts"]) == (NOW + 9, [1])
+
+
+def test_what_is_decided_again_in_silence_is_not_written_again():
+    facts = Facts([])
+    facts.group.table.fold(
+        read(records([Author("card-fraud", 0).promise(promise_of(NOW + 2))]), "card-fraud")
+    )
+    facts.decide(0, NOW + 1, silent=True)
+    facts.decide(1, NOW + 2, silent=True)
+    facts.group.settle((NOW + 4) * HOUR, 0, facts.outcome)
+    assert [(fact["hour"], fact["counts"]) for fact in facts.told() if fact["kind"] == "counts"] == [
+        (NOW + 2, [1])
+    ]
+
+
+def test_open_hours_of_an_older_checkpoint_that_were_written_since_are_dropped():
+    store, extra = MemoryPieces(), {}
+    world, state = World(), GroupState(MemoryArena(), keeps_ids=True)
+
+    def opened():
+        return GroupFacts(0, merchant_rules(0), TOPICS, world.key_groups(), state, store, extra)
+
+    before, batch = opened(), np.zeros(2, dtype=TRANSACTION)
+    batch["merchant"], batch["arrival"] = hash_string("m")[0], [NOW * HOUR, (NOW + 1) * HOUR]
+    before.count(batch, Outcome(), silent=False)
+    before.seal(store)
+    after, outcome = opened(), Outcome()
+    after.table.fold(read(records([Author("card-fraud", 0).promise(promise_of(NOW + 1))]), "card-fraud"))
+    after.settle((NOW + 3) * HOUR, 0, outcome)
+    facts = [json.loads(fact) for fact in outcome.facts]
+    assert [fact["hour"] for fact in facts if fact["kind"] == "counts"] == [NOW + 1]

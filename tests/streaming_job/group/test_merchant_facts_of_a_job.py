@@ -1,0 +1,179 @@
+"""Merchant label features of a job are those of a training set over the same log, whatever is killed."""
+
+import json
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from harness.job_world import DAY, LIMITS, PARTITIONER, World, load
+from harness.labelled_world import MemoryGroups, labelled_world, merchant_rules
+from harness.memory_job import mortal
+from harness.memory_log import Fate, as_written
+from hypothesis import given
+from hypothesis import strategies as st
+from thoroughness import THOROUGH, examples
+
+from feature_store.catalogue import COLUMN, SPIKE_RATIO
+from feature_store.merchants.catalogue import ALL_NAMES, MERCHANT_NAMES
+from feature_store.merchants.offline import facts_of, features_as_of
+from feature_store.merchants.reports import Reports
+from feature_store.training_files import Rows
+from feature_store.training_set import ACCEPTED, PointInTime
+from feature_store.transaction_table import to_records
+from loadtests.oracle import MerchantLog, ProfileLog, Record
+from loadtests.oracle import Rules as OracleRules
+from streaming_job.contracts import Contract
+from streaming_job.decode.labels import read
+from streaming_job.decode.strict import Rejected
+
+pytestmark = pytest.mark.unit
+
+RECORDS = 60
+SHAPES = [(1, 1), (3, 2), (4, 3)]
+"""Partitions, key groups."""
+WORLDS = st.tuples(st.integers(0, 11), st.sampled_from(SHAPES), st.sampled_from([0, DAY, 7 * DAY]))
+"""Seed, shape, label delay."""
+
+
+@cache
+def case(seed: int, partitions: int) -> tuple[World, tuple[Record, ...]]:
+    world = labelled_world(seed, RECORDS, partitions)
+    return world, tuple(as_written(world))
+
+
+@cache
+def trained(seed: int, partitions: int, delay_ms: int) -> dict[str, bytes]:
+    """Features of each accepted transaction, by its id, from files."""
+    _, log = case(seed, partitions)
+    txs = [record for record in log if record.topic == "transactions"]
+    rows = [json.loads(record.value or b"") for record in txs]
+    table = pa.Table.from_pylist(rows).append_column("arrival_time", pa.array([r.timestamp for r in txs]))
+    records = to_records(table, 0)
+    profile = {
+        "card_id": "c0", "status": "active", "home_country": "FR", "currency": "EUR", "credit_limit": 1000.0,
+        "risk_tier": 0, "opened_on": 20_000,
+    }  # fmt: skip
+    decided = PointInTime(pa.Table.from_pylist([profile])).features(records)
+    accepted = np.flatnonzero(decided.outcome == ACCEPTED)
+    ids, cards = (table[name].combine_chunks() for name in ("transaction_id", "card_id"))
+    known = Reports(reports(log)).known(
+        Rows(records[accepted], ids.take(pa.array(accepted)), cards.take(pa.array(accepted)), None)
+    )
+    features = decided.features[accepted]
+    spike = features[:, COLUMN["ratio_robust"]] > SPIKE_RATIO
+    merchant, arrival = records["merchant"][accepted], records["arrival"][accepted]
+    facts = facts_of(merchant, arrival, spike, known)
+    both = np.hstack([features, features_as_of(facts, merchant, arrival, delay_ms)])
+    return {rows[row]["transaction_id"]: both[at].tobytes() for at, row in enumerate(accepted.tolist())}
+
+
+def reports(log: tuple[Record, ...]) -> pa.Table:
+    """Labels as an archive has them: what keeps no contract, and refunds, left out."""
+    rows = []
+    for record in log:
+        if record.topic in ("labels", "chargebacks"):
+            contract = Contract.LABEL if record.topic == "labels" else Contract.CHARGEBACK
+            try:
+                card_id, transaction_id, fraud = read(record.key, record.value, contract)
+            except Rejected:
+                continue
+            if fraud is not None:
+                rows.append((transaction_id, card_id, fraud, record.timestamp))
+    names = ("transaction_id", "card_id", "label", "reported_at")
+    types = (pa.string(), pa.string(), pa.bool_(), pa.int64())
+    return pa.table({name: pa.array([row[at] for row in rows], types[at]) for at, name in enumerate(names)})
+
+
+def bits(features: dict[str, float | None]) -> bytes:
+    """NaN is null in JSON."""
+    values = [features[name] for name in ALL_NAMES]
+    return np.array([np.nan if value is None else value for value in values]).tobytes()
+
+
+@cache
+def undisturbed(seed: int, shape: tuple[int, int], delay_ms: int) -> MemoryGroups:
+    """The job from beginning to end, in peace."""
+    world, log = case(seed, shape[0])
+    fate = Fate(seed)
+    groups = MemoryGroups(world.rules(shape[1], load, merchant_rules(delay_ms)), list(log), fate)
+    with mortal(fate):
+        groups.finish()
+    return groups
+
+
+CASES = [(0, (3, 2), DAY), (1, (4, 3), 7 * DAY), (2, (1, 1), 0), (3, (3, 2), 0), (5, (3, 2), DAY)]
+"""Of WORLDS, those of an everyday run."""
+
+
+@pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
+def test_streamed_features_are_the_training_sets(seed, shape, delay_ms):
+    told = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
+    wanted = trained(seed, shape[0], delay_ms)
+    assert {alert["transaction_id"]: bits(alert["features"]) for alert in told} == wanted
+
+
+@pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
+def test_the_oracle_finds_the_same(seed, shape, delay_ms):
+    world, log = case(seed, shape[0])
+    job = undisturbed(seed, shape, delay_ms)
+    profiles = ProfileLog()
+    profiles.read(world.profiles)
+    rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, shape[0], PARTITIONER.value)
+    merchants = MerchantLog(rules, delay_ms, profiles)
+    topics = ("transactions", "labels", "chargebacks")
+    refused = merchants.read(*([record for record in log if record.topic == topic] for topic in topics))
+    letters = sorted((one.topic, one.partition, one.offset, str(one.reason)) for one in refused)
+    assert [letter for letter in job.dead_letters() if letter[0] != "transactions"] == letters
+    for value in job.alerts().values():
+        alert = json.loads(value)
+        found = merchants.features(alert["merchant_id"], alert["arrival_time"])
+        np.testing.assert_array_equal(
+            [np.nan if alert["features"][name] is None else alert["features"][name] for name in found],
+            list(found.values()),
+        )
+
+
+def test_the_worlds_hold_what_this_is_about():
+    jobs = [undisturbed(*case) for case in CASES]
+    features = [json.loads(value)["features"] for job in jobs for value in job.alerts().values()]
+    for name in MERCHANT_NAMES:
+        assert any(found[name] for found in features), name
+    reasons = {reason for job in jobs for *_, reason in job.dead_letters()}
+    assert {"unknown_transaction", "malformed_json", "empty_value"} <= reasons
+    reports = [fact for job in jobs for fact in job.facts() if fact["kind"] == "report"]
+    assert {fact["fraud"] for fact in reports} == {fact["spike"] for fact in reports} == {True, False}
+    assert not any(one.output.counts["late_facts"] for job in jobs for one in job.jobs)
+
+
+BEFORE = st.one_of(st.none(), st.just("another process"), st.just("another machine"), st.integers(0, 8))
+EPOCHS = st.lists(
+    st.tuples(st.integers(0, 3), BEFORE, st.integers(0, 12), st.none() | st.integers(0, 90)), max_size=14
+)
+
+
+@examples(20, thorough=10_000)
+@given(st.sampled_from(CASES) if not THOROUGH else WORLDS, EPOCHS, st.integers(0, 2**32))
+def test_kills_and_restored_checkpoints_change_nothing(world_of, epochs, chance):
+    seed, shape, delay_ms = world_of
+    world, log = case(seed, shape[0])
+    fate = Fate(chance)
+    groups = MemoryGroups(world.rules(shape[1], load, merchant_rules(delay_ms)), list(log), fate)
+    with mortal(fate):
+        for epoch in epochs:
+            groups.disturb(*epoch)
+        groups.finish()
+    calm = undisturbed(seed, shape, delay_ms)
+    assert groups.alerts() == calm.alerts()
+    assert groups.dead_letters() == calm.dead_letters()
+    assert added_up(groups) == added_up(calm)
+
+
+def added_up(groups: MemoryGroups) -> tuple[dict[tuple[int, int], int], list[str]]:
+    """Counts of each merchant and hour, and all reports."""
+    counts: dict[tuple[int, int], int] = {}
+    for fact in groups.facts():
+        if fact["kind"] == "counts":
+            for merchant, count in zip(fact["merchants"], fact["counts"], strict=True):
+                counts[merchant, fact["hour"]] = counts.get((merchant, fact["hour"]), 0) + count
+    return counts, sorted(json.dumps(fact) for fact in groups.facts() if fact["kind"] == "report")
