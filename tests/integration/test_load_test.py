@@ -110,6 +110,7 @@ def test_a_job_that_stands_still_for_two_seconds_shows_in_the_tail(
     assert [line for line in failures(result, replace(BUSY, p99_ms=500.0)) if line.startswith("latency: p99")]
 
 
+@only_thorough
 def test_a_generator_that_cannot_keep_up_fails_the_run(
     installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from harness.job_world import DAY
 from harness.labelled_world import labelled_world
+from thoroughness import only_thorough
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
@@ -21,7 +22,7 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.labels import ledger
 from streaming_job.labels.ledger import LedgerError
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, only_thorough, pytest.mark.timeout(900)]
 
 RECORDS = 160
 
