@@ -52,12 +52,21 @@ class GuardWatch(Background):
         self._history, self._groups, self._desk = history, groups, desk
         self._interval_s = interval_s
         self._seen: Seen | None = None
+        self._last: Seen | None = None
         self._fault: str | None = None
 
     @property
     def seen(self) -> Seen | None:
         """The newest verdict; None while nothing is watched."""
         return self._seen
+
+    @property
+    def last(self) -> Seen | None:
+        """The newest verdict, of a rollout that is over, too, until another one is watched.
+
+        A breach ends its rollout within a second: who asks now and then would miss it.
+        """
+        return self._last
 
     @property
     def fault(self) -> str | None:
@@ -100,7 +109,7 @@ class GuardWatch(Background):
         since = before.since if before is not None and is_same else found.log_time
         if not is_same:
             log.info("rollout %s: the guards say %s", found.rollout_id, found.outcome)
-        self._seen = Seen(found, since)
+        self._seen = self._last = Seen(found, since)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):

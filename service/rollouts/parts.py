@@ -45,8 +45,8 @@ class RolloutParts:
         return Job(complete) if complete else reading.job(self.settings)
 
     def findings(self) -> Iterator[tuple[str, str, str, str]]:
-        """What the guards say of the open rollout: rollout_id, challenger, guard and verdict."""
-        if (seen := self.guards.seen) is None:
+        """What the guards said of the last rollout watched: rollout_id, challenger, guard and verdict."""
+        if (seen := self.guards.last) is None:
             return
         for challenger, verdict in seen.assessment.verdicts.items():
             for finding in verdict.findings:

@@ -39,8 +39,8 @@ DAY = Gameday(
             Sign("fraud_trial_failures_total", 1, {"rollout_id": ID}),
             Sign("fraud_rollout_phase", 0, {"rollout_id": ID, "fraud_rollout_phase": "rolled_back"}),
         ),
+        firing=("FraudGuardBreach",),
     ),
     provoke=_provoke,
     mend=_mend,
-    note="`FraudGuardBreach` needs a scrape in the second between the breach and the rollback.",
 )

@@ -90,6 +90,18 @@ CASES = (
         labels={**TRIAL, "guard": "alert_rate", "fraud_guard_verdict": "breach"},
         almost=[guard("pass")],
     ),
+    # quiet once it has been rolled back for a quarter of an hour
+    Case(
+        "FraudGuardBreach",
+        {**guard("insufficient"), **phase("rolled_back")},
+        {**guard("breach"), **phase("shadow")},
+        fires_after=15,
+        quiet_after=0,
+        labels={**TRIAL, "guard": "alert_rate", "fraud_guard_verdict": "breach"},
+        almost=[guard("breach")],
+        before=20,
+        during=25,
+    ),
     *(
         Case(
             "FraudBreachedRolloutOpen",

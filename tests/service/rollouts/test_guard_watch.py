@@ -115,6 +115,9 @@ def test_of_two_watches_one_ends_the_rollout_and_the_other_reads_again() -> None
     assert types == [Type.PROPOSED, Type.SHADOW_STARTED, Type.BREACHED, Type.ROLLED_BACK]
     world.watch.look()
     assert world.watch.seen is None
+    # for those who look now and then
+    assert world.watch.last is not None
+    assert world.watch.last.assessment.outcome is Outcome.BREACH
 
 
 def test_with_traffic_stopped_the_verdict_is_insufficient_and_holds_until_the_deadline() -> None:
