@@ -48,7 +48,7 @@ def test_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(scene: S
     kills.worker_at(step)(scene)
     assert scene.relay.job is job
     assert job.runs
-    scene.relay.audit()
+    scene.caught_up()
 
 
 @pytest.mark.parametrize("step", OF_THE_JOB)
@@ -90,7 +90,7 @@ def test_lag_is_true_while_a_group_stands(scene: Scene) -> None:
     scene.relay.until(lambda: lag_by_offsets(installed) == installed.sent - told(installed), "a true lag")
     assert lag_by_offsets(installed) > 0
     worker.kill()
-    scene.relay.audit()
+    scene.caught_up()
     assert lag_by_offsets(installed) == 0
 
 

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from thoroughness import only_thorough
 
 from deploy.local import processes, topics
 from deploy.local import stack as embedded
@@ -272,6 +273,7 @@ def own_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.chaos
+@only_thorough
 def test_everything_killed_is_recovered_with_its_data(own_dir: Path, wait_for: Callable[..., object]) -> None:
     first = embedded.up(own_dir)
     insert_card(first, "before")
@@ -290,6 +292,7 @@ def test_everything_killed_is_recovered_with_its_data(own_dir: Path, wait_for: C
 
 
 @pytest.mark.chaos
+@only_thorough
 def test_changes_made_while_connect_is_dead_arrive_after_it(
     own_dir: Path, wait_for: Callable[..., object]
 ) -> None:
@@ -302,6 +305,7 @@ def test_changes_made_while_connect_is_dead_arrive_after_it(
 
 
 @pytest.mark.chaos
+@only_thorough
 def test_debezium_finds_back_to_a_restarted_postgres(own_dir: Path, wait_for: Callable[..., object]) -> None:
     endpoints = embedded.up(own_dir)
     embedded.kill(own_dir, "postgres")
@@ -321,6 +325,7 @@ def test_lost_record_of_a_running_stack_does_not_leave_two(own_dir: Path) -> Non
     assert load(own_dir).servers["postgres"].pid != orphan.pid
 
 
+@only_thorough
 def test_down_stops_everything_and_keeps_the_data(own_dir: Path) -> None:
     embedded.up(own_dir)
     servers = load(own_dir).servers
