@@ -157,7 +157,7 @@ def test_idle_groups_say_that_they_are_there(
             if record["written_at"] - record["started_at"] > 900 * HEARTBEAT_S
         }
 
-    wait_for(lambda: len(heartbeats()) == len(before), deadline_s=60, what="a heartbeat of each group")
+    wait_for(lambda: len(heartbeats()) == len(before), deadline_s=150, what="a heartbeat of each group")
     for record in heartbeats().values():
         assert record["counts"]["records"] == 0
         assert all(part["start_offset"] == part["end_offset"] for part in record["partitions"])
@@ -327,6 +327,7 @@ OF_ROLLOUTS = {
     Reason.UNKNOWN_ROLLOUT,
     Reason.LAST_ROLLOUT,
     Reason.ROLLOUT_CONFLICT,
+    Reason.UNKNOWN_TRANSACTION,  # of labels
 }
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from harness.job_world import model_ref
 
+from feature_store.catalogue import NAMES
+from models import tracking
 from models.errors import ModelMissingError, ModelUnavailableError
 from streaming_job.group import processor
 
@@ -15,7 +17,8 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.setattr(processor, "MODEL_PATIENCE_S", 0.5)
+    tracking.load()  # takes longer than the patience
+    monkeypatch.setattr(processor, "MODEL_PATIENCE_S", 2.0)
     monkeypatch.setattr(processor, "MODEL_RETRY_S", 0.1)
 
 
@@ -23,7 +26,7 @@ def test_a_registry_that_does_not_answer_is_asked_again_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(ModelUnavailableError, match="registry failed"):
-        processor._model(model_ref(), "http://127.0.0.1:1", tmp_path)
+        processor._model(model_ref(), "http://127.0.0.1:1", tmp_path, NAMES)
     said = [record.getMessage() for record in caplog.records if "nothing is decided" in record.getMessage()]
     assert len(said) >= 2
     assert "model card-fraud 1" in said[0]
@@ -33,5 +36,5 @@ def test_a_version_that_the_registry_has_not_is_not_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(ModelMissingError, match="registry failed"):
-        processor._model(model_ref("99"), f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "models")
+        processor._model(model_ref("99"), f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "models", NAMES)
     assert not [record for record in caplog.records if "nothing is decided" in record.getMessage()]
