@@ -83,26 +83,21 @@ def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
         frauds: LABEL_FACT in any order.
     """
     merchants = np.unique(np.concatenate([counts["merchant"], frauds["merchant"]]))
-    counts = counts[np.lexsort((counts["hour"], counts["merchant"]))]
-    new = np.ones(counts.size, dtype=np.bool_)
-    new[1:] = (counts["merchant"][1:] != counts["merchant"][:-1]) | (
-        counts["hour"][1:] != counts["hour"][:-1]
-    )
-    starts = np.flatnonzero(new)
-    total = np.add.reduceat(counts["count"], starts) if starts.size else np.zeros(0, dtype=np.int64)
+    counts = added_up(counts)
     frauds = frauds[np.lexsort((frauds["known_from"], frauds["arrival"], frauds["merchant"]))]
     ends = np.arange(merchants.size + 1)
-    owner = np.searchsorted(merchants, counts["merchant"][starts])
+    owner = np.searchsorted(merchants, counts["merchant"])
     first_hour = np.searchsorted(owner, ends)
-    running = np.concatenate([[0], np.cumsum(total)])
+    running = np.concatenate([[0], np.cumsum(counts["count"])])
     # counted from the merchant's own beginning, so that a merchant's facts can be folded without the others
     before = running - np.append(running[first_hour[owner]], running[-1])
     return Facts(
         merchants,
         first_hour,
-        counts["hour"][starts],
+        # contiguous, as the kernel is compiled for
+        counts["hour"].copy(),
         before,
-        total,
+        counts["count"].copy(),
         np.searchsorted(np.searchsorted(merchants, frauds["merchant"]), ends),
         frauds,
     )
@@ -136,7 +131,7 @@ def spans(reports: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def hour_counts(merchants: NDArray[np.uint64], arrivals: NDArray[np.int64]) -> NDArray[np.void]:
-    """One HOUR_COUNT for each of n transactions; `fold` adds them up.
+    """One HOUR_COUNT for each of n transactions; see `added_up`.
 
     Args:
         merchants: hash of each one's merchant, shape (n,).
@@ -147,3 +142,17 @@ def hour_counts(merchants: NDArray[np.uint64], arrivals: NDArray[np.int64]) -> N
     counts["hour"] = arrivals // HOUR_MS
     counts["count"] = 1
     return counts
+
+
+def added_up(counts: NDArray[np.void]) -> NDArray[np.void]:
+    """One HOUR_COUNT for each merchant and hour, in that order."""
+    counts = counts[np.lexsort((counts["hour"], counts["merchant"]))]
+    first = np.ones(counts.size, dtype=np.bool_)
+    first[1:] = (counts["merchant"][1:] != counts["merchant"][:-1]) | (
+        counts["hour"][1:] != counts["hour"][:-1]
+    )
+    starts = np.flatnonzero(first)
+    total = counts[starts]
+    if starts.size:
+        total["count"] = np.add.reduceat(counts["count"], starts)
+    return total

@@ -20,14 +20,14 @@ from feature_store.catalogue import DAY_MS, HOUR_MS
 from feature_store.group_state import GroupState
 from feature_store.journal import PieceStore
 from feature_store.merchants.catalogue import takes_effect
-from feature_store.merchants.facts import REPORT, hour_counts, merchant_hash
+from feature_store.merchants.facts import REPORT, added_up, hour_counts, merchant_hash
 from streaming_job.contracts import Contract, Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decode import labels
 from streaming_job.decode.labels import Label
 from streaming_job.facts.clock import BEGUN, IDLE, hour_of, hour_to_come, promise_of
-from streaming_job.facts.hours import OpenHours, added_up
+from streaming_job.facts.hours import OpenHours
 from streaming_job.facts.label_queue import LabelQueue
 from streaming_job.facts.record import Author, read
 from streaming_job.facts.table import NEVER_PROMISED, FactTable, MerchantRules

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.journal import PieceStore
-from feature_store.merchants.facts import HOUR_COUNT, hour_counts, merchant_hash
+from feature_store.merchants.facts import HOUR_COUNT, added_up, hour_counts, merchant_hash
 from streaming_job.facts.tiers import Tiers
 
 MOST_PARTS = 256
@@ -59,17 +59,3 @@ class OpenHours:
         elif self._unsaved:
             self._tiers.add(store, added_up(np.concatenate(self._unsaved)))
         self._unsaved, self._has_closed = [], False
-
-
-def added_up(counts: NDArray[np.void]) -> NDArray[np.void]:
-    """One HOUR_COUNT for each hour and merchant, in that order."""
-    counts = counts[np.lexsort((counts["merchant"], counts["hour"]))]
-    first = np.ones(counts.size, dtype=np.bool_)
-    first[1:] = (counts["hour"][1:] != counts["hour"][:-1]) | (
-        counts["merchant"][1:] != counts["merchant"][:-1]
-    )
-    starts = np.flatnonzero(first)
-    total = counts[starts]
-    if starts.size:
-        total["count"] = np.add.reduceat(counts["count"], starts)
-    return total

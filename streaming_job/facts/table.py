@@ -4,7 +4,6 @@ A lookup as of a time needs every fact that takes effect up to it, and does not 
 put into order only when one that is not yet in order could be seen.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,12 +128,8 @@ class FactTable:
         """Write what is new since the last time."""
         for name, held in (("mc", self._counts), ("mr", self._reports)):
             if self._has_dropped:
-                self._tiers[name].replace(store, _joined(held))
+                self._tiers[name].replace(store, np.concatenate(held))
             elif self._unsaved[name]:
-                self._tiers[name].add(store, _joined(self._unsaved[name]))
+                self._tiers[name].add(store, np.concatenate(self._unsaved[name]))
             self._unsaved[name] = []
         self._has_dropped = False
-
-
-def _joined(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
-    return np.concatenate(list(parts))

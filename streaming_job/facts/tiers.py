@@ -49,23 +49,29 @@ class Tiers:
         """Keep more rows."""
         if not rows.size:
             return
-        number = self._pieces[-1][0] + 1 if self._pieces else 0
+        number = self._next()
         while self._pieces and self._pieces[-1][1] < 2 * rows.size:
             before, _ = self._pieces.pop()
             rows = np.concatenate([self._read(store, before), rows])
             store.remove(f"{self._prefix}{before}")
-        self._pieces.append([number, rows.size])
-        store.put(f"{self._prefix}{number}", encode({"rows": rows}))
+        self._put(store, number, rows)
 
     def replace(self, store: PieceStore, rows: NDArray[np.void]) -> None:
         """Keep these rows instead of all others."""
-        number = self._pieces[-1][0] + 1 if self._pieces else 0
+        number = self._next()
         for old, _ in self._pieces:
             store.remove(f"{self._prefix}{old}")
         self._pieces[:] = []
         if rows.size:
-            self._pieces.append([number, rows.size])
-            store.put(f"{self._prefix}{number}", encode({"rows": rows}))
+            self._put(store, number, rows)
+
+    def _next(self) -> int:
+        """The number of the next piece."""
+        return self._pieces[-1][0] + 1 if self._pieces else 0
+
+    def _put(self, store: PieceStore, number: int, rows: NDArray[np.void]) -> None:
+        self._pieces.append([number, rows.size])
+        store.put(f"{self._prefix}{number}", encode({"rows": rows}))
 
     def _read(self, store: PieceStore, number: int) -> NDArray[np.void]:
         name = f"{self._prefix}{number}"
