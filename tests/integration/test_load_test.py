@@ -24,8 +24,8 @@ from loadtests.locust_run.verdict import Audit, Bounds, failures
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]
-BUSY = Bounds(slip_p99_ms=100.0, achieved_share=0.9, backlog_s=5.0)
-"""For a machine that runs other tests meanwhile."""
+BUSY = Bounds(slip_p99_ms=5_000.0, achieved_share=0.5, backlog_s=30.0)
+"""For a machine that runs other tests meanwhile: how fast it was is no matter of these tests."""
 PAUSE_S = 2.0
 
 
