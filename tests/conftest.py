@@ -17,9 +17,10 @@ WaitFor = Callable[..., object]
 
 CLASSES = Path(__file__).parents[1] / ".fraud" / "test-classes.jsa"
 """Written by `make test`."""
-# of every job that a test starts: it lives a minute or two, the second compiler pays off after some more
-JAVA = ["-XX:TieredStopAtLevel=1", *([f"-XX:SharedArchiveFile={CLASSES}"] if CLASSES.exists() else [])]
-os.environ.setdefault("FRAUD_DRIVER_JAVA_OPTIONS", " ".join(JAVA))
+# a JVM of a test lives some minutes at most: what its second compiler takes, it never gives back
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+if CLASSES.exists():
+    os.environ.setdefault("FRAUD_DRIVER_JAVA_OPTIONS", f"-XX:SharedArchiveFile={CLASSES}")
 # a job of a minute or two gains nothing from a warm Java; its short epochs would take half of the processors
 os.environ.setdefault("FRAUD_WARM_UP_EPOCHS", "3")
 
@@ -46,10 +47,7 @@ def topic_names() -> Callable[[], Topics]:
 
     def fresh() -> Topics:
         suffix = f"-{os.getpid()}-{next(numbers)}"
-        names = Topics()
-        return Topics(
-            **{field: getattr(names, field) + suffix for field in Topics.model_fields if field != "profiles"}
-        )
+        return Topics().renamed(lambda name: name + suffix, but=("profiles",))
 
     return fresh
 

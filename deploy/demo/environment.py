@@ -11,11 +11,15 @@ from streaming_job.settings import JobSettings
 
 DRIVER_MEMORY = "1g"
 SNAPSHOT_S = 600
+OF_THE_MACHINE = ("driver_java_options", "warm_up_epochs")
+"""The caller's settings that the demo's job keeps, too: what it takes, not what it works on."""
 
 
 def forget_callers_settings() -> None:
     """Drop FRAUD_ variables that name somebody's own servers: the demo brings its own."""
-    prefixes = tuple(f"FRAUD_{name.upper()}" for name in JobSettings.model_fields)
+    prefixes = tuple(
+        f"FRAUD_{name.upper()}" for name in JobSettings.model_fields if name not in OF_THE_MACHINE
+    )
     for name in [name for name in os.environ if name.upper().startswith(prefixes)]:
         del os.environ[name]
 

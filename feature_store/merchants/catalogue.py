@@ -88,5 +88,8 @@ MERCHANT_COLUMN: dict[str, int] = {name: number for number, name in enumerate(ME
 
 ALL_NAMES: tuple[str, ...] = (*NAMES, *MERCHANT_NAMES)
 """Columns of a job that keeps merchant facts."""
-ALL_IDENTITIES: tuple[str, ...] = (*IDENTITIES, *(feature.identity for feature in MERCHANT_FEATURES))
-"""name:version of each of ALL_NAMES."""
+
+
+def computed(*, merchants: bool) -> tuple[str, ...]:
+    """Features that models may ask for, name:version, in column order; with merchant facts more."""
+    return (*IDENTITIES, *(feature.identity for feature in MERCHANT_FEATURES)) if merchants else IDENTITIES

@@ -12,9 +12,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
-from feature_store.catalogue import IDENTITIES
 from feature_store.errors import FraudError
-from feature_store.merchants.catalogue import ALL_IDENTITIES
+from feature_store.merchants.catalogue import computed
 from loadtests.audit.topic_log import Log, TopicLog
 from loadtests.oracle import (
     Kind,
@@ -74,8 +73,8 @@ def tables(
         JudgeError: there is no champion, so nothing can have been decided.
     """
     topics = settings.topics
-    computed = ALL_IDENTITIES if settings.merchant_facts else IDENTITIES
-    profiles, rollouts = ProfileLog(), RolloutLog(load, _unavailable(log, topics), computed)
+    profiles = ProfileLog()
+    rollouts = RolloutLog(load, _unavailable(log, topics), computed(merchants=settings.merchant_facts))
     refused = profiles.read(log.read(topics.profiles, partition_ends(ends, topics.profiles)))
     refused += rollouts.read(log.read(topics.model_rollouts, partition_ends(ends, topics.model_rollouts)))
     if rollouts.plan() is None:

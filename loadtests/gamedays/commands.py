@@ -76,9 +76,7 @@ def hold_all(days: list[Gameday], home: Path, write: Path | None = None) -> None
 
 def _topics(number: int) -> Topics:
     """Those of the stack first; then names of one's own, but for the profiles: there is one connector."""
-    names = Topics()
-    own = {name: f"{getattr(names, name)}-{number}" for name in Topics.model_fields if name != "profiles"}
-    return Topics(**own) if number else names
+    return Topics().renamed(lambda name: f"{name}-{number}", but=("profiles",)) if number else Topics()
 
 
 def _hold(days: list[Gameday], found: Scene, write: Path | None) -> tuple[list[Gameday], list[str]]:

@@ -1,5 +1,7 @@
 """Names and settings of the topics."""
 
+from collections.abc import Callable, Collection
+
 from pydantic import BaseModel
 
 CREATE_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
@@ -37,6 +39,16 @@ class Topics(BaseModel):
     def of_facts(self) -> tuple[str, ...]:
         """What a job that keeps merchant facts folds beside them."""
         return (self.merchant_facts, self.labels, self.chargebacks)
+
+    def folded(self, *, facts: bool) -> tuple[str, ...]:
+        """What every key group folds, with or without merchant facts."""
+        return (*self.tables, *self.of_facts) if facts else self.tables
+
+    def renamed(self, rename: Callable[[str], str], *, but: Collection[str]) -> "Topics":
+        """Names of one's own, but for some fields."""
+        return Topics(
+            **{field: name if field in but else rename(name) for field, name in self.model_dump().items()}
+        )
 
     @property
     def heartbeats(self) -> str:

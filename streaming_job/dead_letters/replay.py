@@ -23,7 +23,7 @@ from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import labels, profiles, strict
 from streaming_job.decode.strict import Rejected
-from streaming_job.log import topic_reader
+from streaming_job.log import topic_reader, topic_writer
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 
 HEADER = "dead_letter"
@@ -178,7 +178,7 @@ def _send(producer: Producer, settings: LetterSettings, letters: Sequence[Letter
     counts = {topic: _partitions(producer, topic) for topic in {letter.topic for letter in letters}}
     producer.begin_transaction()
     for letter in letters:
-        _produce(
+        topic_writer.produce(
             producer, letter.topic, letter.key, letter.value,
             partition=destination(letter, settings, counts[letter.topic]),
             timestamp=letter.arrival,  # kept by a topic with CreateTime; others stamp the time of the replay
@@ -187,24 +187,5 @@ def _send(producer: Producer, settings: LetterSettings, letters: Sequence[Letter
         note = {"topic": letter.topic, "partition": letter.partition, "offset": letter.offset, "by": by}
         note["at"] = int(time.time() * 1000)
         value = json.dumps(note).encode()
-        _produce(producer, settings.topics.dead_letter_replays, letter.name.encode(), value)
+        topic_writer.produce(producer, settings.topics.dead_letter_replays, letter.name.encode(), value)
     producer.commit_transaction(TIMEOUT_S)
-
-
-def _produce(
-    producer: Producer,
-    topic: str,
-    key: bytes | None,
-    value: bytes | None,
-    partition: int = -1,
-    timestamp: int = 0,
-    headers: list[tuple[str, str | bytes | None]] | None = None,
-) -> None:
-    while True:
-        try:
-            producer.produce(
-                topic, value, key, partition=partition, timestamp=timestamp, headers=headers or []
-            )
-            return
-        except BufferError:  # the local queue is full: let some out
-            producer.poll(0.1)

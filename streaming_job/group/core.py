@@ -13,12 +13,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from feature_store.catalogue import IDENTITIES
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, PieceStore, append, seal
 from feature_store.layout import PROFILE, TRANSACTION
-from feature_store.merchants.catalogue import ALL_IDENTITIES
+from feature_store.merchants.catalogue import computed
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decide.decider import Decider, Deciders, Stopwatch
@@ -60,12 +59,12 @@ class Rules:
     @property
     def tables(self) -> tuple[str, ...]:
         """The topics that every key group folds."""
-        return (*self.topics.tables, *(self.topics.of_facts if self.merchants else ()))
+        return self.topics.folded(facts=self.merchants is not None)
 
     @property
     def computed(self) -> tuple[str, ...]:
         """Features that models may ask for, name:version, in column order."""
-        return ALL_IDENTITIES if self.merchants else IDENTITIES
+        return computed(merchants=self.merchants is not None)
 
 
 class GroupCore:

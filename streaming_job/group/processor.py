@@ -15,9 +15,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from feature_store.arena import layout_digest
-from feature_store.catalogue import IDENTITIES, names_of
+from feature_store.catalogue import names_of
 from feature_store.journal import load_meta
-from feature_store.merchants.catalogue import ALL_IDENTITIES
+from feature_store.merchants.catalogue import computed
 from models import registry
 from models.errors import ModelUnavailableError
 from models.registry import ModelRef
@@ -179,7 +179,7 @@ class GroupProcessor(StatefulProcessor):
         known = self._settings
         limits = TimeLimits(known.allowed_lateness_ms, known.allowed_skew_ms, known.refuse_card_numbers)
         merchants = MerchantRules(known.job_id, known.label_delay_ms) if known.merchant_facts else None
-        names = names_of(ALL_IDENTITIES if known.merchant_facts else IDENTITIES)
+        names = names_of(computed(merchants=known.merchant_facts))
         loaders = partial(self._load, _model, names), partial(self._load, _at_once, names)
         rules = Rules(known.topics, self._key_groups, limits, *loaders, merchants)
         return Opening(known, rules, group, query_id, self._instance)

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from feature_store.errors import FraudError
 from streaming_job.contracts import Contract, ContractError, validate
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.log import topic_reader
+from streaming_job.log import topic_reader, topic_writer
 
 TIMEOUT_S = 60.0
 FAULTS_TOLD = 5
@@ -62,22 +62,13 @@ def add(settings: LetterSettings, rows: Sequence[Mapping[str, Any]]) -> int:
         producer.init_transactions(TIMEOUT_S)
         producer.begin_transaction()
         for record in records:
-            _produce(producer, topic, record["card_id"].encode(), json.dumps(record).encode())
+            topic_writer.produce(producer, topic, record["card_id"].encode(), json.dumps(record).encode())
         producer.commit_transaction(TIMEOUT_S)
     except KafkaException as fault:
         raise LedgerError(
             f"the labels were not written ({fault.args[0].str()}); check the brokers, and the topic {topic}"
         ) from fault
     return len(records)
-
-
-def _produce(producer: Producer, topic: str, key: bytes, value: bytes) -> None:
-    while True:
-        try:
-            producer.produce(topic, value, key)
-            return
-        except BufferError:  # the local queue is full: let some out
-            producer.poll(0.1)
 
 
 def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:

@@ -9,9 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from thoroughness import only_thorough
 
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.relay import Relay
+from loadtests.faults.repeated import Repeated
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 
@@ -85,26 +83,11 @@ def run(release: Path, installed: Installation, *command: str, exit_code: int = 
     return done.stdout
 
 
-@contextmanager
-def transactions(installed: Installation) -> Iterator[None]:
+def transactions(installed: Installation) -> Repeated:
     """Transactions flow, all the time."""
-    stop, failures = threading.Event(), []
-
-    def send() -> None:
-        try:
-            while not stop.wait(PACE_S):
-                installed.send(EVENTS, late=0.02, duplicated=0.03)
-        except Exception as error:
-            failures.append(error)
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        sender.join()
-    assert not failures, failures
+    return Repeated(
+        lambda: installed.send(EVENTS, late=0.02, duplicated=0.03), PACE_S, "transactions are no longer sent"
+    )
 
 
 def newest_alert(installed: Installation) -> dict[str, Any]:

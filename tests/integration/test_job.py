@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -42,6 +42,7 @@ from feature_store.catalogue import IDENTITIES
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.job_process import JobProcess
 from loadtests.oracle import Kind
+from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.profiles import ProfileLoader
 from service.rollouts import reading
 from service.settings import ServiceSettings
@@ -55,7 +56,7 @@ from streaming_job.transaction.written import Mark
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 WaitFor = Callable[..., object]
-CLEAN = {"late": 0, "out_of_order": 0, "future": 0, "malformed": 0, "duplicated": 0}
+CLEAN = asdict(Disturbances.none())
 BLOCKED = 7
 """Number of the card that is blocked."""
 

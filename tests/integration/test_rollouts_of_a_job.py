@@ -5,8 +5,8 @@ One story, told by the desk (as the API and the command line tell it) while tran
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from deploy.local.stack import Endpoints
 from feature_store import catalogue, training_set
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
+from loadtests.faults.repeated import Repeated
 from loadtests.oracle.membership import is_member, salt_of
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
@@ -44,7 +45,7 @@ LINE = "trials"
 TENTH = 1_000
 """Basis points."""
 ADA = Actor("ada")
-CLEAN = {"late": 0, "out_of_order": 0, "future": 0, "malformed": 0, "duplicated": 0}
+CLEAN = asdict(Disturbances.none())
 TRICKLE, PACE_S = 50, 0.25
 """So many transactions flow every PACE_S, all the time."""
 BURST = 3_000
@@ -163,26 +164,9 @@ def decoded(installed: Installation, topic: str) -> list[dict[str, Any]]:
     return [json.loads(record.value or b"") for record in installed.read(topic)]
 
 
-@contextmanager
-def streaming(story: Story) -> Iterator[None]:
+def streaming(story: Story) -> Repeated:
     """Transactions flow, all the time."""
-    stop, failures = threading.Event(), []
-
-    def send() -> None:
-        try:
-            while not stop.wait(PACE_S):
-                story.send(TRICKLE)
-        except Exception as error:
-            failures.append(error)
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        sender.join()
-    assert not failures, failures
+    return Repeated(lambda: story.send(TRICKLE), PACE_S, "transactions are no longer sent")
 
 
 def history(cards: World) -> pa.Table:
