@@ -160,8 +160,8 @@ class TopicLog:
             consumer.assign([TopicPartition(topic, p, starts.get(p, OFFSET_BEGINNING)) for p in left])
             silent = 0.0
             while left:
-                # returns when it has all it was asked for or when the time is over, never sooner
-                messages = consumer.consume(FETCH, POLL_S)
+                # it waits for all that it is asked for: what is there is taken at once, for the next one it waits
+                messages = consumer.consume(FETCH, 0) or consumer.consume(1, POLL_S)
                 silent = 0.0 if messages else silent + POLL_S
                 if silent > SILENCE_S:
                     raise TopicReadError(f"topic {topic} cannot be read to its end; check the brokers")
@@ -197,6 +197,8 @@ class TopicLog:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "allow.auto.create.topics": False,
+                # the end of a partition is told when a fetch ends empty
+                "fetch.wait.max.ms": 10,
                 "queued.max.messages.kbytes": 65_536,
                 **self._client,
             }

@@ -23,8 +23,8 @@ GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaErro
 
 TUNING = {
     "log_level": "2",  # what goes wrong is raised
-    # the end of a partition, which tells that marks of transactions are past, is told when a fetch ends empty
-    "fetch.wait.max.ms": "5",
+    # records end a fetch at once; one that ends empty tells that marks of transactions are past
+    "fetch.wait.max.ms": "50",
     # both are of the one queue of all partitions; a record takes 400 bytes more in it
     "queued.min.messages": "50000",
     "queued.max.messages.kbytes": "16384",
