@@ -125,7 +125,7 @@ def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]
         "decimal.handling.mode": "double",
         "tombstones.on.delete": "true",
         # how long a change may wait for company; half a second by default
-        "poll.interval.ms": "20",
+        "poll.interval.ms": "100",
         # after Postgres went away: notice it by a report that fails (10 s), try again soon, and for ever
         "status.update.interval.ms": "1000",
         "retriable.restart.connector.wait.ms": "1000",

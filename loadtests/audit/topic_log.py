@@ -160,7 +160,7 @@ class TopicLog:
             consumer.assign([TopicPartition(topic, p, starts.get(p, OFFSET_BEGINNING)) for p in left])
             silent = 0.0
             while left:
-                # it waits for all that it is asked for: what is there is taken at once, for the next one it waits
+                # it waits for all it is asked for: what is there comes at once, for the next one it waits
                 messages = consumer.consume(FETCH, 0) or consumer.consume(1, POLL_S)
                 silent = 0.0 if messages else silent + POLL_S
                 if silent > SILENCE_S:

@@ -9,8 +9,6 @@ import json
 import os
 import re
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -487,11 +485,8 @@ def test_transactions_in_a_wrong_partition_are_refused_and_replayed_to_the_right
 
 def fraud(environment: dict[str, str], *arguments: str) -> str:
     """The output of `fraud dead-letters`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "deploy.cli", "dead-letters", *arguments],
-        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(cli.app, ["dead-letters", *arguments], env=environment)
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 
