@@ -13,6 +13,7 @@ from loadtests.audit.topic_log import TopicLog
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.log import topic_reader
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Alert
 from streaming_job.progress.totals import Totals
@@ -105,8 +106,17 @@ class WriterBench:
 
     def committed(self, group: int = 0) -> dict[int, int]:
         """Offsets of the group's partitions, as lag tools see them."""
-        found = self.log.committed(self.settings.job_id, (self.topics.transactions,))
-        return {part: offset for (_, part), offset in found.items() if part in OWN[group]}
+        return self.committed_of(self.topics.transactions, OWN[group])
+
+    def committed_of(self, topic: str, partitions: tuple[int, ...]) -> dict[int, int]:
+        """Offsets by partition; what a commit has just said is waited for: the group's log tells it later."""
+        # of committed transactions alone, so the broker answers once none is open
+        consumer = topic_reader.consumer(self.servers, {}, self.settings.job_id)
+        try:
+            found = consumer.committed([TopicPartition(topic, part) for part in partitions], 30.0)
+        finally:
+            consumer.close()
+        return {place.partition: place.offset for place in found if place.offset >= 0}
 
     def commit_as_a_tool(self, offset: int, group: int = 0) -> None:
         """Move the group's offsets, as kafka-consumer-groups --reset-offsets does."""

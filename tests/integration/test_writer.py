@@ -431,10 +431,10 @@ def test_key_groups_do_not_disturb_one_another(bench: WriterBench, at: At) -> No
 
 def test_group_0_alone_commits_the_tables_offsets(bench: WriterBench) -> None:
     bench.write(bench.writer(group=1), 1, 1)
-    tables = (bench.topics.model_rollouts,)
-    assert bench.log.committed(bench.settings.job_id, tables) == {}
+    table = bench.topics.model_rollouts
+    assert bench.committed_of(table, (0,)) == {}
     bench.write(bench.writer(), 1)
-    assert bench.log.committed(bench.settings.job_id, tables) == {(tables[0], 0): 1000}
+    assert bench.committed_of(table, (0,)) == {0: 1000}
 
 
 def test_heartbeat_moves_no_position(bench: WriterBench) -> None:
