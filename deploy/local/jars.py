@@ -23,7 +23,7 @@ Group = Literal["spark", "kafka", "connect", "streams"]
 EVERYDAY: tuple[Group, ...] = ("spark", "kafka", "connect")
 """What the job and its stack need."""
 GROUPS: tuple[Group, ...] = (*EVERYDAY, "streams")
-"""Kafka Streams is for `fraud compare` alone: nobody else fetches it."""
+"""Without Kafka Streams, which only `fraud compare` fetches."""
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 SETTINGS_FILE = Path(__file__).with_name("ivysettings.xml")
