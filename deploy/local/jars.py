@@ -23,7 +23,7 @@ Group = Literal["spark", "kafka", "connect", "streams"]
 EVERYDAY: tuple[Group, ...] = ("spark", "kafka", "connect")
 """What the job and its stack need."""
 GROUPS: tuple[Group, ...] = (*EVERYDAY, "streams")
-"""Without Kafka Streams, which only `fraud compare` fetches."""
+"""With Kafka Streams, which only `fraud compare` needs."""
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 SETTINGS_FILE = Path(__file__).with_name("ivysettings.xml")
