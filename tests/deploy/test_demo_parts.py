@@ -114,9 +114,11 @@ def test_other_seed_is_another_story(tmp_path: Path):
 def test_callers_own_servers_are_left_out_of_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", "bank:9092")
     monkeypatch.setenv("FRAUD_TOPICS__TRANSACTIONS", "theirs")
-    monkeypatch.setenv("FRAUD_IVY_SETTINGS", "mirror.xml")
+    kept = {"FRAUD_IVY_SETTINGS": "mirror.xml", "FRAUD_WARM_UP_EPOCHS": "3", "FRAUD_DRIVER_JAVA_OPTIONS": ""}
+    for name, value in kept.items():
+        monkeypatch.setenv(name, value)
     environment.forget_callers_settings()
-    assert {name for name in os.environ if name.startswith("FRAUD_")} == {"FRAUD_IVY_SETTINGS"}
+    assert {name for name in os.environ if name.startswith("FRAUD_")} == kept.keys()
 
 
 def test_screen_shows_what_matters():
