@@ -49,12 +49,10 @@ CLEAN = asdict(Disturbances.none())
 TRICKLE, PACE_S = 50, 0.25
 """So many transactions flow every PACE_S, all the time."""
 BURST = 3_000
-GUARDS = {
-    "alpha": 0.01, "deadline_h": 1, "min_card_hours": 30,
-    # models that alert in three of ten transactions, each as it likes, differ in 0.42 of them: no guard stops
-    # the one that fails, which is to do no harm even then
-    "rules": [{"name": "disagreement", "max_share": 0.5}],
-}  # fmt: skip
+LIMITS = {"alpha": 0.01, "deadline_h": 1, "min_card_hours": 30}
+DISAGREEMENT = {**LIMITS, "rules": [{"name": "disagreement", "max_share": 0.5}]}
+LENIENT = {**LIMITS, "rules": [{"name": "alert_rate", "max_ratio": 100}]}
+"""Stops nothing: a model that fails is to do no harm even then."""
 FAILS_WITHOUT = "time_since_previous"
 """Unknown at a card's first transaction."""
 CLOCKED = ("time_ms", "champion_time_ms")
@@ -96,9 +94,9 @@ class Story:
         asked = Proposal((_draft(model, policy),), "first", self._key(), None, "zero", at_once=True)
         assert self.desk.propose(asked, ADA).types == (Type.PROPOSED, Type.PROMOTED)
 
-    def propose(self, name: str, model: ModelRef, policy: Policy) -> None:
+    def propose(self, name: str, model: ModelRef, policy: Policy, guards: dict[str, Any]) -> None:
         """A rollout of one challenger."""
-        asked = Proposal((_draft(model, policy),), "for the story", self._key(), GUARDS, name)
+        asked = Proposal((_draft(model, policy),), "for the story", self._key(), guards, name)
         assert self.desk.propose(asked, ADA).seq == 1
 
     def step(self, name: str, kind: Type, **more: Any) -> None:
@@ -222,7 +220,8 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
         with streaming(story):
             story.caught_up(job)
             # one that becomes champion; the job dies while it is a canary
-            story.propose("first", better.ref, Policy(better.quality.threshold, 15, cooldown_s=3_600))
+            policy = Policy(better.quality.threshold, 15, cooldown_s=3_600)
+            story.propose("first", better.ref, policy, DISAGREEMENT)
             story.step("first", Type.SHADOW_STARTED)
             story.caught_up(job)
             story.canary("first")
@@ -234,7 +233,7 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
             story.caught_up(job)
             story.step("first", Type.PROMOTED)
             # one that raises; rolled back
-            story.propose("second", fails, Policy(0.5, 15))
+            story.propose("second", fails, Policy(0.5, 15), LENIENT)
             story.step("second", Type.SHADOW_STARTED)
             story.caught_up(job, BURST // 3)
             story.canary("second")
