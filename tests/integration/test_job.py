@@ -354,7 +354,9 @@ def test_each_bad_record_becomes_a_dead_letter_with_its_bytes(
     assert job.runs
 
 
-def test_record_that_no_letter_holds_becomes_one_that_fits(installed: Installation, job: JobProcess) -> None:
+def test_record_that_no_letter_holds_becomes_one_that_fits(
+    installed: Installation, job: JobProcess, wait_for: WaitFor
+) -> None:
     servers, topic = installed.stack.bootstrap_servers, installed.topics.transactions
     limit = ConfigEntry("max.message.bytes", str(2 * LARGE), incremental_operation=AlterConfigOpType.SET)
     admin = AdminClient({"bootstrap.servers": servers})
@@ -363,8 +365,15 @@ def test_record_that_no_letter_holds_becomes_one_that_fits(installed: Installati
         change.result(60)
     value = text(note=os.urandom(LARGE // 2).hex())
     producer = Producer({"bootstrap.servers": servers, "message.max.bytes": 2 * LARGE})
-    producer.produce(topic, value, b"large")
-    assert producer.flush(60) == 0
+
+    def is_taken() -> bool:
+        told: list[object] = []
+        producer.produce(topic, value, b"large", on_delivery=lambda error, _: told.append(error))
+        assert producer.flush(60) == 0
+        return told == [None]
+
+    # the broker answers before its log keeps to the new limit
+    wait_for(is_taken, what="the new limit")
     installed.sent += 1
     installed.caught_up(job)
     (record,) = (found for found in installed.read(installed.topics.dead_letters) if found.key == b"large")
