@@ -74,11 +74,11 @@ def test_511_others_are_looked_at_one_by_one_and_512_are_not():
 
 def test_hot_card_recognises_repetitions_among_the_last_thousand():
     world = World(threshold=0.0)
-    for step in range(3_000):
+    for step in range(2_100):
         world.tx(step)
-    world.tx(2_990, arrival=3_000, transaction_id="t2990")
-    world.tx(10, arrival=3_000, transaction_id="t10")
-    world.tx(3_000, transaction_id="t2991")
+    world.tx(2_090, arrival=2_100, transaction_id="t2090")
+    world.tx(10, arrival=2_100, transaction_id="t10")
+    world.tx(2_100, transaction_id="t2091")
     kinds = [outcome.kind for outcome in world.outcomes()]
     assert kinds[-3:] == [Kind.DUPLICATE, Kind.ALERT, Kind.ALERT]
     assert [alert["conflicting_repetition"] for alert in world.alerts()[-2:]] == [False, True]
