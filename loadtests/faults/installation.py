@@ -6,6 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,8 @@ from streaming_job.log.partitioner import Partitioner
 from streaming_job.settings import JobSettings
 
 RATE = 500.0
+UNDISTURBED = asdict(Disturbances.none())
+"""For `Installation.send`: nothing is late, broken or repeated."""
 POLL_S = 0.1
 """Rarely enough that asking costs the job nothing."""
 PARTITIONERS = {Partitioner.MURMUR2: "murmur2_random", Partitioner.CRC32: "consistent_random"}

@@ -19,7 +19,7 @@ from thoroughness import only_thorough
 
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.relay import Relay
-from loadtests.faults.repeated import Repeated
+from loadtests.faults.sender import Sender
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 
@@ -83,11 +83,9 @@ def run(release: Path, installed: Installation, *command: str, exit_code: int = 
     return done.stdout
 
 
-def transactions(installed: Installation) -> Repeated:
+def transactions(installed: Installation) -> Sender:
     """Transactions flow, all the time."""
-    return Repeated(
-        lambda: installed.send(EVENTS, late=0.02, duplicated=0.03), PACE_S, "transactions are no longer sent"
-    )
+    return Sender(lambda: installed.send(EVENTS, late=0.02, duplicated=0.03), PACE_S)
 
 
 def newest_alert(installed: Installation) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -37,10 +37,9 @@ from typer.testing import CliRunner
 
 from deploy import cli
 from feature_store.catalogue import IDENTITIES
-from loadtests.faults.installation import Installation, world
+from loadtests.faults.installation import UNDISTURBED, Installation, world
 from loadtests.faults.job_process import JobProcess
 from loadtests.oracle import Kind
-from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.profiles import ProfileLoader
 from service.rollouts import reading
 from service.settings import ServiceSettings
@@ -54,7 +53,6 @@ from streaming_job.transaction.written import Mark
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 WaitFor = Callable[..., object]
-CLEAN = asdict(Disturbances.none())
 BLOCKED = 7
 """Number of the card that is blocked."""
 
@@ -336,7 +334,7 @@ def test_each_bad_record_becomes_a_dead_letter_with_its_bytes(
     key = b"not even a card \xff"
     # once by themselves, once among good ones
     installed.send_raw([value for value, _ in BAD.values()], key)
-    installed.send(500, **CLEAN)
+    installed.send(500, **UNDISTURBED)
     installed.send_raw([value for value, _ in BAD.values()], key)
     installed.send_raw([*GOOD.values()], world().cards.ids[1].as_py().encode())
     installed.caught_up(job)
@@ -372,7 +370,7 @@ def test_record_that_no_letter_holds_becomes_one_that_fits(
         assert producer.flush(60) == 0
         return told == [None]
 
-    # the broker answers before its log keeps to the new limit
+    # a topic's new setting is acknowledged before the broker applies it
     wait_for(is_taken, what="the new limit")
     installed.sent += 1
     installed.caught_up(job)
@@ -528,7 +526,7 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
         {"features": ("amount:9",)},
     ):
         installed.roll_out(model=replace(good.model, **change))
-    installed.send(50, **CLEAN)
+    installed.send(50, **UNDISTURBED)
     installed.caught_up(job)
     refused = {"model_refused": 1, "model_unavailable": 1, "incompatible_features": 1}
     assert {reason: count for reason, count in installed.reasons().items() if reason in refused} == refused

@@ -6,7 +6,6 @@ One story, told by the desk (as the API and the command line tell it) while tran
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from thoroughness import THOROUGH
 
 from deploy.local.stack import Endpoints
 from feature_store import catalogue, training_set
-from loadtests.faults.installation import Installation
+from loadtests.faults.installation import UNDISTURBED, Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
-from loadtests.faults.repeated import Repeated
+from loadtests.faults.sender import Sender
 from loadtests.oracle.membership import is_member, salt_of
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
@@ -45,7 +44,6 @@ LINE = "trials"
 TENTH = 1_000
 """Basis points."""
 ADA = Actor("ada")
-CLEAN = asdict(Disturbances.none())
 TRICKLE, PACE_S = 50, 0.25
 """So many transactions flow every PACE_S, all the time."""
 BURST = 3_000
@@ -81,12 +79,12 @@ class Story:
     def send(self, events: int) -> None:
         """Send transactions of the world; from whatever thread, all of them are counted."""
         with self._sending:
-            self.installed.send(events, **CLEAN)
+            self.installed.send(events, **UNDISTURBED)
 
     def caught_up(self, job: JobProcess, events: int = BURST) -> None:
         """Send so many, and wait until they are decided; nothing else is sent meanwhile."""
         with self._sending:
-            self.installed.send(events, **CLEAN)
+            self.installed.send(events, **UNDISTURBED)
             self.installed.caught_up(job)
 
     def promote(self, model: ModelRef, policy: Policy) -> None:
@@ -162,9 +160,9 @@ def decoded(installed: Installation, topic: str) -> list[dict[str, Any]]:
     return [json.loads(record.value or b"") for record in installed.read(topic)]
 
 
-def streaming(story: Story) -> Repeated:
+def streaming(story: Story) -> Sender:
     """Transactions flow, all the time."""
-    return Repeated(lambda: story.send(TRICKLE), PACE_S, "transactions are no longer sent")
+    return Sender(lambda: story.send(TRICKLE), PACE_S)
 
 
 def history(cards: World) -> pa.Table:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,15 @@ def test_a_stop_from_another_thread_flushes_and_returns(
     assert len(read(stack.bootstrap_servers, names.transactions)) == feed.sent[names.transactions]
 
 
+def refusal_of(action: Callable[[], object]) -> str:
+    """The error, if there is one: a topic's new setting is acknowledged before the broker applies it."""
+    try:
+        action()
+    except FeedError as error:
+        return str(error)
+    return ""
+
+
 def test_a_record_that_the_broker_refuses_ends_the_feed(
     stack: Endpoints, names: Topics, world: World, wait_for: Callable[..., object]
 ) -> None:
@@ -174,16 +184,12 @@ def test_a_record_that_the_broker_refuses_ends_the_feed(
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     admin.incremental_alter_configs([resource])[resource].result(timeout=30)
 
-    def refused() -> str:
+    def feed() -> None:
         records = timeline(Stream(world, 500.0, 0).blocks(events=1_000), None, names, drain=False)
-        try:
-            KafkaFeed(stack.bootstrap_servers).run(records, AT_ONCE)
-        except FeedError as error:
-            return str(error)
-        return ""
+        KafkaFeed(stack.bootstrap_servers).run(records, AT_ONCE)
 
-    # the broker answers before its log keeps to the new limit
-    assert "did not take a record" in str(wait_for(refused, what="the refusal"))
+    refusal = wait_for(lambda: refusal_of(feed), what="the refusal")
+    assert "did not take a record" in str(refusal)
 
 
 def test_missing_topics_and_missing_brokers_are_named(stack: Endpoints) -> None:
@@ -234,15 +240,9 @@ def test_a_replay_needs_topics_that_keep_its_times(
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     admin.incremental_alter_configs([resource])[resource].result(timeout=30)
     old = int(datetime(2018, 4, 1).timestamp() * 1_000)
-
-    def refused() -> str:
-        try:
-            feed.check_topics([archive.transactions], old)
-        except FeedError as error:
-            return str(error)
-        return ""
-
-    assert "would delete records" in str(wait_for(refused, what="the refusal"))
+    check = partial(feed.check_topics, [archive.transactions], old)
+    refusal = wait_for(lambda: refusal_of(check), what="the refusal")
+    assert "would delete records" in str(refusal)
     feed.check_topics([archive.transactions], int(time.time() * 1_000))
 
 

@@ -1,4 +1,4 @@
-"""Something that is done all the time, from a thread of its own: transactions flow."""
+"""Sends transactions all the time, from a thread of its own."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,22 +8,21 @@ from typing import Self
 from loadtests.faults.errors import FaultError
 
 
-class Repeated:
-    """Does one thing again and again; use as a context manager, which tells at its end if that has failed."""
+class Sender:
+    """Calls a function that sends, again and again; a context manager whose end raises if that failed."""
 
-    def __init__(self, action: Callable[[], None], every_s: float, what: str) -> None:
+    def __init__(self, send: Callable[[], None], every_s: float) -> None:
         """Start nothing yet.
 
         Args:
-            action: what is done.
-            every_s: between the end of one and the beginning of the next, seconds.
-            what: for the error, "transactions are no longer sent".
+            send: sends some transactions.
+            every_s: between the end of one call and the beginning of the next, seconds.
         """
-        self._action, self._every_s, self._what = action, every_s, what
+        self._send, self._every_s = send, every_s
         self._stop = threading.Event()
-        self._acting = threading.Lock()
+        self._sending = threading.Lock()
         self._fault: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=what)
+        self._thread = threading.Thread(target=self._run, name="transactions")
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -37,29 +36,29 @@ class Repeated:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing is done meanwhile.
+        """Nothing is sent meanwhile.
 
         Raises:
-            FaultError: it has failed.
+            FaultError: sending has failed.
         """
-        with self._acting:
+        with self._sending:
             self.check()
             yield
 
     def check(self) -> None:
-        """See that it is still done.
+        """See that transactions flow.
 
         Raises:
-            FaultError: it has failed.
+            FaultError: sending has failed.
         """
         if self._fault is not None:
-            raise FaultError(f"{self._what}: {self._fault}") from self._fault
+            raise FaultError(f"transactions are no longer sent: {self._fault}") from self._fault
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
-            with self._acting:
+            with self._sending:
                 try:
-                    self._action()
+                    self._send()
                 except Exception as fault:
                     self._fault = fault
                     return
