@@ -160,7 +160,7 @@ class TopicLog:
             consumer.assign([TopicPartition(topic, p, starts.get(p, OFFSET_BEGINNING)) for p in left])
             silent = 0.0
             while left:
-                # it waits for all it is asked for: what is there comes at once, for the next one it waits
+                # consume() blocks until it has all messages asked for: take what is buffered, or wait for one
                 messages = consumer.consume(FETCH, 0) or consumer.consume(1, POLL_S)
                 silent = 0.0 if messages else silent + POLL_S
                 if silent > SILENCE_S:
@@ -197,7 +197,7 @@ class TopicLog:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "allow.auto.create.topics": False,
-                # the end of a partition is told when a fetch ends empty
+                # librdkafka reports the end of a partition only after a fetch that came back empty
                 "fetch.wait.max.ms": 10,
                 "queued.max.messages.kbytes": 65_536,
                 **self._client,

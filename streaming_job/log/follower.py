@@ -23,7 +23,8 @@ GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaErro
 
 TUNING = {
     "log_level": "2",  # what goes wrong is raised
-    # records end a fetch at once; one that ends empty tells that marks of transactions are past
+    # a fetch returns with its first record; only an empty one reports the end of the partition, which moves
+    # positions past transaction markers
     "fetch.wait.max.ms": "50",
     # both are of the one queue of all partitions; a record takes 400 bytes more in it
     "queued.min.messages": "50000",

@@ -26,7 +26,7 @@ def consumer(bootstrap_servers: str, kafka: Mapping[str, str], name: str) -> Con
     return Consumer(
         {
             "log_level": 0,  # what goes wrong is raised
-            # the end of a partition is told when a fetch ends empty
+            # librdkafka reports the end of a partition only after a fetch that came back empty
             "fetch.wait.max.ms": 10,
             # a client that connects to brokers one by one, when it needs them, waits before each
             "enable.sparse.connections": False,
