@@ -63,13 +63,13 @@ class Bank:
         with psycopg.connect(self.stack.postgres_dsn) as connection, connection.cursor() as cursor:
             cursor.executemany(f"INSERT INTO {TABLE} ({', '.join(names)}) VALUES ({values})", rows)  # type: ignore[arg-type]
 
-    def is_slot_active(self) -> bool | None:
-        """Whether somebody follows the slot; None if there is none."""
+    def slot_follower(self) -> int | None:
+        """Process id of the Postgres backend that sends the slot's changes; None while nobody follows it."""
         with psycopg.connect(self.stack.postgres_dsn) as connection:
             row = connection.execute(
-                "SELECT active FROM pg_replication_slots WHERE slot_name = %s", [NAME]
+                "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", [NAME]
             ).fetchone()
-        return None if row is None else bool(row[0])
+        return row[0] if row else None
 
     def connector(self, method: str, path: str = "", body: object = None) -> int:
         """Call Connect's REST interface about the connector; returns the HTTP status."""
