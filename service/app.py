@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from service import api_docs, security
 from service.health.job_watch import JobWatch
 from service.health.routes import health_routes, sidecar_version
+from service.labels.routes import label_routes
 from service.metrics.collector import registry_of
 from service.metrics.http import HttpMetrics
 from service.metrics.of_rollouts import of_guards
@@ -18,6 +19,7 @@ from service.rollouts.parts import RolloutParts
 from service.rollouts.routes import rollout_routes
 from service.security.roles import see_all_declared
 from service.settings import ServiceSettings
+from streaming_job.labels.ledger import Ledger
 
 
 def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time) -> FastAPI:
@@ -33,6 +35,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     job = JobWatch(settings, clock)
     rollouts = RolloutParts(settings, job.progress, clock)
     alerts = AlertFeed(settings)
+    ledger = Ledger(settings.bootstrap_servers, settings.kafka, settings.topics.labels)
     registry = registry_of(job, [lambda: of_guards(rollouts.findings())])
 
     @asynccontextmanager
@@ -59,6 +62,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     app.add_middleware(HttpMetrics, registry=registry)  # the last: it sees what is refused, too
     app.include_router(health_routes(job, registry))
     app.include_router(rollout_routes(rollouts))
+    app.include_router(label_routes(ledger, clock))
     app.include_router(page_routes(alerts, settings.job_id))
     see_all_declared(app)
     return app

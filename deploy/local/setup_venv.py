@@ -10,8 +10,10 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deploy.local import preflight
@@ -81,17 +83,26 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
     if not _usable(venv):
         progress("making the virtual environment .venv")
         _run([sys.executable, "-m", "venv", "--clear", str(venv)])
-    lock = root / "requirements.lock"
-    packages = len(re.findall(r"^\S+==", lock.read_text(), re.MULTILINE))
     pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check",
            "--progress-bar", "off", "--no-deps", "--no-build-isolation", "--no-compile"]  # fmt: skip
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as first:
-        # PySpark comes as source: what builds it must be there before, and be the locked one
-        first.write(_only("setuptools", lock.read_text()))
-        first.flush()
-        _run([*pip, "--require-hashes", "-r", first.name])
-    progress(f"installing {packages} packages, about a minute and a half with a fast network")
-    _run([*pip, "--use-pep517", "--require-hashes", "-r", str(lock)], progress, packages)
+    entries = re.findall(r"^\S+==(?:.*\\\n)*.*\n?", (root / "requirements.lock").read_text(), re.MULTILINE)
+    # PySpark comes as source: what builds it must be there before, and be the locked one
+    tools = [entry for entry in entries if entry.startswith("setuptools==")]
+    if not tools:
+        raise SetupError("requirements.lock does not name setuptools: restore the file from the repository")
+    with tempfile.TemporaryDirectory() as scratch:
+        _run([*pip, "--require-hashes", "-r", _written(scratch, "tools", tools)])
+        progress(f"installing {len(entries)} packages, about a minute with a fast network")
+        # pip works with one processor, so there are two of it
+        halves = [_written(scratch, f"half-{number}", entries[number::2]) for number in range(2)]
+        told = Told(progress, len(entries))
+        with ThreadPoolExecutor(len(halves)) as pool:
+            runs = [
+                pool.submit(_run, [*pip, "--use-pep517", "--require-hashes", "-r", half], told)
+                for half in halves
+            ]
+        for run in runs:
+            run.result()
     progress("installing the project itself")
     _run([*pip, "--quiet", "--editable", str(root)])
     progress("compiling the packages")
@@ -102,38 +113,49 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
     progress("the virtual environment is complete")
 
 
+def _written(directory: str, name: str, entries: Sequence[str]) -> str:
+    """A requirements file of some entries of the lock."""
+    path = Path(directory, f"{name}.txt")
+    path.write_text("".join(entries))
+    return str(path)
+
+
 def _usable(venv: Path) -> bool:
     """Whether .venv is whole and belongs to this Python."""
     config, version = venv / "pyvenv.cfg", ".".join(map(str, sys.version_info[:3]))
     return (venv / "bin" / "pip").exists() and f"version = {version}\n" in config.read_text()
 
 
-def _only(package: str, lock: str) -> str:
-    """The lines of one package in the lock."""
-    found = re.search(rf"^{re.escape(package)}==(?:.*\\\n)*.*\n?", lock, re.MULTILINE)
-    if found is None:
-        raise SetupError(f"requirements.lock does not name {package}: restore the file from the repository")
-    return found[0]
+class Told:
+    """Tells every few seconds how far the runs of pip are, all together."""
+
+    def __init__(self, progress: Progress, packages: int) -> None:
+        """Nothing is installed yet."""
+        self._progress, self._packages = progress, packages
+        self._seen, self._told_at = 0, time.monotonic()
+        self._lock = threading.Lock()
+
+    def line(self, line: str) -> None:
+        """A line that one of them printed."""
+        with self._lock:
+            self._seen += line.startswith("Collecting ")
+            is_due = time.monotonic() - self._told_at >= 3
+            if line.startswith("Installing"):
+                self._progress("unpacking, the longest step")
+            elif line.startswith("Building") or (is_due and line.startswith("Collecting")):
+                self._progress(f"{self._seen} of {self._packages} packages; {line.split(' (')[0].strip()}")
+                self._told_at = time.monotonic()
 
 
-def _run(command: Sequence[str], progress: Progress | None = None, packages: int = 0) -> None:
-    """Runs pip or venv; tells how far it is every few seconds."""
+def _run(command: Sequence[str], told: Told | None = None) -> None:
+    """Runs pip or venv."""
     output: list[str] = []
-    seen, told = 0, time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
         assert running.stdout is not None
         for line in running.stdout:
             output.append(line)
-            seen += line.startswith("Collecting ")
-            if not progress or (
-                time.monotonic() - told < 3 and not line.startswith(("Building", "Installing"))
-            ):
-                continue
-            if line.startswith("Installing"):
-                progress("unpacking all of them, the longest step")
-            elif line.startswith(("Collecting", "Building")):
-                progress(f"{seen} of {packages} packages; {line.split(' (')[0].strip()}")
-                told = time.monotonic()
+            if told is not None:
+                told.line(line)
     if running.returncode != 0:
         raise SetupError(f"cannot make the virtual environment: {explain(''.join(output))}")
 

@@ -3,7 +3,10 @@
 import threading
 import time
 
+import numpy as np
+import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from numpy.typing import NDArray
 
 from streaming_job.log import topic_reader
 
@@ -58,6 +61,19 @@ class AlertReader:
         self._consumer.close()
         if self._fault is not None:
             raise KafkaException(self._fault)
+
+    def latencies(self, begin: float, end: float) -> NDArray[np.float64]:
+        """Arrival of the transaction to receipt of its alert, ms, of those that arrived from begin to end.
+
+        Args:
+            begin: ms since 1970-01-01 UTC.
+            end: the first moment that is not meant.
+        """
+        values = self.values.copy()  # more may come meanwhile
+        arrivals = np.array([orjson.loads(value)["arrival_time"] for value in values], dtype=np.float64)
+        chosen = (arrivals >= begin) & (arrivals < end)
+        received = np.array(self.received[: len(values)], dtype=np.float64)
+        return received[chosen] - arrivals[chosen]
 
     def _run(self) -> None:
         while True:

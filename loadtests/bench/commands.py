@@ -23,6 +23,9 @@ Report = Annotated[
 
 DataDir = Annotated[Path, typer.Option(help="Emptied first; servers, checkpoint and logs lie there")]
 Profiles = Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")]
+Shadows = Annotated[
+    int, typer.Option(min=0, max=4, help="Challengers in shadow, each with a model of its own")
+]
 DATA_DIR = Path(".fraud/bench")
 Say = Callable[[str], None]
 
@@ -82,6 +85,7 @@ def throughput(
     warm_up: Annotated[int, typer.Option(min=0, help="Transactions before those, 10,000/s")] = 2_000_000,
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
     profiles: Profiles = True,
+    shadows: Shadows = 0,
     verify: Annotated[bool, typer.Option(help="Audit the result against the oracle")] = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
@@ -96,7 +100,7 @@ def throughput(
         say("calibrating")
         yardstick = calibrate(rounds=5)
         yield yardstick
-        plan = Plan(data_dir.resolve(), cards, rate=backlog.rate, profiles=profiles)
+        plan = Plan(data_dir.resolve(), cards, rate=backlog.rate, profiles=profiles, shadows=shadows)
         with rig(plan, say) as made:
             yield settings_of(made.installed.settings)
             for figure in bench.measure(made, backlog, say, verify=verify):
@@ -115,6 +119,7 @@ def latency(
     warm_up: Annotated[str, typer.Option(help="Before what is measured")] = "90s",
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
     profiles: Profiles = True,
+    shadows: Shadows = 0,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """From a transaction's Kafka timestamp to its alert at a consumer; FRAUD_... variables set the job."""
@@ -124,11 +129,38 @@ def latency(
     live = bench.Live(rate, seconds(warm_up), seconds(length))
 
     def measured(say: Say) -> Iterator[Found]:
-        with rig(Plan(data_dir.resolve(), cards, rate=rate, profiles=profiles), say) as made:
+        plan = Plan(data_dir.resolve(), cards, rate=rate, profiles=profiles, shadows=shadows)
+        with rig(plan, say) as made:
             yield settings_of(made.installed.settings)
             yield from bench.measure(made, live, say)
 
     run("latency", measured, to)
+
+
+@app.command()
+def sidecar(
+    to: Report = None,
+    clients: Annotated[int, typer.Option(min=1, help="That ask at the same time")] = 50,
+    per_minute: Annotated[int, typer.Option(min=1, help="Requests of all of them together")] = 10_000,
+    rate: Annotated[float, typer.Option(min=1, help="Transactions per second")] = 2_000.0,
+    length: Annotated[str, typer.Option("--for", help="Length of each stretch: 60s, 5m")] = "30s",
+    turns: Annotated[int, typer.Option(min=1, help="Stretches with requests, and as many without")] = 3,
+    warm_up: Annotated[str, typer.Option(help="Before what is measured")] = "110s",
+    profiles: Profiles = True,
+    data_dir: DataDir = DATA_DIR,
+) -> None:
+    """How long /metrics and /v1/status take, and what asking for them costs the job's latency."""
+    from loadtests.bench import sidecar as bench
+    from loadtests.bench.rig import Plan, rig
+
+    asked = bench.Asked(clients, per_minute, rate, seconds(warm_up), seconds(length), turns)
+
+    def measured(say: Say) -> Iterator[Found]:
+        with rig(Plan(data_dir.resolve(), rate=rate, profiles=profiles), say) as made:
+            yield settings_of(made.installed.settings)
+            yield from bench.measure(made, asked, say)
+
+    run("sidecar", measured, to)
 
 
 @app.command()

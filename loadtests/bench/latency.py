@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import orjson
 
 from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.job_usage import JobUsage
@@ -86,17 +85,15 @@ def _wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
 
 
 def _figures(rig: Rig, reader: AlertReader, live: Live, begin: float, end: float) -> Iterator[Figure]:
-    arrivals = np.array([orjson.loads(value)["arrival_time"] for value in reader.values], dtype=np.float64)
-    chosen = (arrivals >= begin) & (arrivals < end)
-    if not chosen.any():
+    latencies = reader.latencies(begin, end)
+    if not latencies.size:
         raise BenchError("no alert came in the measured time; give a higher --rate or a longer --for")
-    latencies = (np.array(reader.received) - arrivals)[chosen]
     raw = tuple(round(float(ms), 1) for ms in np.percentile(latencies, np.arange(0, 101)))
     for percentile in PERCENTILES:
         yield Figure(
             f"p{percentile:g}", float(np.percentile(latencies, percentile)), "ms",
             raw if percentile == PERCENTILES[0] else (),
-            f"arrival of the transaction to receipt of its alert; {chosen.sum():,} alerts",
+            f"arrival of the transaction to receipt of its alert; {latencies.size:,} alerts",
         )  # fmt: skip
     commits = [commit for commit in rig.commits() if begin <= commit.written_at < end and commit.decided]
     events = sum(commit.decided for commit in commits)

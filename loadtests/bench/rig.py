@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.world import World
 from models.policy import Policy
-from models.rollouts.events import installation
+from models.rollouts.events import SHADOW, Challenger, Event, Type, installation
 from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
 
@@ -31,6 +31,7 @@ PAST_S = 3_600.0
 """Event time that the model learns from, at least."""
 FEWEST_CARDS = 200
 """... and cards."""
+ACTOR = "fraud bench"
 FEED_TIMEOUT_S = 60.0
 """For the simulator's first transactions, and for its end."""
 
@@ -51,6 +52,8 @@ class Plan:
     """Transactions per second of event time; the model learns from cards of the same habits."""
     profiles: bool = True
     """Whether there are profiles, by way of Postgres and Debezium."""
+    shadows: int = 0
+    """Challengers in shadow, of as many trees as the champion."""
 
 
 class Commit(NamedTuple):
@@ -212,16 +215,37 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
 
 def _roll_out(plan: Plan, installed: Installation) -> Champion:
     now_ms = int(time.time() * 1_000)
-    tracking_uri = installed.stack.mlflow_tracking_uri
+    servers, topic = installed.stack.bootstrap_servers, installed.topics.model_rollouts
+    # one world for each: models of one world would be the same one
+    champion, *others = (
+        _trained(plan, plan.seed + number, installed, now_ms) for number in range(plan.shadows + 1)
+    )
+    policy = Policy(champion.threshold, champion.max_count_5m)
+    publish(installation(champion.ref, policy, "bench", ACTOR, now_ms), servers, topic)
+    if others:
+        publish(_in_shadow(others, champion, now_ms), servers, topic)
+    return champion
+
+
+def _trained(plan: Plan, seed: int, installed: Installation, now_ms: int) -> Champion:
     # what a model learns from is over in seconds at such rates: fewer cards with the same habits have a past
     share = max(1.0, plan.rate * PAST_S / training.HISTORY)
     cards = max(FEWEST_CARDS, round(plan.cards / share))
     rate = plan.rate * cards / plan.cards
-    champion = training.train(None, plan.seed, cards, rate, False, tracking_uri, now_ms)[training.CHAMPION]
-    policy = Policy(champion.threshold, champion.max_count_5m)
-    events = installation(champion.ref, policy, "bench", "fraud bench", now_ms)
-    publish(events, installed.stack.bootstrap_servers, installed.topics.model_rollouts)
-    return champion
+    tracking_uri = installed.stack.mlflow_tracking_uri
+    return training.train(None, seed, cards, rate, False, tracking_uri, now_ms)[training.CHAMPION]
+
+
+def _in_shadow(models: Sequence[Champion], champion: Champion, now_ms: int) -> tuple[Event, Event]:
+    challengers = tuple(
+        Challenger(f"shadow-{number}", SHADOW, 0, one.ref, Policy(one.threshold, champion.max_count_5m))
+        for number, one in enumerate(models)
+    )
+    proposed = Event(
+        Type.PROPOSED, "shadows", 1, "shadows/1", ACTOR, "measured", now_ms,
+        champion=champion.ref, challengers=challengers, line=champion.ref.name,
+    )  # fmt: skip
+    return proposed, Event(Type.SHADOW_STARTED, "shadows", 2, "shadows/2", ACTOR, "measured", now_ms)
 
 
 def _wait_for_profiles(made: Rig, say: Say) -> None:

@@ -9,6 +9,7 @@ Pure.
 from collections.abc import Callable, Iterator, Mapping
 
 from feature_store.catalogue import ARRIVAL_WINDOWS, DAY_MS, HOUR_MS, WINDOWS
+from models.sentences.merchants import MERCHANT_SENTENCES, MERCHANT_UNKNOWN
 from models.sentences.quantities import duration, money, number, plural
 
 Values = Mapping[str, float | None]
@@ -36,7 +37,9 @@ def of_feature(name: str, value: float | None, values: Values, currency: str) ->
         currency: ISO 4217.
     """
     if value is None:
-        return UNKNOWN.get(name, f"{name} is not known")
+        return UNKNOWN.get(name) or MERCHANT_UNKNOWN.get(name) or f"{name} is not known"
+    if (of_merchant := MERCHANT_SENTENCES.get(name)) is not None:
+        return of_merchant(value)
     made = SENTENCES.get(name)
     return f"{name} is {number(value)}" if made is None else made(value, values, currency)
 

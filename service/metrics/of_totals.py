@@ -17,6 +17,8 @@ COUNTS = {
     "missing_profile": "Transactions decided without a profile of their card",
     "scoring_failures": "Transactions that the model gave no score: the other rules decided alone",
     "shadow_alerts": "Verdicts of challengers that differ from the champion's",
+    "labels": "Labels that became facts about merchants",
+    "late_facts": "Facts about merchants that came behind their group's promise: they take effect late",
     "suppressed": "Alerts kept back because the card had one a short while before",
 }
 """Of the contract's `counts`: name -> meaning; dead letters are told by reason instead."""

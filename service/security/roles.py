@@ -19,7 +19,7 @@ class Role(IntEnum):
     VIEWER = 1
     """Read; card ids are masked."""
     OPERATOR = 2
-    """See card ids; propose, run, pause and roll back rollouts."""
+    """See card ids; label transactions; propose, run, pause and roll back rollouts."""
     ADMIN = 3
     """Promote, withdraw, read the audit log."""
 

@@ -13,7 +13,7 @@ import typer
 from streaming_job import environment
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.labels import ledger
-from streaming_job.labels.ledger import LedgerError
+from streaming_job.labels.ledger import Ledger, LedgerError
 
 app = typer.Typer(no_args_is_help=True, help="Add, import and show labels: what became of transactions.")
 
@@ -36,7 +36,7 @@ def add(
         "reason": reason, "source": source or getpass.getuser(), "occurred_at": int(time.time() * 1000),
         "maturity": maturity,
     }  # fmt: skip
-    ledger.add(environment.settings(LetterSettings), [row])
+    _ledger().add([row])
     typer.echo(f"said of {transaction_id}: {kind}{'' if verdict is None else f' {verdict}'}")
 
 
@@ -45,8 +45,7 @@ def import_(
     file: Annotated[Path, typer.Argument(help=f"Parquet with columns {', '.join(COLUMNS)}")],
 ) -> None:
     """Import labels from a file: all of them, or none if one keeps no contract."""
-    rows = _rows(file)
-    typer.echo(f"{ledger.add(environment.settings(LetterSettings), rows)} labels were written")
+    typer.echo(f"{_ledger().add(_rows(file))} labels were written")
 
 
 @app.command()
@@ -54,6 +53,11 @@ def show(card_id: Annotated[str, typer.Argument(help="A card")]) -> None:
     """Show what was said of a card's transactions, one JSON object a line."""
     for found in ledger.of_card(environment.settings(LetterSettings), card_id):
         typer.echo(json.dumps(found))
+
+
+def _ledger() -> Ledger:
+    settings = environment.settings(LetterSettings)
+    return Ledger(settings.bootstrap_servers, settings.kafka, settings.topics.labels)
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 TIMEOUT_S = 15.0
@@ -42,7 +42,9 @@ def consumer(bootstrap_servers: str, kafka: Mapping[str, str], name: str) -> Con
     )
 
 
-def partitions(client: Consumer | AdminClient, topic: str, timeout_s: float = TIMEOUT_S) -> list[int]:
+def partitions(
+    client: Consumer | Producer | AdminClient, topic: str, timeout_s: float = TIMEOUT_S
+) -> list[int]:
     """The topic's partitions.
 
     Args:

@@ -20,7 +20,7 @@ from streaming_job.contracts import Contract, validate
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.labels import ledger
-from streaming_job.labels.ledger import LedgerError
+from streaming_job.labels.ledger import Ledger, LedgerError
 
 pytestmark = [pytest.mark.integration, only_thorough, pytest.mark.timeout(900)]
 
@@ -74,10 +74,11 @@ def test_labels_become_features_that_the_oracle_finds_too(labelled: Installation
         validate(Contract.MERCHANT_FACT, fact)
     assert {fact["kind"] for fact in facts} == {"counts", "report", "promise"}
     said = {"transaction_id": "t0", "card_id": "c9", "kind": "refund", "source": "ada", "occurred_at": 1}
+    writer = Ledger(labelled.stack.bootstrap_servers, {}, labelled.topics.labels)
     known = LetterSettings(bootstrap_servers=labelled.stack.bootstrap_servers, topics=labelled.topics)
     with pytest.raises(LedgerError, match="row 1"):
-        ledger.add(known, [{**said, "maturity": "final"}, said])
-    assert ledger.add(known, [{**said, "maturity": "final"}]) == 1
+        writer.add([{**said, "maturity": "final"}, said])
+    assert writer.add([{**said, "maturity": "final"}]) == 1
     assert [found["record"]["kind"] for found in ledger.of_card(known, "c9")] == ["refund"]
     alerts = labelled.read(labelled.topics.fraud_alerts)
     assert any(json.loads(one.value or b"")["features"]["merchant_streak"] for one in alerts)

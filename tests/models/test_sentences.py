@@ -8,10 +8,12 @@ from harness.alert_records import USUAL, alert
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from feature_store.catalogue import FEATURES, NAMES, WINDOWS
+from feature_store.catalogue import FEATURES, NAMES, WINDOWS, Feature
+from feature_store.merchants.catalogue import MERCHANT_FEATURES, MERCHANT_NAMES
 from models.policy import RULES
 from models.sentences.alerts import of_alert, of_rule
 from models.sentences.features import SENTENCES, UNKNOWN, of_feature
+from models.sentences.merchants import MERCHANT_SENTENCES, MERCHANT_UNKNOWN
 from models.sentences.quantities import duration, money, number, plural
 
 pytestmark = pytest.mark.unit
@@ -60,6 +62,31 @@ def test_a_duration_reads_back_in_its_unit(seconds: float) -> None:
 def test_every_feature_of_the_catalogue_has_a_sentence_and_no_other() -> None:
     assert set(SENTENCES) == set(NAMES)
     assert set(UNKNOWN) <= set(NAMES)
+    assert set(MERCHANT_SENTENCES) == set(MERCHANT_NAMES)
+    assert set(MERCHANT_UNKNOWN) <= set(MERCHANT_NAMES)
+
+
+@given(st.sampled_from(MERCHANT_FEATURES), st.integers(0, 10_000))
+def test_a_sentence_of_a_merchant_names_value_and_window(feature: Feature, value: int) -> None:
+    told = of_feature(feature.name, float(value), {}, "EUR")
+    assert "this merchant" in told
+    if feature.name == "merchant_last_label":
+        assert told.endswith("fraud" if value else "genuine")
+        return
+    if feature.unit == "d":
+        found = re.search(r"([\d,.]+) (s|min|h|days) ago$", told)
+        assert found is not None
+        assert is_near(read(found[1]) * SECONDS[found[2]], value * SECONDS["days"])
+    else:
+        assert is_near(read(told), value * (100 if "risk" in feature.name else 1))
+    if feature.name.endswith(("_7d", "_30d")):
+        assert f" in {feature.name.rpartition('_')[2][:-1]} days" in told
+
+
+def test_an_unknown_feature_of_a_merchant_is_said_to_be_none() -> None:
+    unknown = {feature.name for feature in MERCHANT_FEATURES if "unknown" in feature.meaning}
+    assert unknown == set(MERCHANT_UNKNOWN)
+    assert all(of_feature(name, None, {}, "EUR").startswith("no ") for name in unknown)
 
 
 @given(st.sampled_from(FEATURES), st.integers(0, 100_000), st.integers(0, 10_000))

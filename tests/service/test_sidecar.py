@@ -1,13 +1,10 @@
 """The sidecar against a real broker: transactions, restarts, lag, signals."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from harness.job_writer import Job
 from harness.local_client import LocalClient
 from harness.progress_records import progress
-from prometheus_client.parser import text_string_to_metric_families
+from harness.sidecar_process import SidecarProcess, samples_of
 
 from deploy.local import stack as embedded
 from deploy.local.stack import Endpoints
@@ -60,13 +57,8 @@ def sidecar(job: Job) -> Iterator[LocalClient]:
 
 
 def samples(client: LocalClient) -> dict[str, float]:
-    """Samples without labels by name; those with labels by name{value,...}."""
-    text = client.get("/metrics").text
-    return {
-        sample.name + (f"{{{','.join(sample.labels.values())}}}" if sample.labels else ""): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    """What `/metrics` exports, see `samples_of`."""
+    return samples_of(client.get("/metrics").text)
 
 
 def test_commits_show_up_once_and_aborted_ones_never(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
@@ -265,7 +257,8 @@ def test_the_feeds_newest_signs_of_life_are_told(job: Job, sidecar: LocalClient,
     names = [f"fraud_profile_feed_age_seconds{{{signal}}}" for signal in ("change", "heartbeat")]
     wait_for(lambda: set(names) <= set(samples(sidecar)), what="both signals")
     ages = [samples(sidecar)[name] for name in names]
-    assert [round(age, -1) for age in ages] == [100, 10]
+    assert 100 <= ages[0] < 500
+    assert 7 <= ages[1] < 100
 
 
 def test_a_sidecar_that_starts_before_its_topics_finds_them(
@@ -283,58 +276,27 @@ def test_a_sidecar_that_starts_before_its_topics_finds_them(
         wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
 
 
-def get(url: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def started(*arguments: str, **environment: str) -> tuple[subprocess.Popen[str], str]:
-    """`fraud serve` in its own process, and the URL it prints."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "deploy.cli", "serve", "--port", "0", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("sidecar: http://127.0.0.1:"), line or process.communicate()
-    return process, line.split()[1]
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_process_serves_without_a_broker_and_stops_cleanly(number: int, wait_for: Any) -> None:
-    process, url = started("--bootstrap-servers", "127.0.0.1:1")
-    try:
-        assert get(f"{url}healthz") == (200, '{"status":"ok"}')
-        status, body = get(f"{url}readyz")
+    with SidecarProcess("--bootstrap-servers", "127.0.0.1:1") as sidecar:
+        assert sidecar.get("healthz") == (200, '{"status":"ok"}')
+        status, body = sidecar.get("readyz")
         assert status == 503
         assert "progress records have not been read yet" in body
-        wait_for(lambda: "does not answer" in get(f"{url}readyz")[1], what="the broker's fault")
-        assert "fraud_sidecar_broker_up 0.0" in get(f"{url}metrics")[1]
-        assert "/page/page.js" in get(url)[1]
-        assert json.loads(get(f"{url}v1/caller")[1])["role"] == "admin"
-    finally:
-        process.send_signal(number)
-        out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (0, "", "")
+        wait_for(lambda: "does not answer" in sidecar.get("readyz")[1], what="the broker's fault")
+        assert "fraud_sidecar_broker_up 0.0" in sidecar.get("metrics")[1]
+        assert "/page/page.js" in sidecar.get("")[1]
+        assert json.loads(sidecar.get("v1/caller")[1])["role"] == "admin"
+        assert sidecar.stop(number) == (0, "", "")
 
 
 def test_a_taken_port_is_one_line() -> None:
-    first, url = started("--bootstrap-servers", "127.0.0.1:1")
-    port = url.rsplit(":", 1)[1].strip("/")
-    second = subprocess.run(
-        [sys.executable, "-m", "deploy.cli", "serve", "--bootstrap-servers", "127.0.0.1:1", "--port", port],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    first.terminate()
-    first.communicate(timeout=30)
+    with SidecarProcess("--bootstrap-servers", "127.0.0.1:1") as first:
+        port = first.url.rsplit(":", 1)[1].strip("/")
+        command = ["serve", "--bootstrap-servers", "127.0.0.1:1", "--port", port]
+        second = subprocess.run(
+            [sys.executable, "-m", "deploy.cli", *command], capture_output=True, text=True, timeout=60
+        )
     assert second.returncode == 1
     assert f"port {port} is taken" in second.stderr
     assert len(second.stderr.strip().splitlines()) == 1

@@ -1,16 +1,14 @@
 """Tokens over TLS, as the process serves them."""
 
 import json
-import os
 import ssl
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 from certificates import certificate
+from harness.sidecar_process import SidecarProcess
 
 from service.security import tokens
 from service.security.roles import Role
@@ -21,32 +19,14 @@ pytestmark = pytest.mark.integration
 def test_the_process_serves_tokens_over_tls(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     secret = tokens.add(tmp_path / "tokens", "alice", Role.VIEWER, "root", 1)
-    arguments = [
-        "--tokens-file",
-        str(tmp_path / "tokens"),
-        "--tls-cert",
-        str(cert),
-        "--tls-key",
-        str(key),
-        "--port",
-        "0",
-    ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "deploy.cli", "serve", "--bootstrap-servers", "127.0.0.1:1", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=dict(os.environ),
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("sidecar: https://127.0.0.1:"), line or process.communicate()
-        url = line.split()[1]
+    files = {"tokens-file": tmp_path / "tokens", "tls-cert": cert, "tls-key": key}
+    arguments = [text for name, path in files.items() for text in (f"--{name}", str(path))]
+    with SidecarProcess("--bootstrap-servers", "127.0.0.1:1", *arguments) as sidecar:
+        assert sidecar.url.startswith("https://127.0.0.1:")
         trusted = ssl.create_default_context(cafile=str(cert))
 
         def get(path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-            asked = urllib.request.Request(url + path, headers=headers)
+            asked = urllib.request.Request(sidecar.url + path, headers=headers)
             try:
                 with urllib.request.urlopen(asked, timeout=20, context=trusted) as answer:
                     return answer.status, dict(answer.headers), answer.read()
@@ -61,6 +41,3 @@ def test_the_process_serves_tokens_over_tls(tmp_path: Path) -> None:
         assert get("metrics", **{"X-Forwarded-For": "127.0.0.1"})[0] == 401
         assert get("metrics", Authorization=f"Bearer {secret}")[0] == 200
         assert get("v1/audit", Authorization=f"Bearer {secret}")[0] == 403
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)

@@ -1,0 +1,65 @@
+"""What a label feature of an alert says of the merchant, as a sentence. Pure.
+
+A fraud is *hidden* here if its amount was no spike on its card: such frauds are what a compromised merchant
+shows. Outcomes are known of payments that were reported, and of those that nobody reported within the label
+delay (docs/labels.md).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from models.sentences.quantities import duration, number, plural
+
+DAY_S = 86_400
+Sentence = Callable[[float], str]
+"""Of a feature's value."""
+
+
+def _windowed(window: str, days: int) -> Iterator[tuple[str, Sentence]]:
+    within = f"in {days} days"
+    yield (
+        f"merchant_count_{window}",
+        lambda value: f"{plural(value, 'payment')} at this merchant {within} whose outcome is known",
+    )
+    yield (
+        f"merchant_risk_{window}",
+        lambda value: f"{number(100 * value)} % of this merchant's payments {within} were reported as fraud",
+    )
+    yield (
+        f"merchant_unexplained_{window}",
+        lambda value: f"{plural(value, 'hidden fraud')} at this merchant {within}",
+    )
+
+
+def _ago(what: str) -> Sentence:
+    return lambda days: f"{what} at this merchant was {duration(days * DAY_S)} ago"
+
+
+MERCHANT_SENTENCES: Mapping[str, Sentence] = {
+    **dict(_windowed("7d", 7)),
+    **dict(_windowed("30d", 30)),
+    "merchant_last_label": lambda value: (
+        f"this merchant's newest payment whose outcome is known was {'fraud' if value else 'genuine'}"
+    ),
+    "merchant_streak": lambda value: f"{plural(value, 'reported fraud')} in a row at this merchant",
+    "merchant_streak_age": _ago("the first of the frauds in a row"),
+    "merchant_last_unexplained_age": _ago("the newest hidden fraud"),
+    "merchant_first_unexplained_age": _ago("the oldest hidden fraud of 30 days"),
+    "merchant_genuine_since": lambda value: (
+        f"{plural(value, 'genuine payment')} at this merchant since the newest hidden fraud"
+    ),
+}
+"""By feature of `feature_store.merchants.catalogue`."""
+
+_NONE_KNOWN = "no payment at this merchant whose outcome is known"
+_NONE_HIDDEN = "no hidden fraud at this merchant in 30 days"
+MERCHANT_UNKNOWN: Mapping[str, str] = {
+    "merchant_risk_7d": f"{_NONE_KNOWN} in 7 days",
+    "merchant_risk_30d": f"{_NONE_KNOWN} in 30 days",
+    "merchant_last_label": _NONE_KNOWN,
+    "merchant_streak_age": "no frauds in a row at this merchant",
+    **dict.fromkeys(
+        ("merchant_last_unexplained_age", "merchant_first_unexplained_age", "merchant_genuine_since"),
+        _NONE_HIDDEN,
+    ),
+}
+"""What is said where a feature is unknown."""

@@ -1,0 +1,1 @@
+"""Labels by HTTP: analysts say what became of transactions."""

@@ -1,0 +1,74 @@
+"""`fraud serve` in a process of its own, as an operator runs it."""
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+from prometheus_client.parser import text_string_to_metric_families
+
+STOP_S = 30.0
+
+
+class SidecarProcess:
+    """The sidecar on a free port; use as a context manager, nothing of it is left behind."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        """Start it, and wait until it listens.
+
+        Args:
+            arguments: of `fraud serve`, beside the port.
+            environment: variables beside those of this process.
+        """
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "deploy.cli", "serve", "--port", "0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("sidecar: http"), line or self.process.communicate()
+        self.url = line.split()[1]
+        """With a slash at its end."""
+
+    def __enter__(self) -> "SidecarProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        self.process.kill()
+        self.process.communicate(timeout=STOP_S)
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        """Send a signal and wait for the end; returns exit code, standard output and standard error."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=STOP_S)
+        return self.process.returncode, out, err
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of an answer."""
+        try:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def samples(self) -> dict[str, float]:
+        """What `/metrics` exports, see `samples_of`."""
+        return samples_of(self.get("metrics")[1])
+
+
+def samples_of(text: str) -> dict[str, float]:
+    """Samples of an exposition: those without labels by name, those with labels by name{value,...}."""
+    return {
+        sample.name + (f"{{{','.join(sample.labels.values())}}}" if sample.labels else ""): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }

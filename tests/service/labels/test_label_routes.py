@@ -1,0 +1,83 @@
+"""Labels posted to the sidecar lie on their topic as the job reads them."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from deploy.local.stack import Endpoints
+from service.labels.routes import LABEL_EXAMPLE, label_routes
+from service.security import problems
+from service.security.roles import CALLER, Caller, Role
+from streaming_job.contracts import Contract
+from streaming_job.contracts.topics import Topics
+from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.decode import labels
+from streaming_job.labels import ledger
+from streaming_job.labels.ledger import Ledger
+
+pytestmark = pytest.mark.integration
+
+
+def client_of(writer: Ledger) -> TestClient:
+    app = FastAPI()
+    problems.install(app)
+    app.include_router(label_routes(writer, lambda: 1_800_000_000.0))
+
+    async def as_analyst(scope: Any, receive: Any, send: Any) -> None:
+        scope[CALLER] = Caller("ada", Role.OPERATOR, "10.0.0.7")
+        await app(scope, receive, send)
+
+    return TestClient(as_analyst)
+
+
+def test_labels_are_written_all_or_none(stack: Endpoints, topic_names: Callable[[], Topics]) -> None:
+    topics = topic_names()
+    settings = LetterSettings(bootstrap_servers=stack.bootstrap_servers, topics=topics)
+    client = client_of(Ledger(stack.bootstrap_servers, {}, topics.labels))
+    answer = client.post("/v1/labels", json={"labels": [LABEL_EXAMPLE]})
+    assert (answer.status_code, answer.json()["code"]) == (503, "labels_topic")
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    for name in (topics.labels, topics.chargebacks):
+        admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+
+    without_reason = {name: value for name, value in LABEL_EXAMPLE.items() if name != "reason"}
+    answer = client.post("/v1/labels", json={"labels": [LABEL_EXAMPLE, without_reason]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "label")
+    assert "row 1: " in answer.json()["detail"]
+    assert list(ledger.of_card(settings, "c-42")) == []
+
+    for given in ([LABEL_EXAMPLE], [LABEL_EXAMPLE, {**LABEL_EXAMPLE, "reason": "other", "occurred_at": 0}]):
+        answer = client.post("/v1/labels", json={"labels": given})
+        assert (answer.status_code, answer.json()) == (201, {"written": len(given)})
+    found = [one["record"] for one in ledger.of_card(settings, "c-42")]
+    assert [(one["source"], one["reason"], one["occurred_at"]) for one in found] == [
+        ("ada", "travel", 1_800_000_000_000),
+        ("ada", "travel", 1_800_000_000_000),
+        ("ada", "other", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"source": "bob"},
+        {"kind": "rumour"},
+        {"card_id": ""},
+        {"transaction_id": "t" * 65},
+        {"occurred_at": -1},
+    ],
+)
+def test_what_is_no_label_is_refused_before_a_broker_is_asked(wrong: dict[str, object]) -> None:
+    client = client_of(Ledger("127.0.0.1:1", {}, "labels"))
+    answer = client.post("/v1/labels", json={"labels": [{**LABEL_EXAMPLE, **wrong}]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+def test_the_example_says_what_the_job_understands() -> None:
+    record = ledger.label({**LABEL_EXAMPLE, "source": "ada", "occurred_at": 1, "maturity": "final"})
+    assert labels.read(b"c-42", json.dumps(record).encode(), Contract.LABEL) == ("c-42", "t-1", False)
