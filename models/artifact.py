@@ -21,6 +21,7 @@ import numpy as np
 
 from models import archives, estimator_file, trees
 from models.errors import ModelError
+from models.percentiles import LEVELS, quantiles
 from models.scoring import Classifier, Estimator
 from models.trees import Trees
 
@@ -46,6 +47,8 @@ class Content:
     """float64[k, f]."""
     golden_scores: np.ndarray
     """float64[k]."""
+    quantiles: np.ndarray | None = None
+    """`percentiles.quantiles` of the scores that the model was judged by; None if that is not known."""
 
     def __post_init__(self) -> None:
         width, golden = len(self.features), self.golden_rows
@@ -60,6 +63,11 @@ class Content:
             raise ModelError(
                 "the model's columns, trees and golden rows do not fit together; train and register it again"
             )
+        least = self.quantiles
+        if least is not None and not (
+            least.dtype == np.float64 and least.shape == LEVELS.shape and (np.diff(least) >= 0).all()
+        ):
+            raise ModelError("the model's quantiles do not ascend; train and register it again")
 
     @property
     def classifier_width(self) -> int:
@@ -87,6 +95,7 @@ def write(
     features: tuple[str, ...],
     golden_rows: np.ndarray,
     typical: np.ndarray,
+    judged_by: np.ndarray | None = None,
 ) -> list[Path]:
     """Write the extra files of a model into a directory.
 
@@ -96,6 +105,7 @@ def write(
         features: of its columns, name:version.
         golden_rows: float64[k, f] to be scored at every later check.
         typical: float64[f], training medians.
+        judged_by: float64[n], scores of rows that the model was not fitted to; for percentiles in alerts.
 
     Returns:
         The files' paths.
@@ -121,6 +131,8 @@ def write(
         )
     Content(features, classifier, rows, scores)  # checks that they fit together
     arrays |= {"golden.rows": rows, "golden.scores": scores}
+    if judged_by is not None:
+        arrays["quantiles"] = quantiles(judged_by)
     description = {
         "format": FORMAT,
         "kind": kind,
@@ -178,6 +190,7 @@ def read(directory: Path) -> Content:
             classifier,
             arrays["golden.rows"],
             arrays["golden.scores"],
+            arrays.get("quantiles"),
         )
     except ModelError:
         raise

@@ -75,7 +75,7 @@ def register(
         metrics: of its evaluation, logged to the run.
         params: how it was trained, logged to the run.
         scores: float64[n] of rows that the model was judged by; their histogram stays with the version
-            (`training_scores`), for guards that look for drift.
+            (`training_scores`), for guards that look for drift, their quantiles with the model.
         name: of the registered model.
 
     Raises:
@@ -88,7 +88,7 @@ def register(
         import mlflow.sklearn
         from mlflow.models import infer_signature
 
-        extra = artifact.write(Path(scratch), estimator, features, golden_rows, typical)
+        extra = artifact.write(Path(scratch), estimator, features, golden_rows, typical, scores)
         with mlflow.start_run(experiment_id=tracking.experiment_id(client, tracking_uri)):
             mlflow.log_params(params or {})
             mlflow.log_metrics(metrics or {})
@@ -225,7 +225,7 @@ def _loaded(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> tuple[Scorer, 
                 f"{label} was trained on other features than the rollout names; roll it out again"
             )
         names = catalogue.names_of(content.features)
-    scorer = Scorer(ref.name, ref.version, ref.digest, names, content.classifier)
+    scorer = Scorer(ref.name, ref.version, ref.digest, names, content.classifier, content.quantiles)
     with naming("golden"):
         content.check_golden(scorer.score, label)
     return scorer, content

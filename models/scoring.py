@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from models.errors import ModelError
+from models.percentiles import percentile
 
 BLOCK = 256
 """Rows per call of a foreign predict_proba, always: a row's score must not depend on its batch."""
@@ -38,6 +39,12 @@ class Scorer:
     """Columns of x, in order."""
     classifier: Classifier
     """Trees, or an Estimator."""
+    quantiles: np.ndarray | None = None
+    """`percentiles.quantiles` of the scores that the model was judged by; None if that is not known."""
+
+    def percentile(self, score: float) -> float | None:
+        """Where a score lies among those that the model was judged by, 0 to 100; None if not known."""
+        return None if self.quantiles is None else percentile(self.quantiles, score)
 
     def score(self, x: np.ndarray) -> np.ndarray:
         """Probability of fraud of each row; a row's score is the same in whatever batch it is.

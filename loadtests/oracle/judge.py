@@ -16,7 +16,7 @@ from loadtests.oracle.merchants import MerchantLog
 from loadtests.oracle.records import Kind, Outcome, Record, Rules
 from loadtests.oracle.rollout_log import RolloutLog
 from loadtests.oracle.rollouts import Scorer
-from loadtests.oracle.scoring import Model, Score, reasons, scores
+from loadtests.oracle.scoring import Model, Score, percentile, reasons, scores
 from loadtests.oracle.tables import ProfileLog, dead_letter
 from loadtests.oracle.trials import Trials
 from models.policy import REVIEW
@@ -147,6 +147,7 @@ class Oracle:
         model = self._model(decider.scorer)
         told, unexplained = reasons(model, _row(model, item), decider.score)
         alert = alerts.alert(item, decider, told, unexplained, challenger_failure)
+        alert["score_percentile"] = percentile(model, decider.score)
         kind = Kind.ALERT
         if self._is_cooling(item, decider):
             kind = Kind.SUPPRESSED

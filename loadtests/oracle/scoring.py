@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from models.percentiles import LEVELS
+
 REASONS = 5
 """An alert names at most this many features."""
 
@@ -16,6 +18,11 @@ class Model(Protocol):
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Columns of x, in order."""
+        ...
+
+    @property
+    def quantiles(self) -> NDArray[np.float64] | None:
+        """The least score of each percentile of `models.percentiles.LEVELS`; None if that is not known."""
         ...
 
     def score(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -60,6 +67,14 @@ def _score(model: Model, row: list[float]) -> Score:
 def known(value: float) -> float | None:
     """As JSON has it: null for NaN."""
     return None if math.isnan(value) else value
+
+
+def percentile(model: Model, score: Score) -> float | None:
+    """The greatest percentile whose least score the score reaches."""
+    if score.value is None or model.quantiles is None:
+        return None
+    pairs = zip(LEVELS.tolist(), model.quantiles.tolist(), strict=True)
+    return max((level for level, least in pairs if least <= score.value), default=0.0)
 
 
 def reasons(model: Model, row: list[float], score: Score) -> tuple[list[dict[str, Any]], str | None]:

@@ -38,7 +38,9 @@ def of_rule(rule: str, alert: Mapping[str, Any]) -> str:
         return f"{told} in {WORDS[window]}, more than the policy allows"
     match rule:
         case "score" if alert["score"] is not None:
-            return f"score {alert['score']:.3f}; the threshold is {alert['threshold']:.3f}"
+            share = alert.get("score_percentile")
+            rank = "" if share is None else f", which {share:g} % of the payments do not exceed"
+            return f"score {alert['score']:.3f}{rank}; the threshold is {alert['threshold']:.3f}"
         case "blocked_card":
             return "the card is blocked"
         case "closed_card":

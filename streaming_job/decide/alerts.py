@@ -91,6 +91,7 @@ def build(
         "decision": DECLINE if verdicts.declines(rules) else REVIEW,
         "rules": rules,
         "score": deciding.score(row),
+        "score_percentile": deciding.percentile(row),
         "model_failure": failure,
         "challenger_failure": ruling.challenger_failure(row),
         "threshold": who.policy.threshold,

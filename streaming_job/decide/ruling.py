@@ -31,6 +31,11 @@ class Judged:
         score = float(self.answer.scores[row])
         return None if np.isnan(score) else score
 
+    def percentile(self, row: int) -> float | None:
+        """Of a row's score; None without one, or if the model does not know."""
+        score, scorer = self.score(row), self.answer.scorer
+        return None if score is None or scorer is None else scorer.percentile(score)
+
 
 @dataclass(frozen=True)
 class Ruling:

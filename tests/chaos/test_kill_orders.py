@@ -54,7 +54,7 @@ class Scene:
 
     def _served(self) -> SidecarProcess:
         variables = self._installed.environment()
-        wanted = ("FRAUD_BOOTSTRAP_SERVERS", "FRAUD_JOB_ID", "FRAUD_TOPICS__", "FRAUD_MLFLOW")
+        wanted = ("FRAUD_BOOTSTRAP_SERVERS", "FRAUD_JOB_ID", "FRAUD_TOPICS__")
         return SidecarProcess(**{name: value for name, value in variables.items() if name.startswith(wanted)})
 
     def open_canary(self) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from feature_store.catalogue import IDENTITIES, feature_names
 from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog, Rules, Scorer
+from models.percentiles import quantiles
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -23,6 +24,7 @@ class AmountModel:
     version = "1"
     digest = "d" * 64
     feature_names = feature_names()
+    quantiles = quantiles(np.linspace(0, 1, 1_000))
 
     def score(self, x: np.ndarray) -> np.ndarray:
         return np.minimum(x[:, 0] / 1000, 1.0)

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from models import archives, artifact, registry, tracking
 from models.errors import ModelError
+from models.percentiles import LEVELS
 from models.registry import ModelRef
 from models.scoring import Scorer
 
@@ -202,6 +203,14 @@ FORGED: dict[str, tuple[Callable[[Path], None], str]] = {
             lambda known: known.update({name: known[name][:0] for name in known if "golden" in name})
         ),
         "do not fit together",
+    ),
+    "quantiles that do not ascend": (
+        arrays_changed(lambda known: known.update(quantiles=-np.arange(float(LEVELS.size)))),
+        "quantiles do not ascend",
+    ),
+    "quantiles of other percentiles": (
+        arrays_changed(lambda known: known.update(quantiles=np.zeros(7))),
+        "quantiles do not ascend",
     ),
     "other golden scores": (
         arrays_changed(lambda known: known["golden.scores"].__iadd__(1e-6)),

@@ -79,7 +79,7 @@ def test_a_version_is_found_and_listed_with_its_metrics(ref: ModelRef, uri: str)
         registry.find("boosted", "99", uri)
 
 
-def test_the_histogram_of_training_scores_stays_with_the_version(ref: ModelRef, uri: str) -> None:
+def test_the_training_scores_stay_with_the_version(ref: ModelRef, uri: str, tmp_path: Path) -> None:
     assert registry.training_scores(ref, uri) is None  # `registered` gives none
     x, y = rows()
     estimator = HistGradientBoostingClassifier(max_iter=3, random_state=0).fit(x, y)
@@ -92,6 +92,9 @@ def test_the_histogram_of_training_scores_stays_with_the_version(ref: ModelRef, 
         "counts": [6, *[5] * 19, 0],
         "sum": pytest.approx(scores.sum()),
     }
+    known = registry.load(scored, uri, tmp_path)
+    assert [known.percentile(score) for score in (0.0, 0.5, 0.995, 1.0)] == [0, 50, 99, 100]
+    assert registry.load(ref, uri, tmp_path).percentile(0.5) is None
     with tracking.registry(uri) as client:
         client.set_model_version_tag(
             "scored", scored.version, registry.SCORES_TAG, '{"le": [], "counts": [1]}'

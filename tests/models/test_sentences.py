@@ -235,6 +235,10 @@ def test_an_alert_names_rules_first_and_each_sentence_once() -> None:
 
 def test_an_alert_without_reasons_still_says_why() -> None:
     assert of_alert(alert(1, 10**12, ())) == ["score 0.930; the threshold is 0.400"]
+    ranked = alert(1, 10**12, ()) | {"score_percentile": 99.97}
+    assert of_alert(ranked) == [
+        "score 0.930, which 99.97 % of the payments do not exceed; the threshold is 0.400"
+    ]
     failed = alert(1, 10**12, (), rules=["velocity_5m"], score=None, model_failure="raised")
     assert of_alert(failed) == [
         "1 payment in 5 minutes, more than the policy allows",
