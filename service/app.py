@@ -12,9 +12,12 @@ from service.health.routes import health_routes, sidecar_version
 from service.labels.routes import label_routes
 from service.metrics.collector import registry_of
 from service.metrics.http import HttpMetrics
+from service.metrics.of_quality import of_quality
 from service.metrics.of_rollouts import of_guards
 from service.pages.alert_feed import AlertFeed
 from service.pages.routes import page_routes
+from service.quality.parts import QualityParts
+from service.quality.routes import quality_routes
 from service.rollouts.parts import RolloutParts
 from service.rollouts.routes import rollout_routes
 from service.security.roles import see_all_declared
@@ -36,14 +39,18 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     rollouts = RolloutParts(settings, job.progress, clock)
     alerts = AlertFeed(settings)
     ledger = Ledger(settings.bootstrap_servers, settings.kafka, settings.topics.labels)
-    registry = registry_of(job, [lambda: of_guards(rollouts.findings())])
+    quality = QualityParts(settings)
+    more = [lambda: of_guards(rollouts.findings()), lambda: of_quality(quality.found())]
+    registry = registry_of(job, more)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         job.start()
         rollouts.start()
         alerts.start()
+        quality.start()
         yield
+        quality.stop()
         alerts.stop()
         rollouts.stop()
         job.stop()
@@ -63,6 +70,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     app.include_router(health_routes(job, registry))
     app.include_router(rollout_routes(rollouts))
     app.include_router(label_routes(ledger, clock))
+    app.include_router(quality_routes(quality))
     app.include_router(page_routes(alerts, settings.job_id))
     see_all_declared(app)
     return app

@@ -2,7 +2,17 @@
 
 from deploy.grafana.overview import DEAD_LETTERS
 from deploy.grafana.panels import Dashboard, Panel, Query, Row
-from deploy.grafana.queries import JOB, quantiles, rate, share
+from deploy.grafana.queries import JOB, gauge, quantiles, rate, share
+
+
+def _precision(by: str) -> str:
+    """Share of frauds among the alerts with a label, by rule, model or rollout."""
+    fraud, genuine = (
+        gauge("fraud_alert_outcomes", "name", f'by="{by}", outcome="{outcome}"')
+        for outcome in ("fraud", "genuine")
+    )
+    return f"{fraud} / ({fraud} + {genuine})"
+
 
 _ALERTS = Row(
     "Alerts",
@@ -49,6 +59,30 @@ _ALERTS = Row(
             "percentunit",
             "alerts_dry_up",
             quantiles("fraud_score", "0.5", "0.95", "0.99"),
+        ),
+        Panel(
+            "Precision by rule",
+            "Share of frauds among the newest alerts that have a label; an alert can have several rules.",
+            "percentunit",
+            "alert_storm",
+            (Query(_precision("rule"), "{{name}}"),),
+        ),
+        Panel(
+            "Precision by model",
+            "The same by model version: a new one has few labels yet.",
+            "percentunit",
+            "alert_storm",
+            (Query(_precision("model"), "{{name}}"),),
+        ),
+        Panel(
+            "Labels and facts",
+            "Labels that became facts about merchants, and facts that came too late for their hour.",
+            "ops",
+            "clock_skew",
+            (
+                Query(rate("fraud_labels_total"), "labels"),
+                Query(rate("fraud_late_facts_total"), "late facts"),
+            ),
         ),
     ),
 )

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { byId, clock, say, show } from "./dom.js";
 import * as feed from "./feed.js";
+import * as quality from "./quality.js";
 import * as rollouts from "./rollouts.js";
 import * as status from "./status.js";
 import { onDone } from "./steps.js";
@@ -21,14 +22,17 @@ async function look() {
   try {
     if (role === null && !(await signedIn())) return;
     // one part that is not known yet does not hide the others
-    const found = await Promise.allSettled([api.status(), rollouts.load(() => mine === round), api.alerts(ALERTS)]);
+    const found = await Promise.allSettled([
+      api.status(), rollouts.load(() => mine === round), api.alerts(ALERTS), api.quality(),
+    ]);
     if (mine !== round) return;
     const faults = found.filter((one) => one.status === "rejected").map((one) => one.reason);
     if (faults.some((fault) => fault.status === 401)) return signOut();
-    const [told, steered, alerts] = found.map((one) => one.value);
+    const [told, steered, alerts, labelled] = found.map((one) => one.value);
     if (told) status.render(told);
     if (steered) rollouts.render(steered, role);
     if (alerts) feed.render(alerts);
+    if (labelled) quality.render(labelled);
     if (!faults.length) freshAt = Date.now();
     fault(faults[0]);
   } catch (reason) {

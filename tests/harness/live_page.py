@@ -20,7 +20,9 @@ from service.health.monitor import Monitor
 from service.health.readiness import NAMES, Check
 from service.metrics.collector import of_view
 from service.metrics.http import HttpMetrics
+from service.metrics.of_quality import of_quality
 from service.metrics.of_rollouts import of_guards
+from service.quality.outcomes import Quality
 from service.settings import ServiceSettings
 from streaming_job.progress.outcome import LATENCY_MS
 from streaming_job.progress.totals import Totals
@@ -41,6 +43,7 @@ class LivePage(Collector):
         now = time.time()
         yield from of_view(self._view(now, 2 + int((now - self._began) * COMMITS_PER_S)), 60.0)
         yield from of_guards([("r1", "b", "alert_rate", "pass")])
+        yield from of_quality([Quality("rule", "score", 3, 1, 40)])
 
     def _view(self, now: float, commits: int) -> View:
         groups = {0: _record(commits, int(now * 1000))}

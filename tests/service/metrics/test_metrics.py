@@ -25,8 +25,10 @@ from service.metrics.collector import of_view
 from service.metrics.of_event_time import of_event_time
 from service.metrics.of_groups import of_groups
 from service.metrics.of_lag import of_lag
+from service.metrics.of_quality import of_quality
 from service.metrics.of_rollouts import of_guards, of_rollouts
 from service.metrics.of_totals import of_totals
+from service.quality.outcomes import Quality
 from service.settings import ServiceSettings
 from streaming_job.progress.totals import Totals
 
@@ -201,8 +203,17 @@ def everything() -> View:
     return View(NOW, checks, groups, lag, monitor.assessment, diagnosis, totals, True, True, 0)
 
 
+def test_of_more_groups_than_labels_may_have_the_largest_are_told() -> None:
+    found = [Quality("rollout", f"r{number:02}", 0, 0, number) for number in range(60)]
+    (family,) = of_quality(found)
+    assert {sample.labels["name"] for sample in family.samples} == {
+        f"r{number:02}" for number in range(10, 60)
+    }
+    assert len(family.samples) == 150
+
+
 def test_the_documentation_lists_every_metric_and_no_other() -> None:
-    told = [*of_view(everything(), 60.0), *of_guards([])]
+    told = [*of_view(everything(), 60.0), *of_guards([]), *of_quality([])]
     suffix = {"counter": "_total", "info": "_info"}
     names = {family.name + suffix.get(family.type, "") for family in told}
     names |= {"fraud_sidecar_http_requests_total", "fraud_sidecar_http_request_duration_seconds"}

@@ -1,0 +1,1 @@
+"""Live precision: what labels say of the job's alerts."""

@@ -1,0 +1,124 @@
+"""Alerts beside the labels of their transactions, counted by rule, by model version and by rollout.
+
+Alerts and labels come from different topics, weeks apart, in any order, and some of them twice after a
+reconnection: what is counted depends on what has come, not on when.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+RULE, MODEL, ROLLOUT = "rule", "model", "rollout"
+FRAUD, GENUINE, OPEN = "fraud", "genuine", "open"
+OUTCOMES = (FRAUD, GENUINE, OPEN)
+MOST_ALERTS = 100_000
+"""The newest that are kept."""
+MOST_LABELS = 200_000
+"""The newest that are kept; most are not of alerts."""
+
+Transaction = tuple[str, str]
+"""Card id and transaction id."""
+Group = tuple[str, str]
+"""RULE, MODEL or ROLLOUT, and the name of one."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What the labels say of the alerts of one rule, model version or rollout."""
+
+    by: str
+    name: str
+    fraud: int
+    genuine: int
+    open: int
+    """Without a label so far."""
+
+    @property
+    def precision(self) -> float | None:
+        """Share of frauds among those with a label; None without any."""
+        labelled = self.fraud + self.genuine
+        return self.fraud / labelled if labelled else None
+
+
+class Outcomes:
+    """The newest alerts, and what became of their transactions; threads may share it."""
+
+    def __init__(self, most_alerts: int = MOST_ALERTS, most_labels: int = MOST_LABELS) -> None:
+        """Nothing is known yet.
+
+        Args:
+            most_alerts: so many are kept, the newest.
+            most_labels: so many are kept, the newest.
+        """
+        self._most_alerts, self._most_labels = most_alerts, most_labels
+        self._alerts: dict[Transaction, tuple[Group, ...]] = {}
+        self._labels: dict[Transaction, tuple[int, bool]] = {}
+        """Arrival of the last label, and whether it says fraud."""
+        self._groups: dict[tuple[Group, ...], tuple[Group, ...]] = {}
+        """Each once: many alerts are of the same ones."""
+        self._counts: Counter[tuple[Group, str]] = Counter()
+        self._lock = threading.Lock()
+
+    def alert(self, alert: Mapping[str, Any]) -> None:
+        """Take in an alert of contract alert.v1; one that is known already changes nothing."""
+        key = alert["card_id"], alert["transaction_id"]
+        model = f"{alert['model']['name']} {alert['model']['version']}"
+        groups = (*((RULE, rule) for rule in alert["rules"]), (MODEL, model), (ROLLOUT, alert["rollout_id"]))
+        with self._lock:
+            if key in self._alerts:
+                return
+            self._alerts[key] = self._groups.setdefault(groups, groups)
+            self._count(key, 1)
+            if len(self._alerts) > self._most_alerts:
+                oldest = next(iter(self._alerts))
+                self._count(oldest, -1)
+                del self._alerts[oldest]
+
+    def label(self, card_id: str, transaction_id: str, arrival: int, fraud: bool) -> None:
+        """Take in a label; the last one to arrive counts.
+
+        Args:
+            card_id: of the transaction.
+            transaction_id: of the transaction.
+            arrival: Kafka timestamp of the label, ms.
+            fraud: what it says.
+        """
+        key = card_id, transaction_id
+        with self._lock:
+            known = self._labels.get(key)
+            if known is not None and known[0] > arrival:
+                return
+            self._set(key, (arrival, fraud))
+            if len(self._labels) > self._most_labels:
+                self._set(next(iter(self._labels)), None)
+
+    def found(self) -> list[Quality]:
+        """Of each rule, model version and rollout that the alerts name, by name."""
+        with self._lock:
+            counts = {one: number for one, number in self._counts.items() if number}
+        groups = sorted({group for group, _ in counts})
+        return [
+            Quality(*group, *(counts.get((group, outcome), 0) for outcome in OUTCOMES)) for group in groups
+        ]
+
+    def _count(self, key: Transaction, by: int) -> None:
+        outcome = _outcome(self._labels.get(key))
+        for group in self._alerts[key]:
+            self._counts[group, outcome] += by
+
+    def _set(self, key: Transaction, label: tuple[int, bool] | None) -> None:
+        """Give a transaction another label, or none."""
+        is_alert = key in self._alerts
+        if is_alert:
+            self._count(key, -1)
+        self._labels.pop(key, None)
+        if label is not None:
+            self._labels[key] = label
+        if is_alert:
+            self._count(key, 1)
+
+
+def _outcome(label: tuple[int, bool] | None) -> str:
+    return OPEN if label is None else FRAUD if label[1] else GENUINE

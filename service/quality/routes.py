@@ -1,0 +1,40 @@
+"""`GET /v1/quality`: live precision by rule, model version and rollout."""
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter
+
+from service.quality.parts import QualityParts
+from service.rollouts import examples
+from service.security.roles import Viewer
+
+EXAMPLE = {
+    "alerts": [
+        {"by": "rule", "name": "velocity_5m", "fraud": 41, "genuine": 3, "open": 210, "precision": 0.9318}
+    ],
+    "waiting_for": None,
+}
+
+
+def quality_routes(parts: QualityParts) -> APIRouter:
+    """The router.
+
+    Args:
+        parts: what stands behind it.
+    """
+    router = APIRouter(tags=["labels"])
+
+    @router.get("/v1/quality", responses=examples.of(EXAMPLE))
+    def quality(_: Viewer) -> dict[str, Any]:
+        """What labels say of the newest alerts, by rule, model version and rollout.
+
+        `precision` is the share of frauds among the alerts with a label. `waiting_for` tells why some may be
+        missing.
+        """
+        return {
+            "alerts": [{**asdict(one), "precision": one.precision} for one in parts.found()],
+            "waiting_for": parts.waiting_for,
+        }
+
+    return router

@@ -1,0 +1,92 @@
+"""Live precision against a naive count of everything that came."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.quality.outcomes import Outcomes, Quality
+
+pytestmark = pytest.mark.unit
+
+IDS = st.tuples(st.sampled_from("ab"), st.sampled_from("123"))
+"""Card and transaction."""
+RULES = {1: ("score",), 2: ("score", "velocity_5m"), 3: ("blocked_card",)}
+
+
+def alert(card: str, transaction: str) -> dict[str, Any]:
+    """What one transaction has: always the same."""
+    number = int(transaction)
+    return {
+        "card_id": card,
+        "transaction_id": transaction,
+        "rules": list(RULES[number]),
+        "model": {"name": "card-fraud", "version": str(number % 2)},
+        "rollout_id": f"r{card}",
+    }
+
+
+def names(one: dict[str, Any]) -> set[tuple[str, str]]:
+    return {
+        *(("rule", rule) for rule in one["rules"]),
+        ("model", f"card-fraud {one['model']['version']}"),
+        ("rollout", one["rollout_id"]),
+    }
+
+
+def recount(alerts: list[tuple[str, str]], labels: list[tuple[tuple[str, str], int, bool]]) -> list[Quality]:
+    """What `Outcomes.found` has to say."""
+    last: dict[tuple[str, str], tuple[int, bool]] = {}
+    for key, arrival, fraud in labels:
+        if key not in last or arrival >= last[key][0]:
+            last[key] = (arrival, fraud)
+    counts: Counter[tuple[tuple[str, str], str]] = Counter()
+    for key in dict.fromkeys(alerts):
+        outcome = "open" if key not in last else "fraud" if last[key][1] else "genuine"
+        for name in names(alert(*key)):
+            counts[name, outcome] += 1
+    told = sorted({name for name, _ in counts})
+    return [
+        Quality(*name, *(counts[name, outcome] for outcome in ("fraud", "genuine", "open"))) for name in told
+    ]
+
+
+EVENTS = st.lists(
+    st.one_of(st.tuples(IDS), st.tuples(IDS, st.integers(0, 5), st.booleans())), max_size=60
+)  # fmt: skip
+
+
+@given(EVENTS)
+def test_counts_are_those_of_everything_that_came_in_any_order(events: list[Any]) -> None:
+    outcomes = Outcomes()
+    for event in events:
+        if len(event) == 1:
+            outcomes.alert(alert(*event[0]))
+        else:
+            outcomes.label(*event[0], *event[1:])
+    alerts = [event[0] for event in events if len(event) == 1]
+    labels = [event for event in events if len(event) == 3]
+    assert outcomes.found() == recount(alerts, labels)
+    for event in events:  # a reader that begins anew takes in everything again
+        if len(event) == 1:
+            outcomes.alert(alert(*event[0]))
+    assert outcomes.found() == recount(alerts, labels)
+
+
+def test_only_the_newest_are_kept() -> None:
+    outcomes = Outcomes(most_alerts=2, most_labels=2)
+    for transaction in "123":
+        outcomes.alert(alert("a", transaction))
+        outcomes.label("a", transaction, int(transaction), True)
+    assert outcomes.found() == recount(
+        [("a", "2"), ("a", "3")], [(("a", "2"), 2, True), (("a", "3"), 3, True)]
+    )
+    outcomes.label("b", "1", 4, False)  # the label of a2 goes, its alert stays
+    assert outcomes.found() == recount([("a", "2"), ("a", "3")], [(("a", "3"), 3, True)])
+
+
+def test_precision_is_of_alerts_with_a_label() -> None:
+    assert Quality("rule", "score", 3, 1, 96).precision == 0.75
+    assert Quality("rule", "score", 0, 0, 96).precision is None
