@@ -32,7 +32,10 @@ class Histogram:
         """
         if len(counts) != len(bounds) + 1:
             raise ValueError(f"{len(counts)} counts for {len(bounds)} bounds")
-        if self.bounds != tuple(bounds):
+        if not self.bounds and not self.counts[0]:
+            # nearly always: what a Kafka transaction counts begins empty
+            self.bounds, self.counts = tuple(bounds), np.array(counts, dtype=np.int64)
+        elif self.bounds != tuple(bounds):
             union = tuple(sorted({*self.bounds, *bounds}))
             self.counts = _spread(self.bounds, self.counts, union) + _spread(bounds, counts, union)
             self.bounds = union

@@ -29,6 +29,7 @@ from streaming_job.progress.totals import Totals
 
 SETTINGS = ServiceSettings(bootstrap_servers="127.0.0.1:1")
 COMMITS_PER_S = 10.0
+ALERTS_OF = (("rule", "score"), ("model", "card-fraud 1"), ("rollout", "r1"))
 
 
 class LivePage(Collector):
@@ -43,7 +44,7 @@ class LivePage(Collector):
         now = time.time()
         yield from of_view(self._view(now, 2 + int((now - self._began) * COMMITS_PER_S)), 60.0)
         yield from of_guards([("r1", "b", "alert_rate", "pass")])
-        yield from of_quality([Quality("rule", "score", 3, 1, 40)])
+        yield from of_quality([Quality(by, name, 3, 1, 40) for by, name in ALERTS_OF])
 
     def _view(self, now: float, commits: int) -> View:
         groups = {0: _record(commits, int(now * 1000))}
