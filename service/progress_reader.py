@@ -10,7 +10,6 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
-from streaming_job.log import topic_reader
 from streaming_job.progress.reader import newest_among, newest_by_group
 from streaming_job.progress.totals import Totals
 
@@ -39,10 +38,7 @@ class ProgressReader(TopicFollower):
         return self._unreadable
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        places = []
-        for partition in topic_reader.partitions(reader, self._topic):
-            _, end = topic_reader.offsets(reader, TopicPartition(self._topic, partition))
-            places.append(TopicPartition(self._topic, partition, end))
+        places = self._before_the_end(reader, 0)
         # what comes between the two is read twice and counts once
         self._keep(newest_by_group(reader, self._topic, self._settings.job_id))
         return places

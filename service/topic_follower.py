@@ -55,6 +55,18 @@ class TopicFollower(Background):
         """
         raise NotImplementedError
 
+    def _before_the_end(self, reader: Consumer, offsets: int) -> list[TopicPartition]:
+        """So many offsets before the end of each partition, or its beginning.
+
+        Raises:
+            KafkaException: no such topic, or no answer.
+        """
+        places = []
+        for partition in topic_reader.partitions(reader, self._topic):
+            first, end = topic_reader.offsets(reader, TopicPartition(self._topic, partition))
+            places.append(TopicPartition(self._topic, partition, max(first, end - offsets)))
+        return places
+
     def _take(self, records: Sequence[Message]) -> None:
         """Take in what has come: nothing, now and then."""
         raise NotImplementedError

@@ -7,7 +7,6 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
-from streaming_job.log import topic_reader
 
 MOST = 50
 """Alerts kept of each partition, so the newest MOST of all are among them."""
@@ -42,10 +41,7 @@ class AlertFeed(TopicFollower):
         return [value for *_, value in found[: min(limit, MOST)]]
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        places = []
-        for partition in topic_reader.partitions(reader, self._topic):
-            first, end = topic_reader.offsets(reader, TopicPartition(self._topic, partition))
-            places.append(TopicPartition(self._topic, partition, max(first, end - BACK)))
+        places = self._before_the_end(reader, BACK)
         # from here on what was kept would be read twice
         self._kept = {place.partition: deque(maxlen=MOST) for place in places}
         return places

@@ -12,7 +12,6 @@ from service.topic_follower import TopicFollower
 from streaming_job.contracts import Contract
 from streaming_job.decode import labels
 from streaming_job.decode.strict import Rejected
-from streaming_job.log import topic_reader
 
 log = logging.getLogger(__name__)
 PER_RECORD = 2
@@ -29,12 +28,7 @@ class _Reader(TopicFollower):
         self._most = most
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        places = []
-        for partition in topic_reader.partitions(reader, self._topic):
-            first, end = topic_reader.offsets(reader, TopicPartition(self._topic, partition))
-            start = max(first, end - PER_RECORD * self._most)
-            places.append(TopicPartition(self._topic, partition, start))
-        return places
+        return self._before_the_end(reader, PER_RECORD * self._most)
 
 
 class AlertReader(_Reader):
@@ -71,10 +65,8 @@ class LabelReader(_Reader):
     def _take(self, records: Sequence[Message]) -> None:
         for one in records:
             try:
-                key = one.key()
-                said = labels.read(key, one.value(), self._contract)
+                card_id, transaction_id, fraud = labels.read(one.key(), one.value(), self._contract)
             except Rejected:
                 continue  # a dead letter of the job
-            card_id, transaction_id, fraud = said
             if fraud is not None:
                 self._outcomes.label(card_id, transaction_id, one.timestamp()[1], fraud)

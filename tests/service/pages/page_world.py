@@ -23,6 +23,7 @@ from service.security import tokens
 from service.security.roles import Role
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
+from streaming_job.labels.ledger import Ledger
 
 PARTITIONS = 2
 PER_WRITE = 4
@@ -78,7 +79,8 @@ class World:
         admin = AdminClient({"bootstrap.servers": servers})
         wanted = {
             topics.transactions: PARTITIONS, topics.fraud_alerts: PARTITIONS, topics.profiles: 1,
-            topics.model_rollouts: 1, topics.job_progress: 1, topics.audit_log: 1,
+            topics.model_rollouts: 1, topics.job_progress: 1, topics.audit_log: 1, topics.labels: 1,
+            topics.chargebacks: 1,
         }  # fmt: skip
         present = admin.list_topics(timeout=30).topics
         new = [NewTopic(name, count, 1) for name, count in wanted.items() if name not in present]
@@ -111,11 +113,20 @@ class World:
         makers = (blocked, spree, burst, spree, blocked, burst)
         for number, made in enumerate(makers):
             self.alert(made(number, now - 9_000 * (len(makers) - number)))
+        self._label(0, verdict="fraud")
+        self._label(4, verdict="genuine", reason="cardholder_confirmed")
         self._producer.produce(self.topics.fraud_alerts, b"no alert", partition=1)
         assert self._producer.flush(30) == 0
         self.work()
         self._writer.start()
         self._serving.start()
+
+    def _label(self, number: int, **said: str) -> None:
+        """An analyst's verdict on an alert."""
+        known = alert(number, 10**12, ())
+        row = {name: known[name] for name in ("card_id", "transaction_id")}
+        row |= {"kind": "verdict", "source": "olga", "occurred_at": 1, "maturity": "final", **said}
+        Ledger(self.settings.bootstrap_servers, {}, self.topics.labels).add([row])
 
     def roll_out(self) -> None:
         """A champion, and a canary of a tenth of the cards."""

@@ -123,6 +123,8 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     trial = page.text("#trials")
     for said in ("march decides for 10 %", "held from partition 0 at 811, 1 at 812", "824,600", "alert rate"):
         assert said in trial
+    precision = "return Array.from(document.querySelectorAll('#quality tr'), (one) => one.innerText)"
+    page.until(lambda: "rule blocked_card\t50 %\t1\t1\t0" in page.run(precision), "the labels")
     row = "return Array.from(document.querySelector('.compared tbody tr').children, (one) => one.textContent)"
     assert page.run(row) == ["Card-hours with alerts", "1,806", "44", "82"]  # of two key groups
     assert page.run(BUTTONS) == []
