@@ -61,6 +61,15 @@ CASES = (
         # 1: far behind but not for long; 2: all are behind alike; 3: a little more than the others
         almost=[lag(2, 29, 2, 2), lag(100, 120, 90, 100), lag(30, 140, 30, 30)],
     ),
+    Case(  # of two partitions
+        "FraudPartitionBehindOthers",
+        lag(2, 2),
+        lag(2, 100),
+        fires_after=2,
+        quiet_after=0,
+        labels=PLACE,
+        almost=[lag(30, 140), lag(100, 120)],
+    ),
     Case(
         "FraudStuck",
         {**counts(records=600), "fraud_lag_records": 3},
