@@ -11,6 +11,7 @@ _NAMED_ERROR = re.compile(r"(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception)
 _OURS = ("feature_store.", "models.", "streaming_job.")
 _FULL_DISK = ("No space left on device", "Disk quota exceeded")
 _CRASHED = "Python worker exited unexpectedly (crashed)"
+_TWO_WRITERS = "[CONCURRENT_STREAM_LOG_UPDATE]"
 _DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException", "Checksum error: ", "MISSING_STATE_DIRECTORY")
 
 
@@ -45,6 +46,10 @@ def classify(fault: Exception) -> FraudError:
             return DamagedCheckpointError(words)
         if name.startswith(_OURS):
             return JobFailedError(words)
+    if _TWO_WRITERS in text:
+        return FencedError(
+            "another instance of the job has written to its checkpoint meanwhile; this instance stops"
+        )
     if any(words in text for words in _FULL_DISK):
         return JobFailedError(
             "a disk is full: make room for the checkpoint, FRAUD_WORK_DIR and Spark's temporary files, then "

@@ -52,6 +52,12 @@ TRACE = "\tat org.apache.spark.Some.method(Some.scala:1)\n"
             FencedError,
             "another instance",
         ),
+        (
+            f"{STREAM}[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs "
+            f"detected for 17.\n{TRACE}",
+            FencedError,
+            "another instance of the job has written to its checkpoint",
+        ),
         ("", JobFailedError, "the query failed: Exception"),
     ],
 )
