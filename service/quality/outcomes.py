@@ -13,9 +13,9 @@ from typing import Any
 RULE, MODEL, ROLLOUT = "rule", "model", "rollout"
 FRAUD, GENUINE, OPEN = "fraud", "genuine", "open"
 OUTCOMES = (FRAUD, GENUINE, OPEN)
-MOST_ALERTS = 100_000
+MOST_ALERTS = 50_000
 """The newest that are kept."""
-MOST_LABELS = 200_000
+MOST_LABELS = 100_000
 """The newest that are kept; most are not of alerts."""
 
 Transaction = tuple[str, str]

@@ -12,6 +12,7 @@ from service.topic_follower import TopicFollower
 from streaming_job.contracts import Contract
 from streaming_job.decode import labels
 from streaming_job.decode.strict import Rejected
+from streaming_job.log import topic_reader
 
 log = logging.getLogger(__name__)
 PER_RECORD = 2
@@ -28,7 +29,9 @@ class _Reader(TopicFollower):
         self._most = most
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        return self._before_the_end(reader, PER_RECORD * self._most)
+        # of each partition its part: a start is not to read many times what is kept
+        partitions = len(topic_reader.partitions(reader, self._topic))
+        return self._before_the_end(reader, PER_RECORD * self._most // max(partitions, 1))
 
 
 class AlertReader(_Reader):
