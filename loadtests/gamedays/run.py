@@ -44,8 +44,9 @@ def _until_well(scene: Scene) -> None:
 
         def is_ready() -> bool:
             samples = lookout.last.samples
-            learned = all(0 < limit.value(samples, {}) < CEILING_S for limit in LEARNED)
-            return lookout.last.is_well and learned
+            # later on they may be at the ceiling again: an outage of a minute is ten minutes as a limit
+            scene.has_limits |= all(0 < limit.value(samples, {}) < CEILING_S for limit in LEARNED)
+            return lookout.last.is_well and scene.has_limits
 
         lookout.until(is_ready, lambda: "that all is well", WELL_S)
 

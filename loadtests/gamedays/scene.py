@@ -66,6 +66,8 @@ class Scene:
         """More processes of the job, which end with the scene."""
         self.stopped: list[psutil.Process] = []
         """Processes that stand still."""
+        self.has_limits = False
+        """Whether the sidecar has learned its limits from what it measures."""
         self.kept: list[object] = []
         """What must not be collected as garbage before the scene ends, as a producer that hangs."""
 
