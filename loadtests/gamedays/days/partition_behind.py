@@ -9,7 +9,8 @@ LONG_S = 300.0
 
 
 def _provoke(scene: Scene) -> None:
-    # short epochs end soon, those of a warm-up, too; then the other group waits for the one that hangs: `stuck`
+    # short epochs (those of a warm-up, too) end soon, and then the other group waits for the one that hangs:
+    # that is `stuck`
     scene.restart_job(epoch_s=LONG_S, warm_up_epochs=0)
     scene.caught_up()
     scene.hang(Step.TAKEN)
