@@ -11,7 +11,7 @@ from deploy.demo.environment import forget_callers_settings
 from loadtests.faults.errors import FaultError
 from loadtests.gamedays import page, run
 from loadtests.gamedays.catalogue import DAYS
-from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.day import PREFIX, Gameday
 from loadtests.gamedays.journal import Journal
 from loadtests.gamedays.scene import Scene, scene, servers
 from streaming_job.contracts.topics import Topics
@@ -38,7 +38,7 @@ def gameday(
     forget_callers_settings()
     chosen = list(DAYS) if names == ["all"] else names
     days = sorted((_named(name) for name in chosen), key=list(DAYS.values()).index)
-    with tempfile.TemporaryDirectory(prefix="fraud-gameday-") as home:
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as home:
         hold_all(days, Path(home), write)
 
 

@@ -9,6 +9,10 @@ from loadtests.gamedays.sight import Expected
 Deed = Callable[[Scene], None]
 
 
+PREFIX = "fraud-gameday-"
+"""Of the temporary directory of a run."""
+
+
 @dataclass(frozen=True)
 class Gameday:
     """One symptom: how it is provoked, what must be seen, and what mends it."""

@@ -3,8 +3,11 @@
 import re
 from datetime import date
 
-from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.day import PREFIX, Gameday
 from loadtests.gamedays.sight import Expected
+
+HOME = re.compile(rf"[^\s(]*/{PREFIX}\w+/")
+"""Of the run: where it was tells nobody anything."""
 
 
 def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str:
@@ -17,7 +20,7 @@ def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str
         prometheus: whether rules were evaluated.
     """
     rules = "" if prometheus else " Prometheus was not installed: no rule was evaluated."
-    log = "\n".join(lines)
+    log = HOME.sub("", "\n".join(lines))
     held_with = f"Held on {held.isoformat()} with `fraud gameday {day.name}`.{rules}"
     return f"{_plan(day)}\n{held_with}\n\n```\n{log}\n```\n"
 

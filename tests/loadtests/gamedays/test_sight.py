@@ -68,7 +68,9 @@ def test_a_journal_counts_seconds_from_its_beginning() -> None:
 
 def test_a_section_takes_the_place_of_the_one_before() -> None:
     day = DAYS["transaction_hung"]
-    text = page.section(day, ["  0.0 s  done"], date(2026, 11, 23), prometheus=False)
+    lines = ["  0.0 s  done", "  1.0 s  fault (No: /var/x/fraud-gameday-a1_b/job-0/state)"]
+    text = page.section(day, lines, date(2026, 11, 23), prometheus=False)
+    assert "fault (No: job-0/state)" in text
     assert text.startswith("## transaction_hung\n")
     assert "no rule was evaluated" in text
     assert "no rule was" not in page.section(day, [], date(2026, 11, 23), prometheus=True)
