@@ -63,6 +63,6 @@ def test_labels_and_chargebacks_meet_their_alerts(
     posted = sidecar.post("/v1/labels", json={"labels": [{**identity(alerts[1]), **verdict}]})
     assert posted.status_code == 201
     wait_for(lambda: score() == (1, 1, 1), what="the analyst's verdict")
-    assert sidecar.get("/v1/quality").json()["waiting_for"] is None
+    wait_for(lambda: sidecar.get("/v1/quality").json()["waiting_for"] is None, what="the topics' ends")
     page = sidecar.get("/metrics").text
     assert 'fraud_alert_outcomes{by="rule",name="score",outcome="genuine"} 1.0' in page
