@@ -63,17 +63,15 @@ class AlertReader:
             raise KafkaException(self._fault)
 
     def latencies(self, begin: float, end: float) -> NDArray[np.float64]:
-        """Arrival of the transaction to receipt of its alert, ms, of those that arrived from begin to end.
+        """Milliseconds from each transaction's arrival to the receipt of its alert; ask after `stop`.
 
         Args:
-            begin: ms since 1970-01-01 UTC.
-            end: the first moment that is not meant.
+            begin: of the transactions' arrivals, ms since 1970-01-01 UTC.
+            end: the same; exclusive.
         """
-        values = self.values.copy()  # more may come meanwhile
-        arrivals = np.array([orjson.loads(value)["arrival_time"] for value in values], dtype=np.float64)
+        arrivals = np.array([orjson.loads(value)["arrival_time"] for value in self.values], dtype=np.float64)
         chosen = (arrivals >= begin) & (arrivals < end)
-        received = np.array(self.received[: len(values)], dtype=np.float64)
-        return received[chosen] - arrivals[chosen]
+        return np.array(self.received, dtype=np.float64)[chosen] - arrivals[chosen]
 
     def _run(self) -> None:
         while True:

@@ -1,25 +1,22 @@
 """How long the sidecar takes to answer many clients at once, and what that costs the job's latency."""
 
 import http.client
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import numpy as np
 
+from deploy.demo.environment import free_port
 from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
+from loadtests.gamedays.watchers import serving
 
 PATHS = ("/metrics", "/v1/status")
 ANSWER_S = 10.0
-STOP_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -81,8 +78,12 @@ def measure(rig: Rig, asked: Asked, say: Say) -> Iterator[Figure]:
     reader = AlertReader(rig.installed.stack.bootstrap_servers, rig.installed.topics.fraud_alerts)
     reader.start()
     took: dict[str, list[float]] = {path: [] for path in PATHS}
-    latencies: dict[bool, list[float]] = {False: [], True: []}
-    with _serving(rig) as url, rig.feeding(asked.rate, asked.warm_up_s + 2 * asked.turns * asked.for_s + 60):
+    stretches: list[tuple[bool, float, float]] = []
+    settings, log = rig.installed.settings, rig.plan.data_dir / "logs" / "sidecar.log"
+    with (
+        serving(free_port(), log, settings.variables()) as url,
+        rig.feeding(asked.rate, asked.warm_up_s + 2 * asked.turns * asked.for_s + 60),
+    ):
         say("warming up")
         time.sleep(asked.warm_up_s)
         for turn in range(2 * asked.turns):
@@ -93,10 +94,8 @@ def measure(rig: Rig, asked: Asked, say: Say) -> Iterator[Figure]:
                 _ask(url, asked, took)
             else:
                 time.sleep(asked.for_s)
-            end = time.time()
+            stretches.append((is_asked, 1000 * begin, 1000 * time.time()))
             rig.check()
-            time.sleep(1.0)  # the last alerts are on their way
-            latencies[is_asked] += reader.latencies(1000 * begin, 1000 * end).tolist()
     rig.catch_up(say)
     reader.stop()
     rig.stop_job()
@@ -106,12 +105,13 @@ def measure(rig: Rig, asked: Asked, say: Say) -> Iterator[Figure]:
                 f"{asked.clients} clients, {asked.per_minute:,} requests a minute; {len(times):,} answers"
             )
             yield Figure(f"{path} p{percentile}", float(np.percentile(times, percentile)), "ms", (), detail)
-    for is_asked, found in latencies.items():
-        if not found:
+    for is_asked in (False, True):
+        found = np.concatenate([reader.latencies(*times) for kind, *times in stretches if kind is is_asked])
+        if not found.size:
             raise BenchError("no alert came in a stretch; give a higher --rate or a longer --for")
         for percentile in (50, 99):
             name = f"job's p{percentile} {'with' if is_asked else 'without'} requests"
-            yield Figure(name, float(np.percentile(found, percentile)), "ms", (), f"{len(found):,} alerts")
+            yield Figure(name, float(np.percentile(found, percentile)), "ms", (), f"{found.size:,} alerts")
 
 
 def _ask(url: str, asked: Asked, took: dict[str, list[float]]) -> None:
@@ -129,25 +129,3 @@ def _ask(url: str, asked: Asked, took: dict[str, list[float]]) -> None:
             raise BenchError(f"the sidecar did not answer: {client.fault}")
         for path, times in client.took.items():
             took[path] += times
-
-
-@contextmanager
-def _serving(rig: Rig) -> Iterator[str]:
-    """`fraud serve` beside the job; gives its address."""
-    settings = rig.installed.settings
-    log = rig.plan.data_dir / "logs" / "sidecar.log"
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "deploy.cli", "serve", "--port", "0"],
-            env={**os.environ, **settings.variables()},
-            stdout=subprocess.PIPE, stderr=errors, text=True,
-        )  # fmt: skip
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            if not line.startswith("sidecar: "):
-                raise BenchError(f"the sidecar did not start; see {log}")
-            yield line.split()[1]
-        finally:
-            process.terminate()
-            process.wait(STOP_S)

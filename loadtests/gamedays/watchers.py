@@ -134,13 +134,30 @@ def watchers(directory: Path, environment: Mapping[str, str]) -> Iterator[Watche
         FaultError: one of them does not start.
     """
     port = free_port()
-    url = f"http://{HOST}:{port}/"
-    serve = [sys.executable, "-m", "deploy.cli", "serve", "--port", str(port)]
     with (
-        running(serve, directory / "sidecar.log", environment, f"{url}livez"),
+        serving(port, directory / "sidecar.log", environment) as url,
         _prometheus(directory, port) as prometheus,
     ):
         yield Watchers(url, prometheus, directory / TARGETS)
+
+
+@contextmanager
+def serving(port: int, log: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """`fraud serve` in a process of its own; gives its address, with a slash at the end.
+
+    Args:
+        port: a free one.
+        log: gets its output.
+        environment: more variables, among them the job's.
+
+    Raises:
+        FaultError: it does not start.
+    """
+    url = f"http://{HOST}:{port}/"
+    with running(
+        [sys.executable, "-m", "deploy.cli", "serve", "--port", str(port)], log, environment, f"{url}livez"
+    ):
+        yield url
 
 
 @contextmanager
