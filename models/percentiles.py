@@ -11,7 +11,7 @@ LEVELS: NDArray[np.float64] = np.concatenate(
         99.99 + np.arange(1, 11) / 1000,
     ]
 ).round(3)
-"""Percentiles that are told apart, ascending: by one up to 99, finer where alerts are."""
+"""Percentiles that a score can have, ascending: whole ones up to 99, then steps of 0.1, 0.01 and 0.001."""
 
 
 def quantiles(scores: NDArray[np.float64]) -> NDArray[np.float64]:

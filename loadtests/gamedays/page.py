@@ -7,7 +7,7 @@ from loadtests.gamedays.day import PREFIX, Gameday
 from loadtests.gamedays.sight import Expected
 
 HOME = re.compile(rf"[^\s(]*/{PREFIX}\w+/")
-"""Of the run: where it was tells nobody anything."""
+"""Temporary directory of a run, which is left out of the page."""
 
 
 def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str:

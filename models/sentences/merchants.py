@@ -1,8 +1,8 @@
 """What a label feature of an alert says of the merchant, as a sentence. Pure.
 
 A fraud is *hidden* here if its amount was no spike on its card: such frauds are what a compromised merchant
-shows. Outcomes are known of payments that were reported, and of those that nobody reported within the label
-delay (docs/labels.md).
+shows. A payment has a known outcome if a label names it, or if no label came within the label delay
+(docs/labels.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping

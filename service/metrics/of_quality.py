@@ -8,7 +8,7 @@ from service.metrics.families import gauges
 from service.quality.outcomes import OUTCOMES, Quality
 
 MOST = 50
-"""Rules, model versions and rollouts that are told of: labels are bounded."""
+"""Upper bound of the exported rules, model versions and rollouts: it bounds the metric's label values."""
 
 
 def of_quality(found: Sequence[Quality]) -> list[Metric]:

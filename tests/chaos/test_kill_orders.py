@@ -73,7 +73,7 @@ class Scene:
         publish((proposed, started, canary), job.bootstrap_servers, job.topics.model_rollouts)
 
     def step(self, kind: Type) -> None:
-        """The next event of the rollout; nobody waits until it is applied."""
+        """Write the next event of the rollout; returns before the job has applied it."""
         self._desk.take(Step(ROLLOUT, kind, "to be killed", f"key-{next(self._keys)}"), ADA)
 
     def kill(self, victim: str) -> None:

@@ -64,7 +64,7 @@ class Bank:
             cursor.executemany(f"INSERT INTO {TABLE} ({', '.join(names)}) VALUES ({values})", rows)  # type: ignore[arg-type]
 
     def slot_follower(self) -> int | None:
-        """Process id of the Postgres backend that sends the slot's changes; None while nobody follows it."""
+        """Process id of the Postgres backend that streams the slot; None while the slot has no reader."""
         with psycopg.connect(self.stack.postgres_dsn) as connection:
             row = connection.execute(
                 "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", [NAME]
