@@ -14,7 +14,6 @@ from service.metrics.collector import registry_of
 from service.metrics.http import HttpMetrics
 from service.metrics.of_quality import of_quality
 from service.metrics.of_rollouts import of_guards
-from service.pages.alert_feed import AlertFeed
 from service.pages.routes import page_routes
 from service.quality.parts import QualityParts
 from service.quality.routes import quality_routes
@@ -37,7 +36,6 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     """
     job = JobWatch(settings, clock)
     rollouts = RolloutParts(settings, job.progress, clock)
-    alerts = AlertFeed(settings)
     ledger = Ledger(settings.bootstrap_servers, settings.kafka, settings.topics.labels)
     quality = QualityParts(settings)
     more = [lambda: of_guards(rollouts.findings()), lambda: of_quality(quality.found())]
@@ -47,11 +45,9 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         job.start()
         rollouts.start()
-        alerts.start()
         quality.start()
         yield
         quality.stop()
-        alerts.stop()
         rollouts.stop()
         job.stop()
 
@@ -71,6 +67,6 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     app.include_router(rollout_routes(rollouts))
     app.include_router(label_routes(ledger, clock))
     app.include_router(quality_routes(quality))
-    app.include_router(page_routes(alerts, settings.job_id))
+    app.include_router(page_routes(quality.alerts, settings.job_id))
     see_all_declared(app)
     return app

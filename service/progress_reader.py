@@ -38,7 +38,7 @@ class ProgressReader(TopicFollower):
         return self._unreadable
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        places = self._before_the_end(reader, 0)
+        places = self._newest_records(reader, 0)
         # what comes between the two is read twice and counts once
         self._keep(newest_by_group(reader, self._topic, self._settings.job_id))
         return places

@@ -12,6 +12,8 @@ POLL_S = 0.2
 RETRY_S = 1.0
 AT_ONCE = 500
 """Records taken together."""
+OFFSETS_PER_RECORD = 2
+"""Transactions have marks on the log, too."""
 
 
 class TopicFollower(Background):
@@ -55,17 +57,19 @@ class TopicFollower(Background):
         """
         raise NotImplementedError
 
-    def _before_the_end(self, reader: Consumer, offsets: int) -> list[TopicPartition]:
-        """So many offsets before the end of each partition, or its beginning.
+    def _newest_records(self, reader: Consumer, count: int) -> list[TopicPartition]:
+        """Where the newest `count` records begin, if the partitions have equal numbers of them.
 
         Raises:
             KafkaException: no such topic, or no answer.
         """
-        places = []
-        for partition in topic_reader.partitions(reader, self._topic):
+        partitions = topic_reader.partitions(reader, self._topic)
+        back = OFFSETS_PER_RECORD * count // max(len(partitions), 1)
+        starts = []
+        for partition in partitions:
             first, end = topic_reader.offsets(reader, TopicPartition(self._topic, partition))
-            places.append(TopicPartition(self._topic, partition, max(first, end - offsets)))
-        return places
+            starts.append(TopicPartition(self._topic, partition, max(first, end - back)))
+        return starts
 
     def _take(self, records: Sequence[Message]) -> None:
         """Take in what has come: nothing, now and then."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from service.pages import alerts
-from service.pages.alert_feed import MOST, AlertFeed
+from service.quality.alert_feed import SHOWN, AlertFeed
 from service.security import card_ids
 from service.security.problems import Problem
 from service.security.roles import Anyone, Viewer
@@ -48,7 +48,7 @@ def page_routes(feed: AlertFeed, job_id: str) -> APIRouter:
 
     @router.get("/v1/alerts")
     def newest(
-        caller: Viewer, limit: Annotated[int, Query(ge=1, le=MOST, description="Alerts at most")] = 20
+        caller: Viewer, limit: Annotated[int, Query(ge=1, le=SHOWN, description="Alerts at most")] = 20
     ) -> dict[str, Any]:
         """The newest alerts, newest first, with their reasons in sentences; card ids masked for viewers.
 

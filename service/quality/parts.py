@@ -1,7 +1,8 @@
 """The live precision of one sidecar: its threads, and what they have found."""
 
+from service.quality.alert_feed import AlertFeed
+from service.quality.label_reader import LabelReader
 from service.quality.outcomes import Outcomes, Quality
-from service.quality.readers import AlertReader, LabelReader
 from service.settings import ServiceSettings
 from streaming_job.contracts import Contract
 
@@ -16,8 +17,9 @@ class QualityParts:
             settings: where the topics are.
         """
         self._outcomes, topics = Outcomes(), settings.topics
+        self.alerts = AlertFeed(settings, self._outcomes)
         self._readers = (
-            AlertReader(settings, self._outcomes),
+            self.alerts,
             LabelReader(settings, topics.labels, Contract.LABEL, self._outcomes),
             LabelReader(settings, topics.chargebacks, Contract.CHARGEBACK, self._outcomes),
         )

@@ -17,8 +17,9 @@ from httpx import Response
 
 from service import security
 from service.pages import alerts
-from service.pages.alert_feed import MOST, AlertFeed
 from service.pages.routes import FILES, page_routes
+from service.quality.alert_feed import SHOWN, AlertFeed
+from service.quality.outcomes import Outcomes
 from service.security import tokens
 from service.security.headers import CONTENT_SECURITY_POLICY
 from service.security.roles import Role, see_all_declared
@@ -33,9 +34,9 @@ class KnownFeed(AlertFeed):
     """A feed that has read what it is given; its thread is never started."""
 
     def put(self, partition: int, at_ms: int, value: bytes) -> None:
-        kept = dict(self._kept)
-        kept.setdefault(partition, deque(maxlen=MOST)).append((at_ms, value))
-        self._kept, self._fault, self._behind = kept, None, set()
+        shown = dict(self._shown)
+        shown.setdefault(partition, deque(maxlen=SHOWN)).append((at_ms, value))
+        self._shown, self._fault, self._behind = shown, None, set()
 
 
 class Sidecar:
@@ -46,7 +47,7 @@ class Sidecar:
         now = int(time.time() * 1000)
         self.tokens = {role.word: tokens.add(file, role.word, role, "root", now) for role in Role}
         settings = ServiceSettings(bootstrap_servers="none", tokens_file=file)
-        self.feed = KnownFeed(settings)
+        self.feed = KnownFeed(settings, Outcomes())
         app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
         security.install(app, settings)
         app.include_router(page_routes(self.feed, "card-fraud"))
@@ -209,7 +210,7 @@ def test_what_is_no_alert_is_counted_and_not_shown(sidecar: Sidecar) -> None:
     assert (len(told["alerts"]), told["unreadable"]) == (1, 4)
 
 
-@pytest.mark.parametrize("limit", ["0", str(MOST + 1), "-1", "many"])
+@pytest.mark.parametrize("limit", ["0", str(SHOWN + 1), "-1", "many"])
 def test_a_limit_that_is_none_is_refused(sidecar: Sidecar, limit: str) -> None:
     assert sidecar.get(f"/v1/alerts?limit={limit}", "viewer").status_code == 422
 
@@ -219,10 +220,12 @@ def test_a_feed_that_has_not_read_yet_says_so(sidecar: Sidecar) -> None:
     assert told == {"alerts": [], "unreadable": 0, "waiting_for": "alerts have not been read yet"}
 
 
-def test_of_each_partition_only_the_newest_are_kept(sidecar: Sidecar) -> None:
-    for number in range(3 * MOST):
+def test_of_each_partition_only_the_newest_are_shown(sidecar: Sidecar) -> None:
+    for number in range(3 * SHOWN):
         sidecar.feed.put(0, AT + number, b"%d" % number)
-    assert sidecar.feed.newest(1_000) == [b"%d" % number for number in range(3 * MOST - 1, 2 * MOST - 1, -1)]
+    assert sidecar.feed.newest(1_000) == [
+        b"%d" % number for number in range(3 * SHOWN - 1, 2 * SHOWN - 1, -1)
+    ]
 
 
 def test_an_alert_is_decoded_once_however_often_it_is_looked_at() -> None:

@@ -1,0 +1,62 @@
+"""The job's newest alerts: the status page shows the last of them, the live precision counts them all."""
+
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import orjson
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from service.quality.outcomes import MOST_ALERTS, Outcomes
+from service.settings import ServiceSettings
+from service.topic_follower import TopicFollower
+
+log = logging.getLogger(__name__)
+SHOWN = 50
+"""Alerts kept of each partition, so the newest SHOWN of all partitions are among them."""
+FETCH_WAIT_MS = "200"
+"""How long the broker waits for an alert before it answers that there is none."""
+
+
+class AlertFeed(TopicFollower):
+    """Follows the topic of alerts, from the newest MOST_ALERTS on."""
+
+    def __init__(self, settings: ServiceSettings, outcomes: Outcomes) -> None:
+        """Read nothing yet.
+
+        Args:
+            settings: where the topic is.
+            outcomes: counts the alerts.
+        """
+        topic = settings.topics.fraud_alerts
+        super().__init__(settings, topic, "alerts", {"fetch.wait.max.ms": FETCH_WAIT_MS})
+        self._outcomes = outcomes
+        self._shown: Mapping[int, deque[tuple[int, bytes]]] = {}
+        """Partition -> (Kafka timestamp in ms, value)."""
+
+    def newest(self, limit: int) -> list[bytes]:
+        """Values of the newest alerts by Kafka timestamp, newest first; SHOWN at most."""
+        # list(deque) is one step of the interpreter: nothing is appended meanwhile
+        alerts = [
+            (timestamp, partition, position, value)
+            for partition, newest in self._shown.items()
+            for position, (timestamp, value) in enumerate(list(newest))
+        ]
+        alerts.sort(key=lambda alert: alert[:3], reverse=True)
+        return [value for *_, value in alerts[: min(limit, SHOWN)]]
+
+    def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
+        positions = self._newest_records(reader, MOST_ALERTS)
+        # the records kept so far are read again
+        self._shown = {position.partition: deque(maxlen=SHOWN) for position in positions}
+        return positions
+
+    def _take(self, records: Sequence[Message]) -> None:
+        for record in records:
+            value = record.value() or b""
+            self._shown[record.partition() or 0].append((record.timestamp()[1], value))
+            try:
+                self._outcomes.alert(orjson.loads(value))
+            except (KeyError, TypeError, ValueError) as error:
+                position = f"{record.topic()}-{record.partition()} at {record.offset()}"
+                log.warning("%s is no alert: %s", position, error)
