@@ -1,0 +1,43 @@
+"""A thread that reads labels for the live precision."""
+
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from service.quality.outcomes import MOST_LABELS, Outcomes
+from service.settings import ServiceSettings
+from service.topic_follower import TopicFollower
+from streaming_job.contracts import Contract
+from streaming_job.decode import labels
+from streaming_job.decode.strict import Rejected
+
+FETCH_WAIT_MS = "500"
+"""How long the broker waits for a label before it answers that there is none."""
+
+
+class LabelReader(TopicFollower):
+    """Follows a topic of labels, from the newest MOST_LABELS on; skips labels that the job rejects."""
+
+    def __init__(self, settings: ServiceSettings, topic: str, contract: Contract, outcomes: Outcomes) -> None:
+        """Read nothing yet.
+
+        Args:
+            settings: where the topic is.
+            topic: of labels.
+            contract: of its records, LABEL or CHARGEBACK.
+            outcomes: counts alerts by their labels.
+        """
+        super().__init__(settings, topic, topic, {"fetch.wait.max.ms": FETCH_WAIT_MS})
+        self._contract, self._outcomes = contract, outcomes
+
+    def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
+        return self._newest_records(reader, MOST_LABELS)
+
+    def _take(self, records: Sequence[Message]) -> None:
+        for record in records:
+            try:
+                card_id, transaction_id, fraud = labels.read(record.key(), record.value(), self._contract)
+            except Rejected:
+                continue  # a dead letter of the job
+            if fraud is not None:
+                self._outcomes.label(card_id, transaction_id, record.timestamp()[1], fraud)
