@@ -1,4 +1,4 @@
-"""Where the arrays of a key group live: in memory, or in mapped files that any process can open."""
+"""Storage of a key group's arrays: in memory, or in mapped files that any process can open."""
 
 import hashlib
 import mmap
@@ -37,7 +37,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "latest": EVENT,
     "frontiers": np.dtype(np.int64),
 }
-"""`frontiers`: greatest arrival by Kafka partition, see `eviction`; records of the others: see `layout`."""
+"""dtype of each array. `frontiers`: greatest arrival by Kafka partition, see `eviction`; others: see
+`layout`."""
 FIRST_SIZES = {
     "counters": COUNTERS,
     "index": 2048,
@@ -53,7 +54,7 @@ FIRST_SIZES = {
 
 
 def layout_digest() -> str:
-    """Names the arrays' layout: files that another version of the program mapped are not ours to read."""
+    """Compute a digest of the arrays' layout; files of another version of the program have another digest."""
     fields = [(name, str(dtype.descr), FIRST_SIZES[name]) for name, dtype in DTYPES.items()]
     return hashlib.sha256(repr((FORMAT_VERSION, fields)).encode()).hexdigest()[:12]
 
@@ -66,24 +67,24 @@ class Arena(ABC):
 
     @abstractmethod
     def resize(self, name: str, size: int) -> None:
-        """Make array `name` hold `size` records; records kept, new ones zero."""
+        """Resize array `name` to `size` records; existing records are kept, new ones are zero."""
 
     def clear(self) -> None:
-        """Start from empty arrays."""
+        """Reset all arrays to empty ones."""
         for name, size in FIRST_SIZES.items():
             self.resize(name, 0)
             self.resize(name, size)
         self.arrays["index"][:] = EMPTY
-        self.arrays["counters"][FREE_CARD:] = EMPTY  # no list of free records has any
+        self.arrays["counters"][FREE_CARD:] = EMPTY  # all free lists are empty
 
     @abstractmethod
     def grow(self, name: str, least: int) -> None:
-        """Resize array `name` to hold at least so many records, and more lest it must grow again soon."""
+        """Resize array `name` to at least `least` records, with spare room for further growth."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes that the arrays take."""
+        """Size of the arrays in bytes."""
 
 
 class MemoryArena(Arena):
@@ -97,12 +98,12 @@ class MemoryArena(Arena):
         """See `Arena.resize`."""
         grown = np.zeros(size, dtype=DTYPES[name])
         old = self.arrays.get(name, grown[:0])
-        kept = min(old.size, size)
-        grown[:kept] = old[:kept]
+        copied = min(old.size, size)
+        grown[:copied] = old[:copied]
         self.arrays[name] = grown
 
     def grow(self, name: str, least: int) -> None:
-        """See `Arena.grow`; by half, because growing copies."""
+        """See `Arena.grow`; grows by half, because growing copies."""
         size = self.arrays[name].size
         self.resize(name, max(least, size + size // 2))
 
@@ -115,7 +116,7 @@ class MemoryArena(Arena):
 class FileArena(Arena):
     """Arrays in shared mapped files: a working copy that outlives the process that wrote it.
 
-    Nothing is synced to disk: whoever keeps one has to know whether it is still good.
+    Nothing is synced to disk: the caller must know whether the files are still valid.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -124,7 +125,7 @@ class FileArena(Arena):
         self._directory = directory
         self._mapped: dict[str, os.stat_result] = {}
         self.is_new = not all((directory / name).exists() for name in DTYPES)
-        """Whether there was nothing, or not all, to open: the arrays started empty."""
+        """Whether a file was missing, so that the arrays started empty."""
         if not self.is_new:
             for name in DTYPES:
                 self._map(name)
@@ -149,7 +150,7 @@ class FileArena(Arena):
         self._map(name)
 
     def grow(self, name: str, least: int) -> None:
-        """See `Arena.grow`; fourfold: what is not written yet is a hole in the file."""
+        """See `Arena.grow`; grows fourfold: unwritten records are a hole in the file."""
         self.resize(name, max(least, 4 * self.arrays[name].size))
 
     @property
@@ -160,7 +161,7 @@ class FileArena(Arena):
     def is_current(self) -> bool:
         """Whether no other process has resized or replaced a file since it was mapped here."""
         try:
-            found = [((self._directory / name).stat(), self._mapped[name]) for name in DTYPES]
+            stats = [((self._directory / name).stat(), self._mapped[name]) for name in DTYPES]
         except OSError:
             return False
-        return all(now.st_size == then.st_size and os.path.samestat(now, then) for now, then in found)
+        return all(now.st_size == then.st_size and os.path.samestat(now, then) for now, then in stats)

@@ -1,14 +1,16 @@
-"""Kernels that look at what came lately, by arrival: counts, and whether a transaction came before.
+"""Kernels of recent arrivals: counts by arrival, and detection of repeated transactions.
 
-The payload's event time is the word of whoever sent it; the arrival is Kafka's. A card's arrivals never go
-back: one that does, because a broker's clock did, counts as the one before it. So a count by arrival cannot
-be kept small by dates. The arrival stands in those bits of an event that its two hashes leave free, modulo
-34 years: `transaction` is the arrival, and below it one half of the id; `merchant` has the other half on top.
-What can count in the longest arrival window, and what can be repeated, has an event time within the
-allowed lateness and an hour: one short walk from the newest event finds both.
+The sender chooses the event time; Kafka sets the arrival. So a sender cannot keep a count by arrival small by
+false dates. A card's arrivals never go back: an arrival before the previous one (a broker's clock went back)
+counts as equal to it.
 
-Of a hot card the counts come from three rings of 60 buckets, aligned to the epoch: exact but for the events
-of less than one bucket (1/60 of the window) at the old edge, which are not counted. Never more than is true.
+An event stores its arrival, modulo 34 years, in the bits that its two hashes leave free: `transaction` is the
+arrival above one half of the id's hash; `merchant` has the other half above the merchant's hash. Every event
+that can count in the longest arrival window or be repeated has an event time within the allowed lateness and
+an hour: one short walk from the newest event covers both.
+
+The counts of a hot card come from three rings of 60 buckets, aligned to the epoch. They miss only events of
+less than one bucket (1/60 of the window) at the old edge, and never exceed the true counts.
 """
 
 import numpy as np
@@ -26,50 +28,51 @@ from feature_store.layout import (
 )
 
 REPEAT_MARGIN_MS = HOUR_MS
-"""A transaction id is known for the allowed lateness, and for as much more as a broker's clock may go back:
-what repeats an older event is itself too late. Not less than the longest arrival window."""
+"""Transaction ids are remembered for the allowed lateness and this margin, by which a broker's clock may go
+back. A repetition of an older event is itself too late. At least the longest arrival window."""
 LONGEST = max(ARRIVAL_WINDOWS.values())
 _WIDTHS = np.array([length // ARRIVAL_BUCKETS for length in ARRIVAL_WINDOWS.values()], dtype=np.int64)
 _WINDOWS = len(ARRIVAL_WINDOWS)
 _C_MINUTE, _C_FIVE, _C_LONGEST = (COLUMN[f"arrivals_{name}"] for name in ARRIVAL_WINDOWS)
 NEW, REPEATED, CONFLICTING = range(3)
-"""What an id says of a transaction: not met lately; met with this content; met with another content only."""
+"""Outcomes of looking up a transaction id: not seen recently; seen with the same content; seen with other
+content only."""
 
 _HALF = TRANSACTION_BITS // 2
 _IDS, _MERCHANTS = np.uint64((1 << _HALF) - 1), np.uint64(MERCHANT_MASK)
 _ABOVE_ID, _ABOVE_MERCHANT = np.uint64(_HALF), np.uint64(MERCHANT_BITS)
-# an age where an event has its arrival; what stands below it makes no difference to `<`
+# ages shifted to the position of the arrival in an event; the bits below make no difference to `<`
 _MINUTE, _FIVE, _LONGEST = (np.uint64(length << _HALF) for length in ARRIVAL_WINDOWS.values())
 
 
 @njit(cache=True, inline="always")
 def stamp(event: Array, transaction: np.uint64, merchant: np.uint64, arrival: int) -> None:
-    """Write an event's two hashes, and its arrival."""
+    """Write the two hashes and the arrival into an event."""
     event.transaction = (np.uint64(arrival) << _ABOVE_ID) | (transaction & _IDS)
     event.merchant = ((transaction >> _ABOVE_ID) << _ABOVE_MERCHANT) | merchant
 
 
 @njit(cache=True, inline="always")
 def transaction_of(event: Array) -> np.uint64:
-    """TRANSACTION_MASK of the hash of an event's id."""
+    """Return the TRANSACTION_MASK bits of the hash of an event's transaction id."""
     return ((event.merchant >> _ABOVE_MERCHANT) << _ABOVE_ID) | (event.transaction & _IDS)
 
 
 @njit(cache=True, inline="always")
 def _age(event: Array, arrival: int) -> np.uint64:
-    """The age where an event has its arrival, with whatever below it."""
+    """Compute the age, shifted to the position of the arrival; the bits below it are arbitrary."""
     return ((np.uint64(arrival) << _ABOVE_ID) | _IDS) - event.transaction
 
 
 @njit(cache=True, inline="always")
 def age(event: Array, arrival: int) -> int:
-    """How long before `arrival` an event of the card arrived, ms; `arrival` is not before its own."""
+    """Compute how long before `arrival` an event arrived, ms; `arrival` is not before the event's own."""
     return int(_age(event, arrival) >> _ABOVE_ID)
 
 
 @njit(cache=True, inline="always")
 def agrees(event: Array, when: int, amount: int, merchant: np.uint64) -> bool:
-    """Whether an event's content is this: time and country (`when`, whatever its flags), amount, merchant."""
+    """Return whether an event has this content: time and country (`when` without flags), amount, merchant."""
     return bool(
         (event.when >> COUNTRY_SHIFT) == (when >> COUNTRY_SHIFT)
         and event.amount == amount
@@ -88,41 +91,41 @@ def look_back(
     known_from: int,
     arrival: int,
 ) -> tuple[int, int, int, int]:
-    """What a card that is not hot has of a transaction's id, and its others by arrival.
+    """Look up a transaction id in a card that is not hot, and count the card's other arrivals.
 
     Args:
         card: the card.
         events: events of the key group.
-        transaction: TRANSACTION_MASK of the id's hash.
-        when: event time and country, as an event has them.
+        transaction: TRANSACTION_MASK bits of the id's hash.
+        when: event time and country, in the layout of an event.
         amount: 1/10,000 currency units.
-        merchant: MERCHANT_MASK of the merchant's hash.
-        known_from: ms; events before it are out of reach.
-        arrival: of the transaction, ms.
+        merchant: MERCHANT_MASK bits of the merchant's hash.
+        known_from: ms; events before it are not looked at.
+        arrival: arrival of the transaction, ms.
 
     Returns:
-        NEW, REPEATED or CONFLICTING; events in the windows of ARRIVAL_WINDOWS that end with `arrival`.
+        NEW, REPEATED or CONFLICTING; counts of events in the ARRIVAL_WINDOWS that end at `arrival`.
     """
-    repeated = met = False
+    repeated = seen = False
     minute = five = longest = 0
     half = transaction & _IDS
     at = card.segment + card.events - 1
     while at >= card.segment and (events[np.uint64(at)].when >> WHEN_SHIFT) >= known_from:
         event = events[np.uint64(at)]
-        old = _age(event, arrival)
-        longest += old < _LONGEST
-        five += old < _FIVE
-        minute += old < _MINUTE
+        event_age = _age(event, arrival)
+        longest += event_age < _LONGEST
+        five += event_age < _FIVE
+        minute += event_age < _MINUTE
         if (event.transaction & _IDS) == half and transaction_of(event) == transaction:
-            met = True
+            seen = True
             repeated |= agrees(event, when, amount, merchant)
         at -= 1
-    return (REPEATED if repeated else CONFLICTING) if met else NEW, minute, five, longest
+    return (REPEATED if repeated else CONFLICTING) if seen else NEW, minute, five, longest
 
 
 @njit(cache=True, inline="always")
 def arrival_features(out: Array, minute: int, five: int, longest: int) -> None:
-    """Set the counts by arrival from those of the others."""
+    """Set the features by arrival from the counts of the card's other transactions."""
     out[_C_MINUTE] = minute + 1
     out[_C_FIVE] = five + 1
     out[_C_LONGEST] = longest + 1
@@ -130,7 +133,7 @@ def arrival_features(out: Array, minute: int, five: int, longest: int) -> None:
 
 @njit(cache=True)
 def clear_rings(hot: Array, arrival: int) -> None:
-    """Empty a hot card's arrival rings; they end with the bucket of `arrival`."""
+    """Empty a hot card's arrival rings, and let them end with the bucket of `arrival`."""
     for window in range(_WINDOWS):
         hot.arrivals[window, :] = 0
         hot.arrived[window] = 0
@@ -139,18 +142,18 @@ def clear_rings(hot: Array, arrival: int) -> None:
 
 @njit(cache=True)
 def turn_rings(hot: Array, arrival: int) -> None:
-    """Let the arrival rings end with the bucket of `arrival`: what is out of their windows goes."""
+    """Advance the arrival rings to the bucket of `arrival`; drop the buckets that leave the windows."""
     for window in range(_WINDOWS):
         index = arrival // _WIDTHS[window]
-        for gone in range(max(hot.newest[window] + 1, index - ARRIVAL_BUCKETS + 1), index + 1):
-            hot.arrived[window] -= hot.arrivals[window, gone % ARRIVAL_BUCKETS]
-            hot.arrivals[window, gone % ARRIVAL_BUCKETS] = 0
+        for expired in range(max(hot.newest[window] + 1, index - ARRIVAL_BUCKETS + 1), index + 1):
+            hot.arrived[window] -= hot.arrivals[window, expired % ARRIVAL_BUCKETS]
+            hot.arrivals[window, expired % ARRIVAL_BUCKETS] = 0
         hot.newest[window] = index
 
 
 @njit(cache=True)
 def enter_arrival(hot: Array, arrival: int) -> None:
-    """Count an event in the rings that still reach back to its arrival, which is not after their end."""
+    """Count an event in the rings that reach back to its arrival, which must not be after their end."""
     for window in range(_WINDOWS):
         index = arrival // _WIDTHS[window]
         if index > hot.newest[window] - ARRIVAL_BUCKETS:

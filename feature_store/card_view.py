@@ -1,4 +1,4 @@
-"""What a key group's persisted state knows about one card, without rebuilding the others."""
+"""Read-only view of one card in a key group's persisted state, without rebuilding the other cards."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,22 +34,22 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class CardState:
-    """A state in which one card is as the job has it."""
+    """A partial state in which only one card is complete."""
 
     state: GroupState
     number: int
-    """Of the card; other cards of the state are not to be trusted."""
+    """Card number; the other cards of the state are incomplete."""
 
 
 def find_card(
     pieces: Iterable[tuple[str, bytes]], lo: int, hi: int, lateness_ms: int = DEFAULT_LATENESS_MS
 ) -> CardState | None:
-    """A card's state from the persisted pieces of its key group; None if they do not know it.
+    """Load a card's state from the persisted pieces of its key group; None if they do not contain it.
 
-    Holds one snapshot piece and the deltas in memory, never the group.
+    Keeps one snapshot piece and the deltas in memory, never the whole group.
 
     Args:
-        pieces: all of the group, by name, in any order.
+        pieces: all pieces of the group as (name, blob), in any order.
         lo: low half of the card's hash.
         hi: high half.
         lateness_ms: allowed lateness of the job.
@@ -60,7 +60,7 @@ def find_card(
     meta = Meta()
     snapshots: dict[int, bytes] = {}
     deltas: dict[int, Delta] = {}
-    numbers: dict[int, int] = {}  # of the card, by the piece that holds it
+    numbers: dict[int, int] = {}  # card number by snapshot piece
     for name, blob in pieces:
         if name == "meta":
             meta = Meta.decode(blob)
@@ -69,18 +69,18 @@ def find_card(
         elif name.startswith("s"):
             piece = int(name[1:])
             cards = decode_piece(blob, f"snapshot {piece}").cards
-            mine = np.flatnonzero((cards["lo"] == lo) & (cards["hi"] == hi))
-            if mine.size:
-                snapshots[piece], numbers[piece] = blob, piece * CARDS_PER_PIECE + int(mine[0])
-    # a card that was evicted and came back has two numbers; the later one counts
-    known = [(meta.pieces[piece], number) for piece, number in numbers.items()]
+            rows = np.flatnonzero((cards["lo"] == lo) & (cards["hi"] == hi))
+            if rows.size:
+                snapshots[piece], numbers[piece] = blob, piece * CARDS_PER_PIECE + int(rows[0])
+    # a card that was evicted and added again has two numbers; the later one is valid
+    candidates = [(meta.pieces[piece], number) for piece, number in numbers.items()]
     for sequence, delta in deltas.items():
-        mine = np.flatnonzero((delta.added["lo"] == lo) & (delta.added["hi"] == hi))
-        if mine.size:
-            known.append((sequence, int(delta.added["number"][mine[0]])))
-    if not known:
+        rows = np.flatnonzero((delta.added["lo"] == lo) & (delta.added["hi"] == hi))
+        if rows.size:
+            candidates.append((sequence, int(delta.added["number"][rows[0]])))
+    if not candidates:
         return None
-    _, number = max(known)
+    _, number = max(candidates)
     piece = number // CARDS_PER_PIECE
     state = GroupState(MemoryArena(), lateness_ms)
     if meta.pieces[piece] and piece in snapshots:
@@ -94,13 +94,13 @@ def find_card(
     return CardState(state, number) if (card["lo"], card["hi"]) == (lo, hi) else None
 
 
-def describe(found: CardState) -> dict[str, object]:
-    """What the state knows about a card, as JSON values; times in ms, amounts in currency units.
+def describe(card_state: CardState) -> dict[str, object]:
+    """Describe a card's state as JSON values; times in ms, amounts in currency units.
 
-    The windows are those of the card's latest event time; of a hot card they are as near as its rings are.
+    The windows end at the card's latest event time; those of a hot card have the precision of its rings.
     """
-    arrays = found.state.arena.arrays
-    card = arrays["cards"][found.number]
+    arrays = card_state.state.arena.arrays
+    card = arrays["cards"][card_state.number]
     events = arrays["events"][max(int(card["segment"]), 0) :][: int(card["events"])]
     times = events["when"] >> WHEN_SHIFT
     seen, hot = int(card["seen"]), int(card["hot"]) != EMPTY
@@ -167,7 +167,7 @@ def _bits(sets: NDArray[np.uint64]) -> int:
 
 
 def _profiles(profiles: NDArray[np.void], newest: int) -> list[dict[str, object]]:
-    """Versions, newest first."""
+    """List the profile versions, newest first."""
     versions: list[dict[str, object]] = []
     while newest != EMPTY:
         version = profiles[newest]
@@ -191,7 +191,7 @@ def _profiles(profiles: NDArray[np.void], newest: int) -> list[dict[str, object]
 
 
 def _suspicious(hours: NDArray[np.void], card: np.void) -> dict[str, int]:
-    """Alerts in the 24 clock hours up to the last arrival, and in total."""
+    """Count the alerts in the 24 clock hours up to the last arrival, and in total."""
     total = int(card["alerts"])
     if total == 0 or int(card["alert_hours"]) == EMPTY:
         return {"day": 0, "total": total}

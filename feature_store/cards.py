@@ -1,8 +1,9 @@
-"""Kernels that find a card and keep its events: the hash index, and what fits into a card's segment.
+"""Kernels of the card index and of each card's event segment.
 
-The index is an open-addressed table of card numbers. Events of a card lie in one segment (see `segments`),
-sorted by event time (equal times in order of acceptance); a segment that is full first drops events that no
-window can reach any more, then moves to one of twice the size, up to MOST_EVENTS; then the card becomes hot.
+The index is an open-addressed hash table of card numbers. Events of a card lie in one segment (see
+`segments`), sorted by event time (equal times in order of acceptance). A full segment first drops events that
+no window can reach any more, then moves to a segment of twice the size, up to MOST_EVENTS; then the card
+becomes hot.
 """
 
 import numpy as np
@@ -30,7 +31,7 @@ ROOM, MORE_EVENTS, TOO_MANY = range(3)
 
 @njit(cache=True, inline="always")
 def find(index: NDArray[np.int32], cards: Array, lo: np.uint64, hi: np.uint64) -> np.int64:
-    """Number of a card, or -1 - i where i is the free place of the index for it."""
+    """Return the number of a card, or -1 - i where i is the free slot of the index for it."""
     mask = np.uint64(index.size - 1)
     at = lo & mask
     while True:
@@ -44,9 +45,9 @@ def find(index: NDArray[np.int32], cards: Array, lo: np.uint64, hi: np.uint64) -
 
 @njit(cache=True)
 def add_card(
-    index: NDArray[np.int32], cards: Array, counters: Counters, place: int, lo: np.uint64, hi: np.uint64
+    index: NDArray[np.int32], cards: Array, counters: Counters, slot: int, lo: np.uint64, hi: np.uint64
 ) -> int:
-    """Set up an empty card and enter it at a free place of the index; there must be room."""
+    """Set up an empty card and enter it into a free slot of the index; the cards array must have room."""
     number = counters[FREE_CARD]
     if number != EMPTY:
         counters[FREE_CARD] = cards[number].segment
@@ -54,7 +55,7 @@ def add_card(
     else:
         number = counters[CARDS]
         counters[CARDS] += 1
-    index[place] = number
+    index[slot] = number
     counters[NO_PROFILE] += 1
     set_up(cards[number], lo, hi)
     return number
@@ -62,7 +63,7 @@ def add_card(
 
 @njit(cache=True)
 def set_up(card: Array, lo: np.uint64, hi: np.uint64) -> None:
-    """Make a record a card without history."""
+    """Initialise a record as a card without history."""
     card.lo = lo
     card.hi = hi
     card.segment = EMPTY
@@ -78,7 +79,7 @@ def set_up(card: Array, lo: np.uint64, hi: np.uint64) -> None:
 
 @njit(cache=True)
 def adopt(cards: Array, added: Array) -> None:
-    """Set up the cards of those numbers that are nobody's yet (all zero)."""
+    """Set up the cards whose numbers are still unused (all zero)."""
     for card in added:
         if cards[card.number].lo == 0 and cards[card.number].hi == 0:
             set_up(cards[card.number], card.lo, card.hi)
@@ -86,7 +87,7 @@ def adopt(cards: Array, added: Array) -> None:
 
 @njit(cache=True, inline="always")
 def forget(card: Array) -> None:
-    """Clear what the card's transactions left, except the places it owns and its alerts (see `suspicion`)."""
+    """Reset a card's transaction statistics; keep its array records and alerts (see `suspicion`)."""
     card.last_arrival = 0
     card.max_time = 0
     card.mean = 0.0
@@ -107,10 +108,11 @@ def locate(
 ) -> int:
     """Find or add the card of each row; `cards` and `index` must have room for one more per row.
 
-    A pass of its own, so that the cache misses of many rows overlap instead of stalling the feature kernel.
+    This is a separate pass so that the cache misses of many rows overlap instead of stalling the feature
+    kernel.
 
     Returns:
-        How many were added; their numbers stand in `added`.
+        How many cards were added; `added` holds their numbers.
     """
     count = 0
     for row in range(lo.size):
@@ -125,7 +127,7 @@ def locate(
 
 @njit(cache=True)
 def fill_index(index: NDArray[np.int32], cards: Array, count: int) -> None:
-    """Enter those of the first `count` cards that are somebody's into an empty index."""
+    """Rebuild the index from the used ones among the first `count` cards."""
     index[:] = EMPTY
     for number in range(count):
         if cards[number].lo != 0 or cards[number].hi != 0:
@@ -149,19 +151,19 @@ def move_segment(card: Array, events: Array, counters: Counters, size_class: int
 
 
 @njit(cache=True)
-def _drop_oldest(card: Array, events: Array, counters: Counters, gone: int) -> None:
-    for i in range(card.events - gone):
-        events[card.segment + i] = events[card.segment + i + gone]
-    card.events -= gone
-    counters[LIVE_EVENTS] -= gone
+def _drop_oldest(card: Array, events: Array, counters: Counters, dropped: int) -> None:
+    for i in range(card.events - dropped):
+        events[card.segment + i] = events[card.segment + i + dropped]
+    card.events -= dropped
+    counters[LIVE_EVENTS] -= dropped
 
 
 @njit(cache=True)
 def make_room(card: Array, events: Array, counters: Counters, horizon: int) -> int:
-    """See that one more event fits into a card's segment.
+    """Make room for one more event in a card's segment.
 
-    What is dropped from a card that is not hot is out of every window's reach, so that when it is dropped
-    makes no difference: a rebuilt state has segments of other sizes.
+    A card that is not hot drops only events that no window can reach. So the moment of dropping makes no
+    difference, although a rebuilt state has segments of other sizes.
 
     Args:
         card: the card.
@@ -183,12 +185,12 @@ def make_room(card: Array, events: Array, counters: Counters, horizon: int) -> i
             _drop_oldest(card, events, counters, MOST_EVENTS // 2)
             return ROOM
         return ROOM if move_segment(card, events, counters, card.size_class + 1) else MORE_EVENTS
-    gone = 0
-    while gone < card.events and (events[card.segment + gone].when >> WHEN_SHIFT) <= horizon:
-        gone += 1
-    # a quarter at least, so that the move is paid for by the inserts that follow; at the end any will do
-    if gone * 4 >= capacity or (largest and gone > 0):
-        _drop_oldest(card, events, counters, gone)
+    unreachable = 0
+    while unreachable < card.events and (events[card.segment + unreachable].when >> WHEN_SHIFT) <= horizon:
+        unreachable += 1
+    # at least a quarter, so that later inserts repay the copying; at the largest size any number will do
+    if unreachable * 4 >= capacity or (largest and unreachable > 0):
+        _drop_oldest(card, events, counters, unreachable)
         return ROOM
     if largest:
         return TOO_MANY

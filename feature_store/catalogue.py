@@ -1,8 +1,8 @@
-"""The catalogue: every feature, defined once, as data.
+"""The feature catalogue: every feature, defined once, as data.
 
-The kernel's output columns, the training set's columns, the model's signature, the documentation page and
-the identities that a model asks for all come from `FEATURES`; the column number of a feature is its
-position here. A new feature is one entry here and its few lines in `kernels.py`.
+`FEATURES` is the source of the kernel's output columns, the training set's columns, the model's signature,
+the documentation page and the identities (name:version) that a model asks for. The column number of a feature
+is its position here. A new feature needs one entry here and a few lines in `kernels.py`.
 """
 
 import hashlib
@@ -26,25 +26,25 @@ WINDOWS: dict[str, int] = {
 """Name -> length in ms, shortest first. A window at event time t holds (t - length, t]."""
 
 ARRIVAL_WINDOWS: dict[str, int] = {name: WINDOWS[name] for name in ("1m", "5m", "1h")}
-"""The same of windows by arrival."""
+"""Name -> length in ms of the windows by arrival, shortest first."""
 
 FORGET_AFTER_MS = 90 * DAY_MS
 """A card without an accepted transaction for longer than this (by arrival) starts afresh."""
 STRANGER_MARGIN_MS = DAY_MS
-"""A card with one transaction and no profile does so after the allowed lateness and this: what repeats its
-transaction is too late by then, even if that was dated ahead of its arrival."""
+"""A card with one transaction and no profile starts afresh after the allowed lateness plus this margin. A
+repetition of its transaction is too late by then, even if the transaction was dated ahead of its arrival."""
 MEDIAN_OF = 15
-"""How many previous amounts the median is taken of."""
+"""Number of previous amounts that the median is taken over."""
 SPIKE_RATIO = 2.5
 """An amount above this many robust means is a spike."""
 CLIP_RATIO = 3.0
 """Amounts count for at most this many robust means when the robust mean is updated."""
 ROBUST_MEMORY = 64
-"""The robust mean forgets: each amount weighs at least 1 / ROBUST_MEMORY."""
+"""Memory of the robust mean: each new amount weighs at least 1 / ROBUST_MEMORY."""
 
 
 class Key(StrEnum):
-    """What a feature is a property of."""
+    """The entity that a feature describes."""
 
     TRANSACTION = "transaction"
     CARD = "card"
@@ -59,15 +59,15 @@ class Feature:
     name: str
     """Column name, unique."""
     key: Key
-    """What it is a property of."""
+    """The entity that it describes."""
     unit: str
     """Unit of the value; '1' for a plain number."""
     meaning: str
-    """One sentence that defines it exactly."""
+    """Exact definition in one sentence."""
     window_ms: int | None = None
-    """Length of its window, where it has one."""
+    """Length of its window, ms; None without a window."""
     default: float | None = None
-    """Value where unknown; None is NaN."""
+    """Value where unknown; None means NaN."""
     version: int = 1
     """Raised whenever the meaning changes."""
     dtype: str = "float64"
@@ -75,7 +75,7 @@ class Feature:
 
     @property
     def identity(self) -> str:
-        """name:version, by which a model asks for it."""
+        """name:version, the key by which a model requests it."""
         return f"{self.name}:{self.version}"
 
 
@@ -251,7 +251,7 @@ FEATURES: tuple[Feature, ...] = (
         "1 if the country is not the profile's home country, else 0; unknown without a profile or country",
     ),
 )
-"""Every feature; the order is the column order. Merchant label features will join with Key.MERCHANT."""
+"""Every feature except merchant label features (`merchants.catalogue`), in column order."""
 
 NAMES: tuple[str, ...] = tuple(feature.name for feature in FEATURES)
 """Feature names in column order."""
@@ -262,21 +262,21 @@ IDENTITIES: tuple[str, ...] = tuple(feature.identity for feature in FEATURES)
 
 
 def feature_names() -> tuple[str, ...]:
-    """Feature names in column order."""
+    """Return the feature names in column order."""
     return NAMES
 
 
 def feature_hash() -> str:
-    """SHA-256 (hex) over names, versions and order: which list a training set was made with."""
+    """Compute SHA-256 (hex) over names, versions and order; it identifies a training set's feature list."""
     return hashlib.sha256("\n".join(IDENTITIES).encode()).hexdigest()
 
 
 def names_of(identities: Iterable[str]) -> tuple[str, ...]:
-    """The column names of features that are named name:version."""
+    """Return the column names of features that are given as name:version."""
     return tuple(identity.rpartition(":")[0] for identity in identities)
 
 
 def lacking(wanted: Iterable[str], computed: Iterable[str] = IDENTITIES) -> list[str]:
-    """Which of the wanted features (name:version) are not computed; default: by this release."""
-    known = set(computed)
-    return [identity for identity in wanted if identity not in known]
+    """Return the wanted features (name:version) that `computed` lacks; default: those of this release."""
+    available = set(computed)
+    return [identity for identity in wanted if identity not in available]

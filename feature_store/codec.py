@@ -1,4 +1,4 @@
-"""The envelope of every persisted piece of state: magic, format version, checksum, compressed columns."""
+"""Envelope of every persisted piece of state: magic, format version, checksum, compressed columns."""
 
 import struct
 import zlib
@@ -24,7 +24,7 @@ class StateDamagedError(FraudError):
 
 
 def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Arrays as one blob; `decode` gives them back.
+    """Encode arrays as one blob, which `decode` reads.
 
     Args:
         arrays: one-dimensional arrays by name; of structured ones each field becomes a column "name.field".
@@ -35,10 +35,10 @@ def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
         for column, values in _columns(name, array):
             directory[column], planes = pack(values)
             parts += planes
-    told = orjson.dumps(directory)
-    short = compress(told)
-    header = bytearray(_HEADER.pack(_MAGIC, FORMAT_VERSION, 0, len(short), len(told)))
-    body = b"".join([short, *parts])
+    raw_directory = orjson.dumps(directory)
+    packed_directory = compress(raw_directory)
+    header = bytearray(_HEADER.pack(_MAGIC, FORMAT_VERSION, 0, len(packed_directory), len(raw_directory)))
+    body = b"".join([packed_directory, *parts])
     header[_CHECKSUM] = zlib.crc32(body, zlib.crc32(header)).to_bytes(4, "little")
     return bytes(header) + body
 
@@ -50,56 +50,57 @@ def _columns(name: str, array: NDArray[Any]) -> list[tuple[str, NDArray[Any]]]:
 
 
 def records(arrays: Mapping[str, NDArray[Any]], name: str, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    """A structured array out of the columns that `decode` gave; fields that were not written are zero."""
+    """Build a structured array from the columns of `decode`; fields that were not written are zero."""
     assert dtype.names is not None
-    found = [field for field in dtype.names if f"{name}.{field}" in arrays]
-    each = [int(np.prod(dtype[field].shape)) for field in found]
-    out = np.zeros(arrays[f"{name}.{found[0]}"].size // each[0], dtype=dtype)
-    for field in found:
+    fields = [field for field in dtype.names if f"{name}.{field}" in arrays]
+    items = [int(np.prod(dtype[field].shape)) for field in fields]
+    out = np.zeros(arrays[f"{name}.{fields[0]}"].size // items[0], dtype=dtype)
+    for field in fields:
         out[field] = arrays[f"{name}.{field}"].reshape(out[field].shape)
     return out
 
 
-def decode(blob: bytes, what: str) -> dict[str, NDArray[Any]]:
-    """Inverse of `encode`, but that structured arrays come back as their columns (see `records`).
+def decode(blob: bytes, piece_name: str) -> dict[str, NDArray[Any]]:
+    """Decode a blob into arrays; structured arrays are returned as their columns (see `records`).
 
     Args:
-        blob: what `encode` made.
-        what: name of the piece, for the error.
+        blob: output of `encode`.
+        piece_name: name of the piece, for the error.
 
     Raises:
-        StateDamagedError: the blob is cut short, altered, or of a format that this program does not know.
+        StateDamagedError: the blob is truncated, altered, or of a format that this program does not know.
     """
     if len(blob) < _HEADER.size:
         raise StateDamagedError(
-            f"state piece {what} is cut short ({len(blob)} bytes); restore the checkpoint"
+            f"state piece {piece_name} is cut short ({len(blob)} bytes); restore the checkpoint"
         )
     magic, version, checksum, directory_bytes, raw_bytes = _HEADER.unpack_from(blob)
     if magic != _MAGIC:
         raise StateDamagedError(
-            f"state piece {what} is not a piece of this job's state; check the checkpoint"
+            f"state piece {piece_name} is not a piece of this job's state; check the checkpoint"
         )
     if version > FORMAT_VERSION:
         raise StateDamagedError(
-            f"state piece {what} has format {version}, this program knows up to {FORMAT_VERSION}; "
+            f"state piece {piece_name} has format {version}, this program knows up to {FORMAT_VERSION}; "
             "run the newer program"
         )
     if version < OLDEST_FORMAT:
         raise StateDamagedError(
-            f"state piece {what} has format {version}, which no release has written; restore the checkpoint"
+            f"state piece {piece_name} has format {version}, which no release has written; restore "
+            "the checkpoint"
         )
     rest = memoryview(blob)[_HEADER.size :]
     header = bytearray(blob[: _HEADER.size])
     header[_CHECKSUM] = bytes(4)
     if zlib.crc32(rest, zlib.crc32(header)) != checksum:
         raise StateDamagedError(
-            f"state piece {what} fails its checksum; restore the checkpoint or replay the log"
+            f"state piece {piece_name} fails its checksum; restore the checkpoint or replay the log"
         )
     return _read_columns(rest[:directory_bytes], rest[directory_bytes:], raw_bytes)
 
 
-def _read_columns(short: memoryview, body: memoryview, told_bytes: int) -> dict[str, NDArray[Any]]:
-    directory = orjson.loads(decompress(short, told_bytes))
+def _read_columns(packed_directory: memoryview, body: memoryview, raw_bytes: int) -> dict[str, NDArray[Any]]:
+    directory = orjson.loads(decompress(packed_directory, raw_bytes))
     arrays: dict[str, NDArray[Any]] = {}
     at = 0
     for name, description in directory.items():

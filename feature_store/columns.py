@@ -1,8 +1,8 @@
-"""Integers as few bytes: offsets from the least, in a common unit, in the narrowest width, by byte planes.
+"""Compression of integer columns: subtract the minimum, divide by the common unit, compress byte planes.
 
-A column of amounts in whole cents, or of times in whole seconds, so takes the width of cents or seconds. Its
-bytes are compressed one plane at a time (all lowest bytes, then all second lowest ...), because a plane is
-either noise or nearly constant, and one table of byte frequencies fits all of it.
+So a column of amounts in whole cents, or of times in whole seconds, takes the width of cents or seconds. Its
+bytes are compressed one plane at a time (all lowest bytes, then all second lowest ...): a plane is either
+noise or nearly constant, so one table of byte frequencies fits all of it.
 """
 
 from typing import Any
@@ -11,19 +11,19 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-# level 1: what is left to find are frequencies of bytes, which higher levels encode no better; contexts that
-# are kept, because a new one takes four times as long as a plane of 1 KiB
+# level 1: only byte frequencies are left to exploit, and higher levels encode them no better; the contexts
+# are reused, because a new one takes four times as long as a plane of 1 KiB
 _COMPRESSOR, _DECOMPRESSOR = zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
 _SAMPLE = 64
 
 
 def compress(raw: bytes | memoryview) -> bytes:
-    """Bytes as a zstd frame."""
+    """Compress bytes into a zstd frame."""
     return _COMPRESSOR.compress(raw)
 
 
 def decompress(frame: memoryview, size: int) -> bytes:
-    """Inverse of `compress`; `size` bytes come out."""
+    """Decompress a frame of `compress` into `size` bytes."""
     return _DECOMPRESSOR.decompress(frame, max_output_size=size)
 
 
@@ -32,7 +32,7 @@ Description = list[object]
 
 
 def pack(values: NDArray[Any]) -> tuple[Description, list[bytes]]:
-    """A column as planes of compressed bytes, the lowest first.
+    """Pack a column into planes of compressed bytes, the lowest first.
 
     Args:
         values: one-dimensional, of a plain dtype of at most 8 bytes.
@@ -40,7 +40,7 @@ def pack(values: NDArray[Any]) -> tuple[Description, list[bytes]]:
     words = _words(values)
     least, unit, planes = 0, 1, []
     if words.size:
-        # unsigned differences are right for signed numbers too, whatever their range
+        # unsigned differences are correct for signed numbers, too, whatever their range
         signed = values.dtype.kind == "i"
         least = int((words.view(np.int64) if signed else words).min())
         words = words - np.uint64(least % (1 << 64))
@@ -54,7 +54,7 @@ def pack(values: NDArray[Any]) -> tuple[Description, list[bytes]]:
 
 
 def _words(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Values as 64-bit patterns: integers by value, floats by their bits."""
+    """Convert values to 64-bit patterns: integers by value, floats by their bits."""
     if values.dtype.kind == "f":
         values = values.view(f"u{values.dtype.itemsize}")
     if values.dtype.kind == "i":
@@ -63,7 +63,7 @@ def _words(values: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _unit(words: NDArray[np.uint64]) -> int:
-    """The greatest common divisor, 1 of zeros; a few words show most columns to have none."""
+    """Compute the greatest common divisor (1 if all are zero); a sample rules out most columns early."""
     unit = int(np.gcd.reduce(words[:_SAMPLE]))
     if unit == 1:
         return 1
@@ -73,11 +73,11 @@ def _unit(words: NDArray[np.uint64]) -> int:
 
 
 def unpack(description: Description, packed: memoryview) -> NDArray[Any]:
-    """Inverse of `pack`.
+    """Unpack a column; inverse of `pack`.
 
     Args:
-        description: that `pack` gave.
-        packed: its planes, one after another.
+        description: as returned by `pack`.
+        packed: the planes, one after another.
     """
     name, size, least, unit, planes = description
     assert isinstance(size, int)
@@ -87,9 +87,9 @@ def unpack(description: Description, packed: memoryview) -> NDArray[Any]:
     words = np.zeros(size, dtype=np.uint64)
     by_byte = words.view(np.uint8).reshape(-1, 8)
     at = 0
-    for place, length in enumerate(planes):
+    for byte_number, length in enumerate(planes):
         plane = decompress(packed[at : at + length], size)
-        by_byte[:, place] = np.frombuffer(plane, dtype=np.uint8)
+        by_byte[:, byte_number] = np.frombuffer(plane, dtype=np.uint8)
         at += length
     if unit > 1:
         words *= np.uint64(unit)

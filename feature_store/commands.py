@@ -15,7 +15,7 @@ from feature_store.training_set import DEFAULT_SKEW_MS
 from feature_store.transaction_files import TransactionFiles, read_table
 
 SPARK_FROM_ROWS = 20_000_000
-"""Inputs of so many transactions are computed on Spark unless told otherwise; one process takes minutes."""
+"""Number of transactions from which Spark is the default; one process would take minutes."""
 
 app = typer.Typer(add_completion=False)
 
@@ -49,9 +49,9 @@ def features(
         int, typer.Option(envvar="FRAUD_ALLOWED_SKEW_MS", min=0, help="As the job's setting")
     ] = DEFAULT_SKEW_MS,
 ) -> None:
-    """Compute every feature of every transaction as of its arrival, as the stream does, bit for bit.
+    """Compute every feature of every transaction as of its arrival, bit for bit as the stream does.
 
-    Rows are taken by arrival_time (event_time where there is none), equal ones in the file's order.
+    Rows are processed by arrival_time (event_time without that column), equal ones in the file's order.
     """
     if output.exists() and not force:
         raise OutputError(f"{output} exists; give another name, or --force to replace it")
@@ -67,7 +67,7 @@ def features(
     )
     on_spark = files.rows >= SPARK_FROM_ROWS if spark is None else spark
     summary = _on_spark(task, output, master) if on_spark else _in_process(task, output)
-    _tell(summary, output)
+    _print_summary(summary, output)
 
 
 def _bar() -> Progress:
@@ -77,8 +77,8 @@ def _bar() -> Progress:
 
 def _in_process(task: Task, output: Path) -> Summary:
     with _bar() as bar:
-        shown = bar.add_task("transactions", total=task.transactions.rows)
-        return compute(task, output, lambda rows: bar.update(shown, advance=rows))
+        task_id = bar.add_task("transactions", total=task.transactions.rows)
+        return compute(task, output, lambda rows: bar.update(task_id, advance=rows))
 
 
 def _on_spark(task: Task, output: Path, master: str) -> Summary:
@@ -86,15 +86,15 @@ def _on_spark(task: Task, output: Path, master: str) -> Summary:
     from feature_store.spark_training_set import compute as compute_on_spark
 
     with _bar() as bar:
-        shown = bar.add_task("Spark tasks", total=None)
+        task_id = bar.add_task("Spark tasks", total=None)
         return compute_on_spark(
-            task, output, master, lambda done, total: bar.update(shown, completed=done, total=total or None)
+            task, output, master, lambda done, total: bar.update(task_id, completed=done, total=total or None)
         )
 
 
-def _tell(summary: Summary, output: Path) -> None:
+def _print_summary(summary: Summary, output: Path) -> None:
     if summary.sorted_first:
         typer.echo("note: the rows were not in order of arrival; they were sorted first", err=True)
-    others = {name: count for name, count in summary.outcomes.items() if count and name != "accepted"}
-    told = ", ".join(f"{count:,} {name}" for name, count in others.items())
-    typer.echo(f"{output}: {summary.rows:,} rows{f' (without features: {told})' if told else ''}")
+    counts = {name: count for name, count in summary.outcomes.items() if count and name != "accepted"}
+    excluded = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    typer.echo(f"{output}: {summary.rows:,} rows{f' (without features: {excluded})' if excluded else ''}")

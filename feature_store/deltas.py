@@ -1,8 +1,8 @@
-"""Deltas: what some time did to a key group, as the calls that did it.
+"""Deltas: the inputs of a key group since the previous delta, for replay.
 
-State is a deterministic function of its inputs, so a delta is the accepted input, which of it became alerts,
-and which cards came and went; replaying it through the same kernels gives the same state. Card numbers stand
-in the delta, so that it can be replayed for some cards only.
+State is a deterministic function of its inputs. So a delta stores the accepted inputs, which of them became
+alerts, and which cards were added and evicted; replaying it through the same kernels gives the same state. It
+stores card numbers, so that it can be replayed for some cards only.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from feature_store.pieces import CARDS_PER_PIECE
 
 @dataclass(frozen=True)
 class Delta:
-    """What happened to a key group since the delta before."""
+    """Inputs of a key group since the previous delta."""
 
     changes: NDArray[np.void]
     """Profile changes in offset order (PROFILE), shape (c,)."""
@@ -31,33 +31,37 @@ class Delta:
     alerted: NDArray[np.bool_]
     """Whether each transaction became an alert, shape (n,)."""
     suppressed: NDArray[np.bool_] | None = None
-    """Which alerts a cooldown held back, shape (n,); None: none."""
+    """Which alerts a cooldown suppressed, shape (n,); None: none."""
     added: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=IDENTITY))
-    """Cards met for the first time, before anything else (IDENTITY); `append` fills it in."""
+    """Cards that are new in this delta, added before everything else (IDENTITY); set by `append`."""
     evicted: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    """Numbers of the cards that were evicted after everything else; `append` fills it in."""
+    """Numbers of the cards that were evicted after everything else; set by `append`."""
     after: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
-    """Digest of the delta before this one, empty if there is none; `append` fills it in."""
+    """Digest of the previous delta, empty if there is none; set by `append`."""
 
     def encode(self) -> bytes:
-        """The delta as a blob, without what a replay does not look at."""
-        sent = self.transactions
-        held = self.suppressed
+        """Encode the delta as a blob, without the fields that a replay does not need."""
+        transactions = self.transactions
+        suppressed = self.suppressed
         return encode(
             {
-                **{f"changes.{name}": self.changes[name].reshape(-1) for name in _OF_CHANGE},
+                **{f"changes.{name}": self.changes[name].reshape(-1) for name in _CHANGE_FIELDS},
                 "change_cards": self.change_cards,
                 "cards": self.cards,
                 "alerted": np.packbits(self.alerted),
-                **({} if held is None or not held.any() else {"suppressed": np.packbits(held)}),
-                # by partition arrivals go up, and most events are young
-                "arrivals": np.diff(sent["arrival"], prepend=0),
-                "ages": sent["arrival"] - sent["time"],
-                "amounts": sent["amount"],
-                "transactions": sent["transaction"] & np.uint64(TRANSACTION_MASK),
-                "merchants": sent["merchant"] & np.uint64(MERCHANT_MASK),
-                "countries": sent["country"],
-                "partitions": sent["partition"],
+                **(
+                    {"suppressed": np.packbits(suppressed)}
+                    if suppressed is not None and suppressed.any()
+                    else {}
+                ),
+                # arrivals rise within a partition, and most events are recent
+                "arrivals": np.diff(transactions["arrival"], prepend=0),
+                "ages": transactions["arrival"] - transactions["time"],
+                "amounts": transactions["amount"],
+                "transactions": transactions["transaction"] & np.uint64(TRANSACTION_MASK),
+                "merchants": transactions["merchant"] & np.uint64(MERCHANT_MASK),
+                "countries": transactions["country"],
+                "partitions": transactions["partition"],
                 "added": self.added,
                 "evicted": self.evicted,
                 "after": self.after,
@@ -65,13 +69,13 @@ class Delta:
         )
 
     @staticmethod
-    def decode(blob: bytes, what: str) -> "Delta":
-        """Inverse of `encode`; of hashes the bits that count.
+    def decode(blob: bytes, piece_name: str) -> "Delta":
+        """Decode a delta; hashes have only the bits that are compared.
 
         Raises:
             StateDamagedError: the blob cannot be trusted.
         """
-        raw = decode(blob, what)
+        raw = decode(blob, piece_name)
         cards, change_cards = raw["cards"].astype(np.int32), raw["change_cards"].astype(np.int32)
         alerted = _bits(raw["alerted"], cards.size)
         suppressed = _bits(raw["suppressed"], cards.size) if "suppressed" in raw else None
@@ -96,27 +100,27 @@ class Delta:
         )
 
     def replay(self, state: GroupState, piece_versions: NDArray[np.int64], sequence: int) -> None:
-        """Do to `state` what happened, for the cards whose snapshot is older than this delta."""
+        """Apply the delta to `state`, for the cards whose snapshot is older than this delta."""
 
-        def wanted(numbers: NDArray[np.int32]) -> NDArray[np.bool_]:
-            missing: NDArray[np.bool_] = piece_versions[numbers // CARDS_PER_PIECE] < sequence
-            return missing
+        def is_stale(numbers: NDArray[np.int32]) -> NDArray[np.bool_]:
+            stale: NDArray[np.bool_] = piece_versions[numbers // CARDS_PER_PIECE] < sequence
+            return stale
 
-        state.adopt(self.added[wanted(self.added["number"])])
-        mine = wanted(self.change_cards)
+        state.adopt(self.added[is_stale(self.added["number"])])
+        rows = is_stale(self.change_cards)
         state.change_profiles(
-            state.with_identity(self.changes[mine], self.change_cards[mine]), self.change_cards[mine]
+            state.with_identity(self.changes[rows], self.change_cards[rows]), self.change_cards[rows]
         )
-        mine = wanted(self.cards)
-        transactions, cards = self.transactions[mine], self.cards[mine]
+        rows = is_stale(self.cards)
+        transactions, cards = self.transactions[rows], self.cards[rows]
         applied = state.apply(transactions, cards)
-        suppressed = None if self.suppressed is None else self.suppressed[mine]
-        state.count_alerts(cards, transactions["arrival"], self.alerted[mine], applied.restarted, suppressed)
-        state.evict(self.evicted[wanted(self.evicted)])
+        suppressed = None if self.suppressed is None else self.suppressed[rows]
+        state.count_alerts(cards, transactions["arrival"], self.alerted[rows], applied.restarted, suppressed)
+        state.evict(self.evicted[is_stale(self.evicted)])
 
 
 def _bits(packed: NDArray[np.generic], count: int) -> NDArray[np.bool_]:
     return np.unpackbits(packed.view(np.uint8), count=count).astype(np.bool_)
 
 
-_OF_CHANGE = tuple(name for name in PROFILE.names or () if name not in ("lo", "hi", "older"))
+_CHANGE_FIELDS = tuple(name for name in PROFILE.names or () if name not in ("lo", "hi", "older"))

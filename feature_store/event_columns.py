@@ -1,10 +1,16 @@
-"""Events of many cards as columns that compress well, and back.
+"""Columnar encoding of the events of many cards, and its inverse.
 
-Of each card the newest event comes first: times become gaps to the event after, countries become changes, and
-a merchant is told as the card's n-th (counted from the newest) unless it is the first time; then it is a
-number in the piece's list of merchants. A transaction's hash is told only while a repetition of it could be
-accepted; its arrival, as the time until the card's last one, while it can count in a window by arrival. Where
-labels are to find transactions, both are told of all events.
+The columns list each card's events from the newest to the oldest:
+
+- time: the gap to the next newer event (`gaps`);
+- country: XOR with that of the next newer event (`lands`);
+- merchant: its rank among the card's merchants, counted from the newest (`known`), or 0 where it appears
+  first; then `numbers` has its index in the piece's sorted list `merchants`;
+- hash of the transaction id (`ids`): only while a repetition could be accepted;
+- arrival: the time until the card's last arrival (`ages`), stored with the id; exact while it can count in a
+  window by arrival.
+
+Where labels look up transactions, ids and arrivals of all events are stored.
 """
 
 from collections.abc import Mapping
@@ -41,9 +47,9 @@ def _split(
     all_ids: bool,
     gaps: NDArray[np.int64],
     amounts: NDArray[np.int64],
-    lands: NDArray[np.uint16],
+    country_changes: NDArray[np.uint16],
     spikes: NDArray[np.bool_],
-    known: NDArray[np.uint16],
+    merchant_refs: NDArray[np.uint16],
     merchants: NDArray[np.uint64],
     ids: NDArray[np.uint64],
     ages: NDArray[np.int64],
@@ -51,29 +57,29 @@ def _split(
     at = n_merchants = n_ids = end = 0
     for card in cards:
         first, end = end, end + card.events
-        after, land, own = card.max_time, 0, n_merchants
+        newer_time, newer_country, first_merchant = card.max_time, 0, n_merchants
         for i in range(end - 1, first - 1, -1):
             event = events[i]
             time = event.when >> WHEN_SHIFT
             country = (event.when >> COUNTRY_SHIFT) & COUNTRY_MASK
             merchant = event.merchant & np.uint64(MERCHANT_MASK)
-            gaps[at] = after - time
+            gaps[at] = newer_time - time
             amounts[at] = event.amount
-            lands[at] = country ^ land
+            country_changes[at] = country ^ newer_country
             spikes[at] = event.when & SPIKE
-            after, land = time, country
-            known[at] = 0
-            for number in range(own, n_merchants):
+            newer_time, newer_country = time, country
+            merchant_refs[at] = 0
+            for number in range(first_merchant, n_merchants):
                 if merchants[number] == merchant:
-                    known[at] = number - own + 1
+                    merchant_refs[at] = number - first_merchant + 1
                     break
-            if known[at] == 0:
+            if merchant_refs[at] == 0:
                 merchants[n_merchants] = merchant
                 n_merchants += 1
             if all_ids or (card.hot == EMPTY and time >= card.last_arrival - repeats_for):
-                old = age(event, card.last_arrival)
+                event_age = age(event, card.last_arrival)
                 ids[n_ids] = transaction_of(event)
-                ages[n_ids] = old if all_ids else min(old, LONGEST)
+                ages[n_ids] = event_age if all_ids else min(event_age, LONGEST)
                 n_ids += 1
             at += 1
     return n_merchants, n_ids
@@ -81,7 +87,7 @@ def _split(
 
 @njit(cache=True)
 def _number(packed: NDArray[np.uint64], unique: NDArray[np.uint64], numbers: NDArray[np.uint32]) -> int:
-    """Sorted `merchant << _POSITION_BITS | position` as unique merchants and each position's number."""
+    """Split sorted `merchant << _POSITION_BITS | position` into unique merchants and numbers by position."""
     count = 0
     for word in packed:
         merchant = word >> np.uint64(_POSITION_BITS)
@@ -95,25 +101,26 @@ def _number(packed: NDArray[np.uint64], unique: NDArray[np.uint64], numbers: NDA
 def split(
     cards: NDArray[np.void], events: NDArray[np.void], lateness_ms: int, *, all_ids: bool = False
 ) -> dict[str, NDArray[Any]]:
-    """Events as columns.
+    """Encode events as columns.
 
     Args:
         cards: cards of a piece (CARD).
         events: `events` of each card, one card after another, sorted by time (EVENT), shape (n,).
         lateness_ms: allowed lateness.
-        all_ids: whether hash and arrival of all events are told.
+        all_ids: whether to store hash and arrival of all events.
     """
     n = events.size
     repeats_for = lateness_ms + REPEAT_MARGIN_MS
     gaps, amounts = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    lands, spikes = np.empty(n, dtype=np.uint16), np.empty(n, dtype=np.bool_)
-    known = np.empty(n, dtype=np.uint16)
+    country_changes, spikes = np.empty(n, dtype=np.uint16), np.empty(n, dtype=np.bool_)
+    merchant_refs = np.empty(n, dtype=np.uint16)
     merchants, ids = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
     ages = np.empty(n, dtype=np.int64)
     n_merchants, n_ids = _split(
-        cards, events, repeats_for, all_ids, gaps, amounts, lands, spikes, known, merchants, ids, ages
-    )
-    # one sort of words gives the unique merchants and where each stands
+        cards, events, repeats_for, all_ids, gaps, amounts, country_changes, spikes, merchant_refs,
+        merchants, ids, ages,
+    )  # fmt: skip
+    # one sort of words gives the unique merchants and the position of each
     words = (merchants[:n_merchants] << np.uint64(_POSITION_BITS)) | np.arange(n_merchants, dtype=np.uint64)
     words.sort()
     unique, numbers = np.empty(n_merchants, dtype=np.uint64), np.empty(n_merchants, dtype=np.uint32)
@@ -121,9 +128,9 @@ def split(
     return {
         "gaps": gaps,
         "amounts": amounts,
-        "lands": lands,
+        "lands": country_changes,
         "spikes": np.packbits(spikes),
-        "known": known,
+        "known": merchant_refs,
         "numbers": numbers,
         "merchants": np.diff(unique[:count], prepend=np.uint64(0)),
         "ids": ids[:n_ids],
@@ -139,47 +146,49 @@ def _join(
     all_ids: bool,
     gaps: NDArray[np.int64],
     amounts: NDArray[np.int64],
-    lands: NDArray[np.uint16],
+    country_changes: NDArray[np.uint16],
     spikes: NDArray[np.uint8],
-    known: NDArray[np.uint16],
+    merchant_refs: NDArray[np.uint16],
     merchants: NDArray[np.uint64],
     ids: NDArray[np.uint64],
     ages: NDArray[np.int64],
     events: Array,
 ) -> None:
     at = n_merchants = n_ids = end = 0
-    met = np.zeros((COUNTRY_MASK + 1) // 64, dtype=np.uint64)
+    seen_countries = np.zeros((COUNTRY_MASK + 1) // 64, dtype=np.uint64)
     for card in cards:
         first, end = end, end + card.events
-        time, country, own = card.max_time, 0, n_merchants
-        met[:] = 0
+        time, country, first_merchant = card.max_time, 0, n_merchants
+        seen_countries[:] = 0
         for i in range(end - 1, first - 1, -1):
             time -= gaps[at]
-            country ^= int(lands[at])
+            country ^= int(country_changes[at])
             event = events[i]
             flags = SPIKE if spikes[at] else 0
-            if known[at] == 0:
+            if merchant_refs[at] == 0:
                 flags |= LAST_AT_MERCHANT
-            if met[country >> 6] >> np.uint64(country & 63) & np.uint64(1) == 0:
+            if seen_countries[country >> 6] >> np.uint64(country & 63) & np.uint64(1) == 0:
                 flags |= LAST_IN_COUNTRY
-                met[country >> 6] |= np.uint64(1) << np.uint64(country & 63)
+                seen_countries[country >> 6] |= np.uint64(1) << np.uint64(country & 63)
             event.when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT) | flags
             event.amount = amounts[at]
-            if known[at] == 0:
+            if merchant_refs[at] == 0:
                 merchant = merchants[n_merchants]
                 n_merchants += 1
             else:
-                merchant = merchants[own + known[at] - 1]
-            transaction, old = np.uint64(0), LONGEST
+                merchant = merchants[first_merchant + merchant_refs[at] - 1]
+            transaction, event_age = np.uint64(0), LONGEST
             if all_ids or (card.hot == EMPTY and time >= card.last_arrival - repeats_for):
-                transaction, old = ids[n_ids], ages[n_ids]
+                transaction, event_age = ids[n_ids], ages[n_ids]
                 n_ids += 1
-            stamp(event, transaction, merchant, card.last_arrival - old)
+            stamp(event, transaction, merchant, card.last_arrival - event_age)
             at += 1
 
 
-def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], what: str) -> NDArray[np.void]:
-    """Inverse of `split`, but for what is not told: ids become 0, and arrivals as old as no window is long.
+def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], piece_name: str) -> NDArray[np.void]:
+    """Decode the columns of `split` into events.
+
+    An id that was not stored becomes 0; its arrival becomes older than every window by arrival.
 
     Raises:
         StateDamagedError: the columns are not those of these cards.
@@ -188,7 +197,8 @@ def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], what: str
     n = int(cards["events"].sum())
     if columns["gaps"].size != n:
         raise StateDamagedError(
-            f"state piece {what} has {columns['gaps'].size} events, its cards {n}; restore the checkpoint"
+            f"state piece {piece_name} has {columns['gaps'].size} events, its cards {n}; restore "
+            "the checkpoint"
         )
     merchants = np.cumsum(columns["merchants"])[columns["numbers"]] if n else np.zeros(0, dtype=np.uint64)
     events = np.empty(n, dtype=EVENT)

@@ -1,11 +1,10 @@
-"""Kernels that remove cards which the rule of `forgetting` has forgotten already.
+"""Kernels that evict cards whose next transaction would find them forgotten (see `forgetting`).
 
-A card is forgotten by the first transaction that arrives after a silence of some length; removing it before
-that transaction comes changes nothing but memory. That such a transaction will be the next one is known when
-the card's own partition has delivered an arrival more than MARGIN_MS past the end of that silence: within a
-partition arrivals do not go back, or by less than the day of the margin. Tables are read first, so a profile
-that arrived within the silence is known by then. So it makes no difference when, how often and how far the
-state is swept.
+A card starts afresh with the first transaction that arrives after its silence. Removing it before that
+changes only memory. A card may be removed once its partition has delivered an arrival more than MARGIN_MS
+past the end of the silence: within a partition arrivals go back by less than that day, so the card's next
+transaction will come after the silence. Tables are read first, so every profile that arrived within the
+silence is in the state by then. So it makes no difference when, how often and how far the state is swept.
 """
 
 import numpy as np
@@ -31,15 +30,15 @@ from feature_store.segments import give_back
 
 MARGIN_MS = DAY_MS
 SWEEP = 4096
-"""Cards looked at in a batch, beside two for each that the batch has added: a flood of new cards is swept as
-fast as it comes."""
+"""Cards looked at per batch, plus two for each card that the batch added: a flood of new cards is swept as
+fast as it arrives."""
 MOST_EVICTED = 512
-"""Cards removed in a batch; the same."""
+"""Most cards removed per batch, plus two for each card that the batch added."""
 
 
 @njit(cache=True)
 def advance(frontiers: NDArray[np.int64], partitions: NDArray[np.int32], arrivals: NDArray[np.int64]) -> None:
-    """Move the greatest arrival of each partition on."""
+    """Update the greatest arrival of each partition."""
     for row in range(partitions.size):
         if partitions[row] >= 0:
             frontiers[partitions[row]] = max(frontiers[partitions[row]], arrivals[row])
@@ -53,16 +52,16 @@ def find_idle(
     frontiers: NDArray[np.int64],
     lateness_ms: int,
     looks: int,
-    found: NDArray[np.int32],
+    idle: NDArray[np.int32],
 ) -> int:
-    """Look at the next `looks` cards; numbers of those to evict go into `found`.
+    """Look at the next `looks` cards and write the numbers of those to evict into `idle`.
 
     Returns:
-        How many were found, at most the size of `found`.
+        How many numbers were written, at most the size of `idle`.
     """
     count = 0
     for _ in range(min(looks, counters[CARDS])):
-        if count == found.size:
+        if count == idle.size:
             break
         number = counters[SWEPT] % counters[CARDS]
         counters[SWEPT] = number + 1
@@ -70,7 +69,7 @@ def find_idle(
         if card.seen == 0 or not 0 <= card.partition < frontiers.size:
             continue
         if frontiers[card.partition] - card.last_arrival > MARGIN_MS + silence(card, profiles, lateness_ms):
-            found[count] = number
+            idle[count] = number
             count += 1
     return count
 
@@ -87,10 +86,10 @@ def evict(
     lateness_ms: int,
     numbers: NDArray[np.int32],
 ) -> None:
-    """Remove what the transactions of these cards left; a card without a profile goes altogether."""
+    """Remove all transaction state of these cards; remove a card altogether if it has no profile."""
     for number in numbers:
         card = cards[number]
-        # no transaction before the end of the silence is going to come
+        # no transaction will arrive before the end of the silence
         drop_superseded(card, profiles, counters, card.last_arrival + silence(card, profiles, lateness_ms))
         if card.segment != EMPTY:
             give_back(events, counters, card.segment, card.size_class)
@@ -116,7 +115,7 @@ def evict(
 
 @njit(cache=True)
 def release(card: Array, number: int, counters: Counters) -> None:
-    """Enter a card that is nobody's into the list of free ones."""
+    """Put an unused card on the free list."""
     card.segment = counters[FREE_CARD]
     counters[FREE_CARD] = number
     counters[FREE_CARDS] += 1
@@ -124,9 +123,9 @@ def release(card: Array, number: int, counters: Counters) -> None:
 
 @njit(cache=True)
 def release_unused(cards: Array, counters: Counters) -> None:
-    """List the free cards of a rebuilt state, and count the others that have no profile.
+    """Rebuild the free list of a rebuilt state, and count the used cards that have no profile.
 
-    A replay frees numbers and gives them away as it is told.
+    A replay frees and assigns numbers as the deltas say, without the free list.
     """
     counters[FREE_CARD] = EMPTY
     counters[FREE_CARDS] = 0
@@ -140,7 +139,7 @@ def release_unused(cards: Array, counters: Counters) -> None:
 
 @njit(cache=True)
 def _unindex(index: NDArray[np.int32], cards: Array, lo: np.uint64, hi: np.uint64) -> None:
-    """Take a card out of the index, closing the gap (Knuth, TAOCP 6.4, R); a rebuild has none yet."""
+    """Remove a card from the index, if it is there, and close the gap (Knuth, TAOCP 6.4, R)."""
     number = find(index, cards, lo, hi)
     if number < 0:
         return
@@ -154,7 +153,7 @@ def _unindex(index: NDArray[np.int32], cards: Array, lo: np.uint64, hi: np.uint6
         if index[at] == EMPTY:
             break
         home = np.int64(cards[index[at]].lo & np.uint64(mask))
-        # may move into the gap unless its home lies behind the gap
+        # may move into the gap unless its home slot lies behind the gap
         if ((at - home) & mask) >= ((at - gap) & mask):
             index[gap] = index[at]
             gap = at

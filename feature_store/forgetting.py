@@ -1,9 +1,9 @@
-"""Kernels of the rule by which a card is forgotten: after how long a silence it starts afresh.
+"""Kernels of the forgetting rule: the length of silence after which a card starts afresh.
 
-A card is forgotten after FORGET_AFTER_MS. A stranger is forgotten after the allowed lateness and
-STRANGER_MARGIN_MS: a card with one accepted transaction and no version of a profile on the log until then.
-Who invents card ids makes strangers, as many as there are ids. The rule looks at the log alone, by arrival: a
-profile that comes later makes no difference, so that a stranger may be evicted before it comes.
+A card is forgotten after FORGET_AFTER_MS without a transaction. A stranger is forgotten after the allowed
+lateness and STRANGER_MARGIN_MS. A stranger is a card with one accepted transaction and no profile version on
+the log until then; invented card ids are strangers. The rule depends only on the log, by arrival: a profile
+that arrives later makes no difference, so a stranger may be evicted before it.
 """
 
 from feature_store.catalogue import FORGET_AFTER_MS, STRANGER_MARGIN_MS
@@ -14,23 +14,23 @@ from feature_store.segments import Array
 
 @njit(cache=True, inline="always")
 def shortest_silence(lateness_ms: int) -> int:
-    """After how long a silence a stranger is forgotten, ms; no card is forgotten earlier."""
+    """Compute the silence after which a stranger is forgotten, ms; no card is forgotten earlier."""
     return min(lateness_ms + STRANGER_MARGIN_MS, FORGET_AFTER_MS)
 
 
 @njit(cache=True)
 def silence(card: Array, profiles: Array, lateness_ms: int) -> int:
-    """A card that is silent for longer than this, by arrival, is forgotten; ms.
+    """Compute the longest silence of a card, by arrival, before it is forgotten, ms.
 
     Args:
         card: a card with transactions.
-        profiles: versions of the key group, with all that arrived within the silence.
+        profiles: profile versions of the key group, including all that arrived within the silence.
         lateness_ms: allowed lateness.
     """
     if card.seen > 1:
         return FORGET_AFTER_MS
     shortest = shortest_silence(lateness_ms)
-    # of versions that arrived before the transaction at least one is kept, however many were superseded
+    # at least one version that arrived before the transaction is kept, however many were superseded
     version = card.profile
     while version != EMPTY:
         if profiles[version].arrival <= card.last_arrival + shortest:

@@ -1,8 +1,8 @@
 """The state of one key group: cards, their events and profiles, in flat arrays.
 
-A key group is the set of cards that one state partition holds. `GroupState` owns the arrays' growth and
-offers the things that happen to state: profile changes, transactions, alerts; and eviction, which changes no
-result. It is a deterministic function of the sequence of those calls, cut into calls in any way.
+A key group is the set of cards that one task decides. `GroupState` grows the arrays and offers the operations
+on the state: profile changes, transactions, alerts, and eviction, which changes no result. The state is a
+deterministic function of the sequence of inputs, however they are split into calls.
 """
 
 from dataclasses import dataclass
@@ -35,51 +35,51 @@ from feature_store.suspicion import FOR_EVER, count_alerts
 
 DEFAULT_LATENESS_MS = 7 * DAY_MS
 IDENTITY = np.dtype([("lo", "u8"), ("hi", "u8"), ("number", "i4"), ("pad", "i4")])
-"""A card and its number."""
+"""A card's hash and its number."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What a batch of n transactions came to, row by row."""
+    """Features and outcomes of a batch of n transactions, row by row."""
 
     features: NDArray[np.float64]
-    """Shape (n, len(FEATURES)); rows of duplicates hold nothing."""
+    """Shape (n, len(FEATURES)); rows of duplicates are undefined."""
     duplicate: NDArray[np.bool_]
-    """Whether the transaction had been accepted before, with the same content, shape (n,)."""
+    """Whether the transaction was accepted before with the same content, shape (n,)."""
     conflicting: NDArray[np.bool_]
-    """Whether its id had been accepted before with other content only; it is accepted, shape (n,)."""
+    """Whether its id was accepted before with other content only; the transaction is accepted, shape (n,)."""
     restarted: NDArray[np.bool_]
-    """Whether the card had been forgotten and starts afresh here, shape (n,)."""
+    """Whether the card was forgotten and starts afresh at this row, shape (n,)."""
     late: NDArray[np.bool_]
-    """Whether a later event of the card had been accepted before, shape (n,)."""
+    """Whether an event of the card with a later event time was accepted before, shape (n,)."""
     version: NDArray[np.int32]
     """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
     standing: NDArray[np.uint8]
-    """Status of the card by its profile (index into STATUSES): after a delete the one before, shape (n,)."""
+    """Status of the card by its profile (index into STATUSES); after a delete the last status, shape (n,)."""
 
 
 @dataclass(frozen=True)
 class AlertTerms:
-    """What policies say of n rows' alerts, beside that they are alerts."""
+    """Escalation and cooldown of n rows, from their policies."""
 
     declined: NDArray[np.bool_]
-    """Which no cooldown holds back, shape (n,)."""
+    """Alerts that a cooldown never suppresses, shape (n,)."""
     escalate_after: NDArray[np.int64]
-    """The count of a day from which the same holds; 0: never, shape (n,)."""
+    """Count of a day from which an alert is treated as declined; 0: never, shape (n,)."""
     cooldown_ms: NDArray[np.int64]
-    """So long or less after the last alert sent one is held back; 0: never, shape (n,)."""
+    """Time after the last alert sent, ms, in which alerts are suppressed; 0: never, shape (n,)."""
 
 
 @dataclass(frozen=True)
 class AlertCounts:
-    """What n rows are, or would be, as alerts of their cards."""
+    """Alert counts of n rows; for a row without an alert, the counts that it would have as one."""
 
     day: NDArray[np.int64]
-    """Alerts of the card in the 24 clock hours up to this one, itself included, shape (n,)."""
+    """Alerts of the card in the 24 clock hours up to this alert, itself included, shape (n,)."""
     total: NDArray[np.int64]
     """Alerts of the card, this one included, shape (n,)."""
     held_since: NDArray[np.int64]
-    """Of an alert that is held back the arrival of the card's last one sent, ms; else 0, shape (n,)."""
+    """For a suppressed alert the arrival of the card's last alert sent, ms; else 0, shape (n,)."""
 
 
 class GroupState:
@@ -88,12 +88,12 @@ class GroupState:
     def __init__(
         self, arena: Arena, lateness_ms: int = DEFAULT_LATENESS_MS, *, keeps_ids: bool = False
     ) -> None:
-        """The state that the arena holds.
+        """Open the state that the arena holds.
 
         Args:
-            arena: of the arrays.
+            arena: holds the arrays.
             lateness_ms: allowed lateness.
-            keeps_ids: whether pieces hold id and arrival of every event, by which labels find it.
+            keeps_ids: whether pieces store id and arrival of every event, so that labels can look it up.
         """
         self.arena = arena
         self.lateness_ms = lateness_ms
@@ -114,17 +114,17 @@ class GroupState:
 
     @property
     def card_count(self) -> int:
-        """Cards known, with transactions or only with a profile."""
+        """Cards in the state, with transactions or only with a profile."""
         return int(self.counters[CARDS] - self.counters[FREE_CARDS])
 
     @property
     def cards_without_profile(self) -> int:
-        """Cards of which no row of the profile table was ever on the log."""
+        """Cards that have never had a row of the profile table on the log."""
         return int(self.counters[NO_PROFILE])
 
     @property
     def numbers_given(self) -> int:
-        """Card numbers, those of evicted cards included."""
+        """Card numbers assigned so far, those of evicted cards included."""
         return int(self.counters[CARDS])
 
     @property
@@ -133,25 +133,25 @@ class GroupState:
         return int(self.counters[LIVE_EVENTS])
 
     def clear(self) -> None:
-        """Start without any card."""
+        """Remove all cards."""
         self.arena.clear()
         self._added = []
 
     def reserve(self, name: str, used: int, more: int) -> None:
-        """See that an array of which `used` records are taken has room for `more`."""
+        """Grow an array, if needed, so that `more` records fit behind the `used` ones."""
         if used + more > self.arena.arrays[name].size:
             self.arena.grow(name, used + more)
 
     def reserve_events(self, more: int) -> None:
-        """See that the events array has room for segments of `more` events."""
+        """Grow the events array, if needed, for segments of `more` events."""
         self.reserve("events", int(self.counters[EVENTS]), more)
 
     def reserve_hot(self, more: int) -> None:
-        """See that there is room for `more` hot cards."""
+        """Grow the arrays of hot cards, if needed, for `more` hot cards."""
         hot = int(self.counters[HOT_CARDS])
         self.reserve("hots", hot, more)
         size = self.arena.arrays["hots"].size
-        # whole rings: these grow with `hots`, not by a share of their own size
+        # whole rings: these arrays follow the size of `hots`
         for name, each in (("buckets", BUCKETS_PER_CARD), ("latest", HOT_IDS)):
             if self.arena.arrays[name].size != size * each:
                 self.arena.resize(name, size * each)
@@ -160,9 +160,9 @@ class GroupState:
         arrays = self.arena.arrays
         # every row could be a new card; the index stays at most half full
         self.reserve("cards", self.numbers_given, lo.size)
-        wanted = 2 * (self.card_count + lo.size)
-        if wanted > arrays["index"].size:
-            self.arena.resize("index", 1 << (wanted - 1).bit_length())
+        slots = 2 * (self.card_count + lo.size)
+        if slots > arrays["index"].size:
+            self.arena.resize("index", 1 << (slots - 1).bit_length())
             fill_index(arrays["index"], arrays["cards"], self.numbers_given)
         numbers, added = np.empty(lo.size, dtype=np.int32), np.empty(lo.size, dtype=np.int32)
         count = locate(arrays["index"], arrays["cards"], self.counters, lo, hi, numbers, added)
@@ -171,7 +171,7 @@ class GroupState:
         return numbers
 
     def card_numbers(self, records: NDArray[np.void]) -> NDArray[np.int32]:
-        """Number of each record's card; cards not met before are added.
+        """Return the card number of each record; add cards that are new.
 
         Args:
             records: records with fields lo and hi, shape (n,).
@@ -179,7 +179,7 @@ class GroupState:
         return self._locate(np.ascontiguousarray(records["lo"]), np.ascontiguousarray(records["hi"]))
 
     def take_added(self) -> NDArray[np.void]:
-        """Cards added since the last call (IDENTITY)."""
+        """Return the cards added since the last call (IDENTITY)."""
         numbers = np.concatenate(self._added) if self._added else np.zeros(0, dtype=np.int32)
         self._added = []
         cards = self.arena.arrays["cards"]
@@ -188,23 +188,23 @@ class GroupState:
         return added
 
     def prepare_replay(self, numbers: int) -> None:
-        """Make room for cards that deltas are going to name by number; see `adopt`."""
+        """Make room for the cards that deltas name by number; see `adopt`."""
         self.reserve("cards", 0, numbers)
         self.counters[CARDS] = numbers
 
     def adopt(self, added: NDArray[np.void]) -> None:
-        """Give numbers that are nobody's yet to the cards that deltas tell (IDENTITY)."""
+        """Set up the cards that a delta added (IDENTITY) at numbers that are still unused."""
         adopt(self.arena.arrays["cards"], added)
 
     def with_identity(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> NDArray[np.void]:
-        """Profile changes (PROFILE) with their cards' hashes, which deltas leave out."""
+        """Return profile changes (PROFILE) with their cards' hashes, which deltas leave out."""
         cards = self.arena.arrays["cards"]
         named = changes.copy()
         named["lo"], named["hi"] = cards["lo"][numbers], cards["hi"][numbers]
         return named
 
     def end_replay(self) -> None:
-        """Make the index, and the list of free numbers, anew from the cards."""
+        """Rebuild the index and the list of free numbers from the cards."""
         arrays = self.arena.arrays
         eviction.release_unused(arrays["cards"], self.counters)
         size = 1 << (2 * self.card_count).bit_length()
@@ -220,7 +220,7 @@ class GroupState:
             numbers: card number of each (`card_numbers`), shape (n,).
 
         Returns:
-            How many turned up behind a transaction that should have seen them.
+            How many came after a transaction that should have seen them.
         """
         self.reserve("profiles", int(self.counters[PROFILES]), changes.size)
         return int(apply_changes(self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers))
@@ -286,21 +286,21 @@ class GroupState:
         restarted: NDArray[np.bool_],
         suppressed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Enter the alerts of a batch that `apply` has taken, of which it is known which were held back.
+        """Record the alerts of a batch that `apply` has accepted, when it is known which were suppressed.
 
         Args:
             cards: card number of each transaction in log order, shape (n,).
             arrivals: arrival of each, ms, shape (n,).
             alerted: which became alerts, shape (n,).
             restarted: `Applied.restarted`, shape (n,).
-            suppressed: which alerts a cooldown held back, shape (n,); None: none.
+            suppressed: which alerts a cooldown suppressed, shape (n,); None: none.
 
         Returns:
-            suspicious_count of the day and in total of each alert, shape (alerts,) each.
+            suspicious_count of each alert, of the day and in total, shape (alerts,) each.
         """
         rows = np.flatnonzero(alerted | restarted)
         held = np.zeros(rows.size, dtype=np.bool_) if suppressed is None else suppressed[rows]
-        # what was held back is held back again: the last one sent is the same
+        # an alert that was suppressed is suppressed again: the last alert sent is the same
         terms = AlertTerms(~held, np.zeros(rows.size, np.int64), np.where(held, FOR_EVER, 0))
         counts = self.weigh_alerts(cards[rows], arrivals[rows], alerted[rows], restarted[rows], terms)
         return counts.day[alerted[rows]], counts.total[alerted[rows]]
@@ -313,14 +313,14 @@ class GroupState:
         restarted: NDArray[np.bool_],
         terms: AlertTerms,
     ) -> AlertCounts:
-        """Enter the alerts among transactions, and find those that a cooldown holds back.
+        """Record the alerts among transactions, and find those that a cooldown suppresses.
 
         Args:
             cards: card number of each transaction in log order, shape (n,).
             arrivals: arrival of each, ms, shape (n,).
-            alerted: which became alerts; the others are only asked about, shape (n,).
-            restarted: `Applied.restarted`, of all that are restarted, shape (n,).
-            terms: of their policies.
+            alerted: which became alerts, shape (n,); for the others counts are returned, not recorded.
+            restarted: `Applied.restarted`; every restarted row must be given, shape (n,).
+            terms: escalation and cooldown of each row.
         """
         self.reserve("alert_hours", int(self.counters[ALERTED]), int(np.count_nonzero(alerted)))
         day, total, held_since = (np.empty(cards.size, dtype=np.int64) for _ in range(3))
@@ -337,25 +337,25 @@ class GroupState:
             eviction.advance(self.arena.arrays["frontiers"], batch["partition"], batch["arrival"])
 
     def sweep(self, added: int) -> NDArray[np.int32]:
-        """Evict some of the cards that are forgotten anyway; a bounded piece of work.
+        """Evict some of the cards that are forgotten anyway; the work is bounded.
 
         Args:
-            added: cards that came since the last sweep; the more, the further this one goes.
+            added: cards added since the last sweep; the sweep looks at two more cards for each.
 
         Returns:
             Numbers of the evicted cards.
         """
         arrays = self.arena.arrays
-        found = np.empty(eviction.MOST_EVICTED + 2 * added, dtype=np.int32)
+        idle = np.empty(eviction.MOST_EVICTED + 2 * added, dtype=np.int32)
         count = eviction.find_idle(
             arrays["cards"], self.profiles, self.counters, arrays["frontiers"], self.lateness_ms,
-            eviction.SWEEP + 2 * added, found,
+            eviction.SWEEP + 2 * added, idle,
         )  # fmt: skip
-        self.evict(found[:count])
-        return found[:count]
+        self.evict(idle[:count])
+        return idle[:count]
 
     def evict(self, numbers: NDArray[np.int32]) -> None:
-        """Remove what transactions of cards left; a card without a profile goes, its number is free."""
+        """Remove the transaction state of cards; remove a card without a profile and free its number."""
         arrays = self.arena.arrays
         eviction.evict(
             arrays["index"], arrays["cards"], arrays["events"], arrays["profiles"], arrays["alert_hours"],

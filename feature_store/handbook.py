@@ -1,4 +1,4 @@
-"""Transactions of the Fraud Detection Handbook (Le Borgne et al., 2022) in the contract's columns."""
+"""Conversion of Fraud Detection Handbook tables (Le Borgne et al., 2022) to the contract's columns."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -6,33 +6,33 @@ import pyarrow.compute as pc
 from feature_store.errors import FraudError
 
 COLUMNS = ("TRANSACTION_ID", "TX_DATETIME", "CUSTOMER_ID", "TERMINAL_ID", "TX_AMOUNT")
-"""Columns that a table must have; TX_FRAUD is used where it is present, all others are left out."""
+"""Required columns; TX_FRAUD is optional, all other columns are ignored."""
 LABEL = "TX_FRAUD"
 
 
 class HandbookError(FraudError):
-    """The table is not one of the handbook's."""
+    """The table is not in the handbook's format."""
 
 
 def is_handbook(names: list[str]) -> bool:
-    """Whether a table with these columns is meant to be the handbook's."""
+    """Return whether these columns indicate the handbook's format."""
     return "TX_DATETIME" in names or "CUSTOMER_ID" in names
 
 
 def transactions(table: pa.Table) -> pa.Table:
-    """The same rows in the transaction contract's columns.
+    """Convert rows to the transaction contract's columns.
 
-    The handbook knows no currency and no place: EUR and ZZ (unknown). Its times are taken as UTC.
+    The handbook has no currency and no country: they become EUR and ZZ (unknown). Times are taken as UTC.
 
     Args:
-        table: columns `COLUMNS`, maybe `TX_FRAUD` (0 or 1).
+        table: columns `COLUMNS`, optionally `TX_FRAUD` (0 or 1).
 
     Returns:
         transaction_id "h-<TRANSACTION_ID>", card_id "c-<CUSTOMER_ID>", merchant_id "t-<TERMINAL_ID>", amount
         float64, currency, country, event_time int64 (ms since 1970-01-01 UTC); with `TX_FRAUD` label int8.
 
     Raises:
-        HandbookError: a column is missing, has nulls or cannot be read as what it should be.
+        HandbookError: a column is missing, has nulls or is of another type.
     """
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
@@ -55,13 +55,13 @@ def transactions(table: pa.Table) -> pa.Table:
 
 
 def times(table: pa.Table) -> pa.Table:
-    """Only event_time of the same rows, int64 (ms since 1970-01-01 UTC).
+    """Convert only the times of the rows to event_time, int64 (ms since 1970-01-01 UTC).
 
     Args:
         table: column TX_DATETIME.
 
     Raises:
-        HandbookError: it has nulls or is no time.
+        HandbookError: the column has nulls or is no time.
     """
     if table.column("TX_DATETIME").null_count:
         raise HandbookError("handbook table with nulls in TX_DATETIME; fill or drop these rows")

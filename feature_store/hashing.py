@@ -1,7 +1,7 @@
 """Hashes of identifiers, computed over whole Arrow string columns.
 
-MurmurHash3 x64 128 (Austin Appleby, public domain reference): fast with 64-bit multiplications only, well
-distributed, and the same on every machine, which state on disk depends on.
+MurmurHash3 x64 128 (Austin Appleby, public domain reference): needs only 64-bit multiplications, is well
+distributed, and gives the same values on every machine, on which state on disk depends.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def _word(data: NDArray[np.uint8], start: int, length: int) -> np.uint64:
 
 @njit(cache=True)
 def hash_bytes(data: NDArray[np.uint8], start: int, end: int) -> tuple[np.uint64, np.uint64]:
-    """Low and high 64 bits of the hash of data[start:end]."""
+    """Compute the low and high 64 bits of the hash of data[start:end]."""
     c1 = U64(0x87C37B91114253D5)
     c2 = U64(0x4CF5AD432745937F)
     h1 = U64(0)
@@ -75,7 +75,7 @@ def _hash_strings(
 
 
 def hash_strings(column: pa.StringArray) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Low and high 64 bits of the hash of each string's UTF-8 bytes.
+    """Compute the low and high 64 bits of the hash of each string's UTF-8 bytes.
 
     Args:
         column: strings without nulls (32-bit offsets), n rows.
@@ -93,6 +93,6 @@ def hash_strings(column: pa.StringArray) -> tuple[NDArray[np.uint64], NDArray[np
 
 
 def hash_string(text: str) -> tuple[int, int]:
-    """Low and high 64 bits of the hash of one string."""
+    """Compute the low and high 64 bits of the hash of one string."""
     lo, hi = hash_strings(pa.array([text], type=pa.string()))
     return int(lo[0]), int(hi[0])

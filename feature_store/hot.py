@@ -1,15 +1,18 @@
-"""Hot cards: bounded time and memory for cards with more events than are kept one by one.
+"""Hot cards: bounded time and memory for cards with too many events to keep each one.
 
-A card whose last 37 days hold MOST_EVENTS events and one more is hot from then on, until it is forgotten. Of
-a hot card the newest events are still kept, for what looks at single ones (previous, median); its windows are
-answered from rings: each window w has buckets of w / BUCKETS_PER_WINDOW, aligned to the epoch, and holds the
-events of the bucket of t and of the BUCKETS_PER_WINDOW - 1 before it. So a count is short by at most the
-events of one bucket width at the old edge, and may include events up to one bucket width after t that had
-been accepted before a late t. A ring remembers RING buckets; what a later event overwrote is gone, and events
-late by more than a ring are alone in that window. Distinct merchants are estimated by linear counting (Whang,
-Vander-Zanden, Taylor 1990) over 256 bits, countries by 256 bits. Counts by arrival: see `arrivals`.
-Repetitions are recognised among the last 1,024 to 2,048 accepted transactions, which are kept whole for that:
-a hash alone would silence whatever collides with it. A transaction id is never 0 here: 0 stands for none.
+A card that gets more than MOST_EVENTS events within 37 days is hot from then on, until it is forgotten.
+
+1. Its newest events are still kept one by one, for features of single events (previous, median).
+2. Its windows come from rings. Window w has buckets of w / BUCKETS_PER_WINDOW, aligned to the epoch. At event
+   time t it holds the bucket of t and the BUCKETS_PER_WINDOW - 1 buckets before it. So a count misses at most
+   the events of one bucket width at the old edge. If t is late, the count may include events up to one bucket
+   width after t that were accepted before. A ring has RING buckets; a later event overwrites old ones. An
+   event that is late by more than a ring sees only itself in that window.
+3. Distinct merchants are estimated by linear counting (Whang, Vander-Zanden, Taylor 1990) over 256 bits,
+   countries by 256 bits. Counts by arrival: see `arrivals`.
+4. Repetitions are recognised among the last 1,024 to 2,048 accepted transactions. Those are stored with their
+   content: by the hash alone, a colliding transaction would be dropped as a repetition. A transaction id is
+   never 0 here: 0 means an empty entry.
 """
 
 import math
@@ -86,7 +89,7 @@ def _ones(bits: NDArray[np.uint64]) -> int:
 
 @njit(cache=True)
 def _distinct(bits: NDArray[np.uint64]) -> float:
-    """Linear counting: how many distinct values set so many bits."""
+    """Estimate the number of distinct values from the bits they set (linear counting)."""
     zeros = max(BITS - _ones(bits), 1)
     return np.rint(-BITS * math.log(zeros / BITS))
 
@@ -95,8 +98,8 @@ def _distinct(bits: NDArray[np.uint64]) -> float:
 def look_up(
     latest: Array, hot: int, transaction: np.uint64, when: int, amount: int, merchant: np.uint64
 ) -> int:
-    """What a hot card's last transactions have of an id: NEW, REPEATED or CONFLICTING (see `arrivals`)."""
-    found = NEW
+    """Classify a transaction id against a hot card's recent transactions: NEW, REPEATED or CONFLICTING."""
+    outcome = NEW
     transaction = max(transaction, np.uint64(1))
     for part in range(2):
         base = (2 * hot + part) * IDS_PER_SET
@@ -105,9 +108,9 @@ def look_up(
             if latest[base + at].transaction == transaction:
                 if agrees(latest[base + at], when, amount, merchant):
                     return REPEATED
-                found = CONFLICTING
+                outcome = CONFLICTING
             at = (at + 1) & (IDS_PER_SET - 1)
-    return found
+    return outcome
 
 
 @njit(cache=True)
@@ -121,7 +124,7 @@ def _forget(latest: Array, start: int, end: int) -> None:
 
 @njit(cache=True)
 def _remember(latest: Array, record: Array, hot: int, event: Array) -> None:
-    """Enter a transaction into the newer of two sets; a half full set makes the older one forget."""
+    """Enter a transaction into the newer of two sets; when that is half full, clear and use the older one."""
     if record.ids == IDS_PER_SET // 2:
         record.newer = 1 - record.newer
         record.ids = 0
@@ -142,9 +145,9 @@ def _remember(latest: Array, record: Array, hot: int, event: Array) -> None:
 
 @njit(cache=True)
 def add(hots: Array, buckets: Array, latest: Array, hot: int, event: Array, arrival: int) -> None:
-    """Enter an accepted event into a hot card's rings, and among its known transactions.
+    """Add an accepted event to a hot card's rings and to its recent transactions.
 
-    An `arrival` (ms) of -1 stands for an event that is forgotten but for its event time's windows.
+    With an `arrival` (ms) of -1 the event is added only to the windows by event time.
     """
     record = hots[hot]
     when, units, merchant = event.when, event.amount, event.merchant
@@ -160,7 +163,7 @@ def add(hots: Array, buckets: Array, latest: Array, hot: int, event: Array, arri
         index = time // WIDTHS[window]
         bucket = buckets[(hot * N_WINDOWS + window) * RING + index % RING]
         if bucket.index > index:
-            continue  # overwritten by a later one: too late for this ring
+            continue  # overwritten by a later bucket: the event is too late for this ring
         if bucket.index < index:
             bucket.index = index
             bucket.total = 0
@@ -190,9 +193,10 @@ def become_hot(
     known_from: int,
     arrival: int,
 ) -> bool:
-    """Give a card rings, filled with its events; False if the arrays must grow first.
+    """Make a card hot: give it rings, filled with its events; False if the arrays must grow first.
 
-    Of events before `known_from` ids and arrivals are forgotten. `arrival`: of the transaction that does it.
+    Events before `known_from` (ms) are added without id and arrival. `arrival` is that of the transaction
+    which makes the card hot, ms.
     """
     hot = counters[FREE_HOT]
     if hot != EMPTY:
@@ -213,14 +217,14 @@ def become_hot(
     card.hot = hot
     for i in range(card.segment, card.segment + card.events):
         event = events[i]
-        forgotten = (event.when >> WHEN_SHIFT) < known_from
-        add(hots, buckets, latest, hot, event, -1 if forgotten else arrival - age(event, arrival))
+        is_old = (event.when >> WHEN_SHIFT) < known_from
+        add(hots, buckets, latest, hot, event, -1 if is_old else arrival - age(event, arrival))
     return True
 
 
 @njit(cache=True)
 def cool_down(card: Array, hots: Array, counters: Counters) -> None:
-    """Take a card's rings away."""
+    """Release a hot card's rings."""
     hots[card.hot].last_spike = counters[FREE_HOT]
     counters[FREE_HOT] = card.hot
     card.hot = EMPTY
@@ -237,10 +241,11 @@ def ring_features(
     merchant: np.uint64,
     country: int,
 ) -> tuple[int, int, float]:
-    """The windows of one transaction of a hot card, itself included, before it is entered.
+    """Compute the windows of a hot card's transaction, itself included, before it is added to the rings.
 
     Returns:
-        Of the others in 30d: count, sum in units, sum of squared deviations from their mean in units.
+        Of the card's other transactions in 30d: count, sum in units, sum of squared deviations from their
+        mean in units.
     """
     merchants = np.zeros(BITS // 64, dtype=np.uint64)
     countries = np.zeros(BITS // 64, dtype=np.uint64)
@@ -286,6 +291,6 @@ def ring_features(
         return 0, 0, 0.0
     mean = total / count / UNITS_PER_CURRENCY
     deviations = squares - count * mean * mean
-    if deviations < 1e-9 * squares:  # nothing but what rounding left
+    if deviations < 1e-9 * squares:  # only rounding errors
         deviations = 0.0
     return count, total, deviations * UNITS_PER_CURRENCY * UNITS_PER_CURRENCY

@@ -1,8 +1,8 @@
-"""`njit` for this project's kernels, with a compile cache that knows all their sources.
+"""`njit` for this project's kernels, with a compile cache that depends on all their sources.
 
-Numba's own cache looks only at the file of the compiled function: a constant that changes in another file
-would leave old machine code in use. So the cache lies in a directory named by a digest of all sources that
-kernels are made of, per user, and a release that changes one starts with a new one.
+Numba's own cache depends only on the file of the compiled function: if a constant in another file changed,
+old machine code would still be used. So the cache directory, per user, is named by a digest of all source
+files of kernels. A release that changes one of them starts with an empty cache.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import Any
 import numba
 
 njit: Any = numba.njit
-"""Untyped on purpose: inside a kernel, numba's types rule."""
+"""Untyped on purpose: inside kernels numba's types apply."""
 
 
 _PROJECT = Path(__file__).parents[1]
@@ -33,18 +33,18 @@ def _modules() -> dict[str, bytes]:
 
 
 def _kernel_sources() -> dict[str, bytes]:
-    """Sources of the modules with kernels and of what they import here; others change without a compile."""
-    every = _modules()
-    todo = [name for name, source in every.items() if b"feature_store.jit" in source]
-    found: dict[str, bytes] = {}
-    while todo:
-        name = todo.pop()
-        if name in every and name not in found:
-            found[name] = every[name]
-            for module, names in _IMPORT.findall(every[name]):
-                todo.append(module.decode())
-                todo += [f"{module.decode()}.{one}" for one in re.findall(r"\w+", names.decode())]
-    return found
+    """Read the sources of all modules with kernels and of the project modules that they import."""
+    modules = _modules()
+    pending = [name for name, source in modules.items() if b"feature_store.jit" in source]
+    sources: dict[str, bytes] = {}
+    while pending:
+        name = pending.pop()
+        if name in modules and name not in sources:
+            sources[name] = modules[name]
+            for module, names in _IMPORT.findall(modules[name]):
+                pending.append(module.decode())
+                pending += [f"{module.decode()}.{item}" for item in re.findall(r"\w+", names.decode())]
+    return sources
 
 
 def _sources_digest() -> str:

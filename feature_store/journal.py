@@ -1,17 +1,17 @@
-"""How a key group's state survives: deltas of its input, and snapshot pieces written now and then.
+"""Persistence of a key group's state: deltas of its input, and snapshots of pieces in turn.
 
 Everything persisted goes through a `PieceStore`, a map of names to blobs that the caller commits atomically:
 
-    meta     where the others stand, and the token of the state that they add up to
+    meta     sequence numbers of the others, and the token of the state that they form
     d<seq>   delta number seq
     s<piece> snapshot of a range of cards, as of the seq that meta names
 
-Nothing rewrites the whole state: `append` writes a delta, and snapshots of as many pieces as the delta has
-earned by its bytes; `seal` ends an epoch. A delta goes when every piece is newer. To rebuild: load the
-pieces, then replay the deltas in order, each only for the cards whose piece is older.
+Nothing rewrites the whole state. `append` writes a delta, and as many bytes of snapshots as the size of the
+delta allows; `seal` ends an epoch. A delta is removed when every piece is newer. To rebuild, load the pieces,
+then replay the deltas in order, each only for the cards whose piece is older.
 
-Every delta holds the digest of the one before, every piece that of the delta it was written after, and meta
-that of the last one: what belongs to two histories of the state is not put together.
+Every delta stores the digest of the previous delta, every piece that of the delta after which it was written,
+and meta that of the last delta. So pieces of two different histories of the state are never combined.
 """
 
 import hashlib
@@ -28,19 +28,19 @@ from feature_store.group_state import GroupState
 from feature_store.pieces import CARDS_PER_PIECE, read_piece, write_piece
 
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
-"""Write amplification of snapshots; the deltas kept then are a sixth of the snapshots."""
+"""Bytes of snapshots per byte of delta; the deltas that are kept are then a sixth of the snapshots."""
 SNAPSHOT_BYTES_PER_APPEND = 64 << 10
-"""Where that is more, half as many bytes of snapshots are written as of delta, or this if the delta is small:
-a piece or two. Alerts wait meanwhile, and deltas that pile up are folded in once they are small again."""
+"""Limit of snapshot bytes per append: half the bytes of the delta, or this if the delta is small (a piece or
+two). Alerts wait while snapshots are written. Deltas that pile up are folded in once they are small again."""
 MOST_DELTAS = 1_000
-"""Each piece has its turn within so many deltas, whatever it costs: quiet groups recover fast too."""
+"""Every piece gets a new snapshot within this number of deltas: quiet groups recover fast, too."""
 
 
 class PieceStore(Protocol):
     """A persistent map of blobs; its changes become durable together, or not at all."""
 
     def get(self, name: str) -> bytes | None:
-        """The blob of that name, or None."""
+        """Return the blob of that name, or None."""
 
     def put(self, name: str, blob: bytes) -> None:
         """Set or replace a blob."""
@@ -63,10 +63,10 @@ class MemoryPieces(dict[str, bytes]):
 
 @dataclass
 class Meta:
-    """Where a group's pieces stand."""
+    """Sequence numbers and digests of a group's persisted pieces."""
 
     token: str = ""
-    """Names the state after the last epoch; a working copy with another token is not that state."""
+    """Identifies the state after the last epoch; a working copy with another token is out of date."""
     sequence: int = 0
     """Number of the last delta."""
     head: str = ""
@@ -74,23 +74,23 @@ class Meta:
     oldest: int = 1
     """Number of the oldest delta kept."""
     cards: int = 0
-    """Card numbers of the group, those of evicted cards included."""
+    """Card numbers assigned in the group, those of evicted cards included."""
     credit: int = 0
-    """Snapshot bytes earned and not yet written."""
+    """Snapshot bytes that may still be written."""
     next_piece: int = 0
-    """The piece to snapshot next."""
+    """Number of the piece to snapshot next."""
     pieces: list[int] = field(default_factory=list)
-    """Sequence number that each piece's snapshot is as of; 0: none."""
+    """Sequence number of the delta after which each piece's snapshot was written; 0: no snapshot."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """What the caller keeps beside the cards, as JSON."""
+    """JSON values that the caller stores with the cards."""
 
     def encode(self) -> bytes:
-        """As bytes."""
+        """Encode as a blob."""
         return encode({"json": np.frombuffer(orjson.dumps(self.__dict__), dtype=np.uint8)})
 
     @staticmethod
     def decode(blob: bytes) -> "Meta":
-        """Inverse of `encode`.
+        """Decode a blob of `encode`.
 
         Raises:
             StateDamagedError: the blob cannot be trusted, or is newer than this program.
@@ -99,27 +99,27 @@ class Meta:
 
 
 def load_meta(store: PieceStore) -> Meta:
-    """Meta of a group, fresh where there is none yet."""
+    """Load the meta of a group; a new one if there is none yet."""
     blob = store.get("meta")
     return Meta.decode(blob) if blob else Meta()
 
 
 def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> int:
-    """Evict some of the idle cards and write what happened since the last delta.
+    """Evict some of the idle cards, write a delta, and write snapshots within the limit.
 
     Args:
-        store: where the pieces are kept.
-        meta: altered; `seal` writes it.
-        state: after everything in the delta.
-        delta: the input since the last one, without `added` and `evicted`.
+        store: holds the pieces.
+        meta: updated; `seal` writes it.
+        state: already includes the delta.
+        delta: the input since the last delta, without `added`, `evicted` and `after`.
 
     Returns:
         Bytes written.
     """
     meta.sequence += 1
     added = state.take_added()
-    before = np.frombuffer(bytes.fromhex(meta.head), dtype=np.uint8)
-    delta = replace(delta, added=added, evicted=state.sweep(added.size), after=before)
+    previous = np.frombuffer(bytes.fromhex(meta.head), dtype=np.uint8)
+    delta = replace(delta, added=added, evicted=state.sweep(added.size), after=previous)
     blob = delta.encode()
     head = _digest(blob)
     meta.head = head.hex()
@@ -129,7 +129,7 @@ def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> in
     meta.pieces += [0] * (-(-meta.cards // CARDS_PER_PIECE) - len(meta.pieces))
     earned = SNAPSHOT_BYTES_PER_DELTA_BYTE * len(blob)
     meta.credit += min(earned, max(SNAPSHOT_BYTES_PER_APPEND, len(blob) // 2))
-    # evenly: as many turns as bring every piece round in time
+    # spread evenly: this many pieces are due so that each is written within MOST_DELTAS
     due = (
         meta.sequence * len(meta.pieces) // MOST_DELTAS
         - (meta.sequence - 1) * len(meta.pieces) // MOST_DELTAS
@@ -153,13 +153,13 @@ def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> in
 
 
 def seal(store: PieceStore, meta: Meta) -> None:
-    """End an epoch: write `meta` with a new token, which names the state as it is now."""
+    """End an epoch: write `meta` with a new token that identifies the current state."""
     meta.token = secrets.token_hex(8)
     store.put("meta", meta.encode())
 
 
 def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
-    """Make `state` what `meta` names, from the persisted pieces.
+    """Rebuild `state` as of `meta` from the persisted pieces.
 
     Raises:
         StateDamagedError: a piece is missing or damaged, or of another history than the others.
@@ -174,7 +174,7 @@ def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
     for sequence in range(meta.oldest, meta.sequence + 1):
         blob = _existing(store, f"d{sequence}")
         delta = Delta.decode(blob, f"delta {sequence}")
-        # before it is replayed: it speaks of cards by numbers, which are other cards' in another history
+        # checked before the replay: in another history the same numbers belong to other cards
         lineage.require(sequence - 1, delta.after.tobytes(), f"d{sequence}")
         lineage.require(sequence, _digest(blob), f"d{sequence}")
         delta.replay(state, versions, sequence)
@@ -183,18 +183,18 @@ def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
 
 
 class _Lineage:
-    """The one history that pieces and deltas must be of: digests of deltas by their numbers."""
+    """Check that pieces and deltas belong to one history: digests of deltas by sequence number."""
 
     def __init__(self) -> None:
-        self._known = {0: b""}
+        self._digests = {0: b""}
 
     def require(self, sequence: int, digest: bytes, name: str) -> None:
-        """See that what one blob says of a delta is what the others say.
+        """Require that a blob names the same digest for a delta as the blobs before.
 
         Raises:
-            StateDamagedError: it is not.
+            StateDamagedError: the digests differ.
         """
-        if self._known.setdefault(sequence, digest) != digest:
+        if self._digests.setdefault(sequence, digest) != digest:
             raise StateDamagedError(
                 f"state piece {name} is of another history than the pieces beside it (delta {sequence} is "
                 "not the same); restore the checkpoint or replay the log"

@@ -1,9 +1,9 @@
 """The feature kernel: one pass over a batch of transactions, in log order, against a key group's state.
 
-Each transaction is looked up, checked for repetition, given its features as of what the log held before it,
-and inserted into its card's history. There is nothing per event but flat arrays and integers; all windows
-of a transaction come out of one walk backwards through the card's events. The naive oracle of the tests
-defines the same numbers in plain Python.
+For each transaction the kernel detects repetition, computes features from what the log held before it, and
+inserts it into its card's history. Per event it touches only flat arrays and integers. One walk backwards
+through the card's events gives all windows. The naive oracle of the tests computes the same numbers in plain
+Python.
 """
 
 import math
@@ -83,26 +83,26 @@ AHEAD = 16  # rows whose memory is fetched together
 
 @njit(cache=True)
 def _lower_median(values: NDArray[np.int64], count: int) -> int:
-    """The lower middle one of the first `count` values, by ranks: a sort's branches cannot be predicted."""
+    """Return the lower median of the first `count` values, by ranks: a sort's branches are unpredictable."""
     for i in range(count, MEDIAN_SLOTS):
         values[i] = GREATEST
-    wanted = (count - 1) // 2
-    found = GREATEST
-    # a fixed number of rounds without a branch, which the compiler turns into vector instructions
+    rank = (count - 1) // 2
+    median = GREATEST
+    # a fixed number of iterations without a branch: the compiler vectorises them
     for i in range(MEDIAN_SLOTS):
         value = values[i]
         up_to = 0
         for j in range(MEDIAN_SLOTS):
             up_to += values[j] <= value
-        found = min(found, value if up_to > wanted else GREATEST)
-    return found
+        median = min(median, value if up_to > rank else GREATEST)
+    return median
 
 
 @njit(cache=True)
 def _speed_kmh(a: int, b: int, gap_ms: int) -> float:
-    """Implied speed between two countries' centroids (haversine, mean earth radius 6371 km).
+    """Compute the implied speed between two countries' centroids (haversine, earth radius 6371 km).
 
-    The distance is in whole metres: sines of different C libraries differ in their last bits.
+    The distance is rounded to whole metres: sines of different C libraries differ in their last bits.
     """
     if a == UNKNOWN_COUNTRY or b == UNKNOWN_COUNTRY:
         return np.nan
@@ -130,7 +130,7 @@ def _transaction_features(out: NDArray[np.float64], amount: float, time: int, ar
 
 @njit(cache=True, inline="always")
 def _running_features(out: NDArray[np.float64], card: Array, amount: float) -> bool:
-    """Features from the running statistics; returns whether the amount is a spike."""
+    """Set the features from the running statistics; return whether the amount is a spike."""
     out[C_COUNT_ALL] = card.seen
     out[C_Z_ALL] = np.nan
     if card.seen >= 2 and card.m2 > 0.0:
@@ -175,10 +175,10 @@ def _profile_features(
 
 @njit(cache=True, inline="always")
 def profile_in_force(profiles: Array, newest: int, arrival: int) -> tuple[int, int]:
-    """Newest version of a card's profile that the log held at `arrival`, and the card's status by it.
+    """Return the newest profile version of a card that was visible at `arrival`, and the card's status.
 
-    The version is -1 without one or after a delete. The status outlives a delete (see `profiles`); of a card
-    without any version it is active.
+    The version is -1 if there is none or it was deleted. The status outlives a delete (see `profiles`); a
+    card without any version is active.
     """
     version = newest
     while version != EMPTY and profiles[version].arrival > arrival:
@@ -199,7 +199,7 @@ def _near_features(
     country: int,
     amounts: NDArray[np.int64],
 ) -> None:
-    """Features against the previous event and the last few."""
+    """Set the features that compare with the previous event and the last few."""
     out[C_GAP] = out[C_RATIO_MEDIAN] = out[C_SPEED] = np.nan
     count = 0
     most = min(MEDIAN_OF, last - first + 1)
@@ -222,10 +222,10 @@ def _near_features(
 
 @njit(cache=True, inline="always")
 def _touch(cards: Array, events: Array, numbers: NDArray[np.int32], start: int, end: int) -> int:
-    """Read something of the cards of some rows and of their newest events, whatever it is.
+    """Prefetch the cards of rows start..end - 1 and their newest events; return a meaningless sum.
 
-    The rows' reads do not wait for each other, so that their cache misses overlap; the kernel, row by row,
-    would wait for each. With more cards than the caches hold this halves the time of an event.
+    The reads are independent, so that their cache misses overlap; the kernel, row by row, would wait for
+    each. With more cards than the caches hold this halves the time of an event.
     """
     touched = 0
     for row in range(start, end):
@@ -257,7 +257,7 @@ def apply(
     seen_country: NDArray[np.int64],
     walk: int,
 ) -> int:
-    """Decide features of the rows from `start` on and insert them.
+    """Compute the features of the rows from `start` on and insert the rows.
 
     Args:
         cards: cards of the key group (CARD).
@@ -265,32 +265,32 @@ def apply(
         profiles: profile versions of the key group (PROFILE).
         hots: hot cards of the key group (HOT).
         buckets: their rings (BUCKET).
-        latest: their last transactions (EVENT).
+        latest: their recent transactions (EVENT).
         counters: counters of the key group.
         batch: n transactions (TRANSACTION) in log order.
         numbers: card number of each row, shape (n,).
-        start: first row to take.
+        start: first row to process.
         lateness_ms: allowed lateness.
         features: out, shape (n, len(FEATURES)).
         status: out, ACCEPTED, DUPLICATE, RESTARTED (accepted as a forgotten card's first) or CONFLICT
-            (accepted, but its transaction id stands for another content), shape (n,).
-        late: out, whether a later event of the card had been accepted before, shape (n,).
+            (accepted, but its transaction id was seen with other content), shape (n,).
+        late: out, whether an event of the card with a later event time was accepted before, shape (n,).
         version: out, the profile version in force or -1, shape (n,).
         standing: out, the card's status by its profile, index into STATUSES, shape (n,).
         seen: scratch.
         seen_in: scratch.
         seen_country: scratch.
-        walk: greater than any walk number used with this scratch before, less n.
+        walk: walk number of row 0; `walk` + row must exceed every number used with this scratch before.
 
     Returns:
-        n when all rows are done; else the first row not taken, because the events array or those of the hot
-        cards must grow first.
+        n when all rows are done; else the first row not processed, because the events array or the arrays of
+        the hot cards must grow first.
     """
     amounts = np.zeros(MEDIAN_SLOTS + 1, dtype=np.int64)
     shortest = shortest_silence(lateness_ms)
     for row in range(start, batch.size):
         if (row - start) % AHEAD == 0:
-            # kept, or the compiler would leave the reads out
+            # stored, so that the compiler does not remove the reads
             amounts[MEDIAN_SLOTS] += _touch(cards, events, numbers, row, min(row + AHEAD, batch.size))
         record = batch[row]
         card = cards[numbers[row]]
@@ -309,21 +309,21 @@ def apply(
         known_from = arrival - lateness_ms - REPEAT_MARGIN_MS
         transaction = record.transaction & np.uint64(TRANSACTION_MASK)
         merchant = record.merchant & np.uint64(MERCHANT_MASK)
-        # versions that an earlier arrival saw superseded may be gone, so no later one looks behind it
+        # versions superseded at an earlier arrival may have been dropped: `arrival` never goes back
         version[row], standing[row] = profile_in_force(profiles, card.profile, arrival)
         country = np.int64(record.country)
         when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT)
         minute = five = longest = 0
         if card.hot != EMPTY:
-            met = look_up(latest, card.hot, transaction, when, record.amount, merchant)
+            repetition = look_up(latest, card.hot, transaction, when, record.amount, merchant)
         else:
-            met, minute, five, longest = look_back(
+            repetition, minute, five, longest = look_back(
                 card, events, transaction, when, record.amount, merchant, known_from, arrival
             )
-        if met == REPEATED:
+        if repetition == REPEATED:
             status[row] = DUPLICATE
             continue
-        if met == CONFLICTING:
+        if repetition == CONFLICTING:
             status[row] = CONFLICT
         room = make_room(card, events, counters, horizon)
         if room == TOO_MANY:

@@ -1,4 +1,4 @@
-"""Labels of transactions: which were fraud, from chargebacks or from a column of their own."""
+"""Labels of transactions, fraud or genuine: from chargebacks, or from a column `label`."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from feature_store.errors import FraudError
 
 COLUMNS = ("transaction_id", "card_id", "label")
-"""Columns of the chargeback contract that labels need; `reported_at` is used where it is present."""
+"""Required columns of the chargeback contract; `reported_at` is optional."""
 FRAUD, GENUINE = 1, 0
 
 
@@ -17,13 +17,13 @@ class LabelError(FraudError):
 
 
 class Labels:
-    """Outcomes that the bank was told, by card and transaction; what nobody reported is genuine.
+    """Reported labels by card and transaction; a transaction without a report is genuine.
 
-    The last report of a transaction counts: by `reported_at` where the table has it, then by row.
+    The last report of a transaction counts: by `reported_at`, if the table has it, then by row.
     """
 
     def __init__(self, table: pa.Table) -> None:
-        """Index them.
+        """Index the reports.
 
         Args:
             table: columns of the chargeback contract.
@@ -43,13 +43,13 @@ class Labels:
             order = np.argsort(table["reported_at"].to_numpy(), kind="stable")
             if (order[1:] < order[:-1]).any():
                 table = table.take(order)
-        # `index_in` finds the first of equal ones: the last report has to come first
+        # `index_in` finds the first of equal values: the last report must come first
         newest_first = np.arange(len(table) - 1, -1, -1)
         self._identities = identities(table["card_id"], table["transaction_id"]).take(newest_first)
         self._fraud = is_fraud(table["label"])[newest_first]
 
     def of(self, cards: pa.ChunkedArray, transactions: pa.ChunkedArray) -> NDArray[np.int8]:
-        """FRAUD or GENUINE for each of n transactions, shape (n,).
+        """Return FRAUD or GENUINE for each of n transactions, shape (n,).
 
         Args:
             cards: card_id, n strings.
@@ -57,40 +57,40 @@ class Labels:
         """
         if not len(self._fraud):
             return np.zeros(len(cards), dtype=np.int8)
-        found = pc.index_in(identities(cards, transactions), value_set=self._identities)
-        at = np.asarray(pc.fill_null(found, -1))
+        positions = pc.index_in(identities(cards, transactions), value_set=self._identities)
+        at = np.asarray(pc.fill_null(positions, -1))
         return np.where(at >= 0, self._fraud[at], False).astype(np.int8)
 
 
 def is_fraud(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Whether each label says fraud, shape (n,); nulls do not.
+    """Return whether each label is fraud, shape (n,); nulls are not.
 
     Args:
         column: "fraud" and "genuine", or 1 and 0, or booleans.
 
     Raises:
-        LabelError: other types or words.
+        LabelError: the column is of another type or has other words.
     """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        words = set(pc.unique(column).to_pylist()) - {"fraud", "genuine", None}
-        if words:
-            raise LabelError(f"label {min(words)!r} is neither 'fraud' nor 'genuine'; mend the labels")
+        unknown = set(pc.unique(column).to_pylist()) - {"fraud", "genuine", None}
+        if unknown:
+            raise LabelError(f"label {min(unknown)!r} is neither 'fraud' nor 'genuine'; mend the labels")
         column = pc.equal(column, "fraud")
     try:
         flags = pc.fill_null(column.cast(pa.bool_()), False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as fault:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise LabelError(
-            f"labels of type {column.type} cannot be read ({fault}); give fraud/genuine or 1/0"
+            f"labels of type {column.type} cannot be read ({error}); give fraud/genuine or 1/0"
         ) from None
     return np.asarray(flags).astype(np.bool_)
 
 
 def identities(cards: pa.ChunkedArray, transactions: pa.ChunkedArray) -> pa.Array:
-    """One string for each of n transactions, of card_id and transaction_id.
+    """Join card_id and transaction_id of each of n transactions into one string.
 
-    Identifiers hold no control characters, so two never mix.
+    Identifiers contain no control characters, so the joined strings are unambiguous.
     """
     both = (column.cast(pa.large_string()) for column in (cards, transactions))
     joined = pc.binary_join_element_wise(*both, pa.scalar("\0", pa.large_string()))

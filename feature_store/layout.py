@@ -1,15 +1,15 @@
-"""Record layouts of a key group's state: what each byte of a card's history is.
+"""Record layouts (numpy dtypes) of a key group's state.
 
-Everything is a flat numpy array of fixed-size records, so that a kernel walks it without touching a Python
-object, a piece of it is written with one copy, and a file of it can be mapped by any process.
+All state is in flat numpy arrays of fixed-size records. So a kernel walks it without touching Python objects,
+a range of it is written with one copy, and any process can map a file of it.
 """
 
 import numpy as np
 
 FORMAT_VERSION = 4
-"""Stands in every persisted piece; readers upgrade older ones."""
+"""Format version, written into every persisted piece; readers upgrade older ones."""
 OLDEST_FORMAT = 3
-"""The oldest that was released; what it did not have is zero, and zero means none."""
+"""Oldest released format version. Fields that it did not have are read as zero, and zero means none."""
 
 UNITS_PER_CURRENCY = 10_000
 """Amounts are int64 in 1/10,000 of the currency unit, so that sums are exact in any order."""
@@ -50,38 +50,39 @@ EVENT = np.dtype(
 )
 TRANSACTION_BITS = 48
 TRANSACTION_MASK = (1 << TRANSACTION_BITS) - 1
-"""Bits of a transaction id that count: two of a card's 20 or so ids that can still repeat meet by chance once
-in 10^13 transactions. Who makes them meet gains nothing: a repetition agrees in its content, too."""
+"""Bits of a transaction id's hash that are compared. A card has about 20 ids that can still repeat; two of
+them collide by chance once in 10^13 transactions. A forged collision gains nothing: a repetition must have
+the same content, too."""
 MERCHANT_BITS = 40
 MERCHANT_MASK = (1 << MERCHANT_BITS) - 1
-"""Bits of a merchant id that count: a card takes a new merchant for one of its 100 or so last ones once in
-10^10 transactions. Each bit less saves four bytes a card on disk, where hashes are most of what does not
-compress."""
+"""Bits of a merchant id's hash that are compared. A new merchant is mistaken for one of the card's last 100
+or so once in 10^10 transactions. Each bit less saves four bytes a card on disk: hashes are most of what does
+not compress there."""
 WHEN_SHIFT = 16
 COUNTRY_SHIFT = 6
 COUNTRY_MASK = 1023
 SPIKE = 1
-"""Flag of an event: its ratio_robust was a spike."""
+"""Event flag: the amount was a spike (ratio_robust)."""
 LAST_AT_MERCHANT = 2
-"""Flag of an event: no later one of the card within 30 days is at its merchant; of hot cards it is stale."""
+"""Event flag: no later event of the card within 30 days is at the same merchant. Stale for hot cards."""
 LAST_IN_COUNTRY = 4
-"""The same of its country."""
+"""Event flag: no later event of the card within 30 days is in the same country. Stale for hot cards."""
 
 PROFILE = np.dtype(
     [
         ("lo", "u8"),  # card
         ("hi", "u8"),
-        ("arrival", "i8"),  # Kafka timestamp, ms; BEGINNING: known from the beginning
+        ("arrival", "i8"),  # Kafka timestamp, ms; BEGINNING: visible from the beginning
         ("offset", "i8"),
         ("credit_limit", "f8"),
         ("partition", "i4"),
         ("opened_on", "i4"),  # days since 1970-01-01
         ("older", "i4"),  # next older version of the card; -1: none
         ("country", "i2"),
-        ("status", "u1"),  # index into STATUSES; of a deleted row the one that it had
+        ("status", "u1"),  # index into STATUSES; a deleted row keeps its last one
         ("risk_tier", "u1"),
         ("change", "u1"),  # one of SNAPSHOT, UPSERT, DELETE, TOMBSTONE
-        ("lsn", "u1", (7,)),  # place in Postgres's log, most significant byte first; 0: unknown
+        ("lsn", "u1", (7,)),  # Postgres LSN, most significant byte first; 0: unknown
     ],
     align=True,
 )
@@ -89,11 +90,12 @@ BEGINNING = np.iinfo(np.int64).min
 STATUSES = ("active", "blocked", "closed")
 ACTIVE, BLOCKED, CLOSED = range(3)
 SNAPSHOT, UPSERT, DELETE, TOMBSTONE, REREAD = range(5)
-"""Kinds of a change; SNAPSHOT: a row of the first snapshot, REREAD: of a later one, kept as UPSERT."""
+"""Kinds of a profile change. SNAPSHOT: a row of the first snapshot; REREAD: of a later one, stored as
+UPSERT."""
 
 ALERT_HOURS = np.dtype([("hour", "i8"), ("sent", "i8"), ("counts", "u4", (24,))], align=True)
-"""Alerts of a card by clock hour of arrival: `counts[h % 24]` for the 24 hours up to `hour`; and the arrival
-of the last one that no cooldown held back, ms; 0: none, or unknown (format 3)."""
+"""Alerts of a card by clock hour of arrival: `counts[h % 24]` for the 24 hours up to `hour`. `sent` is the
+arrival of the last alert that no cooldown suppressed, ms; 0: none, or unknown (format 3)."""
 
 TRANSACTION = np.dtype(
     [
@@ -111,14 +113,14 @@ TRANSACTION = np.dtype(
     ],
     align=True,
 )
-"""One decoded transaction as the kernels take it: 72 bytes, no strings."""
+"""One decoded transaction, the input of the kernels: 72 bytes, no strings."""
 
 ARRIVAL_BUCKETS = 60
-"""Buckets of a hot card's ring of arrivals: all that its window has."""
+"""Buckets of a hot card's ring of arrivals: the whole window."""
 HOT = np.dtype(
     [
         ("last_spike", "i8"),  # event time of its latest spike
-        ("ids", "i4"),  # entries of the newer one of its two sets of known transactions (see `hot`)
+        ("ids", "i4"),  # entries in the newer of its two sets of recent transactions (see `hot`)
         ("newer", "i4"),  # which one that is
         ("newest", "i8", (3,)),  # of each ring of arrivals the last bucket: arrival // width (see `arrivals`)
         ("arrived", "i8", (3,)),  # events in the ring
@@ -126,7 +128,7 @@ HOT = np.dtype(
     ],
     align=True,
 )
-"""A hot card."""
+"""Scalars and arrival rings of a hot card."""
 
 BUCKET = np.dtype(
     [
@@ -146,15 +148,14 @@ BUCKET = np.dtype(
 FIRST_CAPACITY = 4
 SIZE_CLASSES = 8
 MOST_EVENTS = FIRST_CAPACITY << (SIZE_CLASSES - 1)
-"""Events kept one by one for a card at most: 512. Beyond them it is hot."""
+"""Greatest number of events kept one by one for a card: 512. A card with more becomes hot."""
 RING = 128
 """Buckets of a ring; a hot card has one ring per window."""
 IDS_PER_SET = 2048
 HOT_IDS = 2 * IDS_PER_SET
 EMPTY = -1
 
-# counters of a key group, one int64 each: what is taken of each array, and the heads of the lists of free
-# records
+# counters of a key group, one int64 each: records used of each array, and heads of the lists of free records
 CARDS, EVENTS, PROFILES, ALERTED, HOT_CARDS = range(5)
 LIVE_EVENTS, FREE_CARDS, SWEPT, NO_PROFILE = range(5, 9)
 FREE_CARD, FREE_PROFILE, FREE_HOT, FREE_ALERTED, FREE_SEGMENT = range(9, 14)
@@ -163,10 +164,10 @@ COUNTERS = FREE_SEGMENT + SIZE_CLASSES
 
 
 def country_code(country: str) -> int:
-    """Code of an ISO 3166-1 alpha-2 country of two letters A-Z, 0..675."""
+    """Encode an ISO 3166-1 alpha-2 country of two letters A-Z as 0..675."""
     return (ord(country[0]) - 65) * 26 + ord(country[1]) - 65
 
 
 def country_name(code: int) -> str:
-    """Inverse of `country_code`."""
+    """Decode a country code; inverse of `country_code`."""
     return chr(65 + code // 26) + chr(65 + code % 26)

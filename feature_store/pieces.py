@@ -39,28 +39,31 @@ class PieceRecords:
     """The records of a piece's n cards, one card after another."""
 
     cards: NDArray[np.void]
-    """CARD, shape (n,); all zero where a number is nobody's."""
+    """CARD, shape (n,); all zero where a number is unused."""
     events: NDArray[np.void]
     """`events` of each card that a window can still reach (EVENT)."""
     profiles: NDArray[np.void]
     """Versions of each card, newest first (PROFILE)."""
     version_counts: NDArray[np.uint32]
-    """How many each card has, shape (n,)."""
+    """Number of profile versions of each card, shape (n,)."""
     alert_hours: NDArray[np.void]
-    """Of the cards that have one (ALERT_HOURS)."""
+    """Alert counts of the cards that have any (ALERT_HOURS)."""
     hots: NDArray[np.void]
-    """Of the hot cards (HOT)."""
+    """Records of the hot cards (HOT)."""
     buckets: NDArray[np.void]
-    """Their rings (BUCKET)."""
+    """Rings of the hot cards (BUCKET)."""
     latest: NDArray[np.void]
-    """Their last transactions (EVENT)."""
+    """Recent transactions of the hot cards (EVENT)."""
     after: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
-    """Digest of the delta that they were written after."""
+    """Digest of the delta after which the piece was written."""
 
 
 @njit(cache=True)
-def _reached(card: Array, events: Array, lateness_ms: int) -> int:
-    """The first of a card's events that matters; of a hot card their number decides when half of them go."""
+def _first_reachable(card: Array, events: Array, lateness_ms: int) -> int:
+    """Return the index of the first event that a window can reach; a hot card keeps all its events.
+
+    The number of a hot card's events decides when half of them are dropped.
+    """
     first = card.segment
     if card.hot == EMPTY:
         horizon = card.last_arrival - LONGEST - lateness_ms
@@ -73,11 +76,11 @@ def _reached(card: Array, events: Array, lateness_ms: int) -> int:
 def _count(
     cards: Array, events: Array, profiles: Array, out_cards: Array, lateness_ms: int
 ) -> tuple[int, int]:
-    """Profile versions and alert records of cards; sets `events` to the number of those that matter."""
+    """Count profile versions and alert records of cards; set `events` to the number of reachable events."""
     versions = alerted = 0
     for i in range(cards.size):
         card = cards[i]
-        out_cards[i].events = card.segment + card.events - _reached(card, events, lateness_ms)
+        out_cards[i].events = card.segment + card.events - _first_reachable(card, events, lateness_ms)
         alerted += card.alert_hours != EMPTY
         version = card.profile
         while version != EMPTY:
@@ -117,20 +120,20 @@ def _gather(
 
 
 def gather(state: GroupState, piece: int) -> PieceRecords:
-    """The records of a piece, without what only says where they lie in this state's arrays."""
+    """Copy the records of a piece, without the pointers into this state's arrays."""
     arrays = state.arena.arrays
     first = piece * CARDS_PER_PIECE
-    held = arrays["cards"][first : min(first + CARDS_PER_PIECE, state.numbers_given)]
-    hot = held["hot"][held["hot"] != EMPTY]
-    cards = held.copy()
+    stored = arrays["cards"][first : min(first + CARDS_PER_PIECE, state.numbers_given)]
+    hot = stored["hot"][stored["hot"] != EMPTY]
+    cards = stored.copy()
     free = (cards["lo"] == 0) & (cards["hi"] == 0)
-    for place in ("segment", "profile", "alert_hours", "hot"):
-        cards[place] = np.where(held[place] == EMPTY, EMPTY, 0)
+    for pointer in ("segment", "profile", "alert_hours", "hot"):
+        cards[pointer] = np.where(stored[pointer] == EMPTY, EMPTY, 0)
     cards["size_class"] = 0
     cards["segment"] = 0
     cards[free] = np.zeros((), dtype=CARD)
-    n_versions, n_alerted = _count(held, arrays["events"], arrays["profiles"], cards, state.lateness_ms)
-    found = PieceRecords(
+    n_versions, n_alerted = _count(stored, arrays["events"], arrays["profiles"], cards, state.lateness_ms)
+    contents = PieceRecords(
         cards,
         np.empty(int(cards["events"].sum()), dtype=EVENT),
         np.empty(n_versions, dtype=PROFILE),
@@ -141,52 +144,52 @@ def gather(state: GroupState, piece: int) -> PieceRecords:
         arrays["latest"].reshape(-1, HOT_IDS)[hot].reshape(-1),
     )
     _gather(
-        held, arrays["events"], arrays["profiles"], arrays["alert_hours"],
-        cards, found.events, found.profiles, found.alert_hours, found.version_counts,
+        stored, arrays["events"], arrays["profiles"], arrays["alert_hours"],
+        cards, contents.events, contents.profiles, contents.alert_hours, contents.version_counts,
     )  # fmt: skip
-    found.profiles["older"] = 0
-    return found
+    contents.profiles["older"] = 0
+    return contents
 
 
 def write_piece(state: GroupState, piece: int, after: bytes = b"") -> bytes:
-    """The cards of a piece, with their events, profile versions and alert counts, as a blob.
+    """Encode the cards of a piece, with their events, profile versions and alert counts, as a blob.
 
     Args:
         state: the key group.
         piece: number of the piece.
-        after: digest of the last delta that the state holds.
+        after: digest of the last delta that the state includes.
     """
-    found = gather(state, piece)
-    cards, events = found.cards, found.events
-    # of a card with events the time of the newest is the greatest
+    contents = gather(state, piece)
+    cards, events = contents.cards, contents.events
+    # max_time is the time of the newest event, if the card has events
     return encode(
         {
-            **{f"cards.{name}": cards[name] for name in _TOLD if name != "last_arrival"},
+            **{f"cards.{name}": cards[name] for name in _CARD_FIELDS if name != "last_arrival"},
             "ahead": cards["last_arrival"] - cards["max_time"],
             **event_columns.split(cards, events, state.lateness_ms, all_ids=state.keeps_ids),
-            # whose they are is told by the counts
-            **{f"profiles.{name}": found.profiles[name].reshape(-1) for name in _TOLD_OF_PROFILE},
-            "version_counts": found.version_counts,
-            "alert_hours": found.alert_hours,
-            "hots": found.hots,
-            "buckets": found.buckets,
-            "latest": found.latest,
+            # version_counts assigns the versions to cards
+            **{f"profiles.{name}": contents.profiles[name].reshape(-1) for name in _PROFILE_FIELDS},
+            "version_counts": contents.version_counts,
+            "alert_hours": contents.alert_hours,
+            "hots": contents.hots,
+            "buckets": contents.buckets,
+            "latest": contents.latest,
             "after": np.frombuffer(after, dtype=np.uint8),
         }
     )
 
 
-_TOLD = tuple(name for name in CARD.names or () if name not in ("segment", "size_class"))
-_TOLD_OF_PROFILE = tuple(name for name in PROFILE.names or () if name not in ("lo", "hi", "older"))
+_CARD_FIELDS = tuple(name for name in CARD.names or () if name not in ("segment", "size_class"))
+_PROFILE_FIELDS = tuple(name for name in PROFILE.names or () if name not in ("lo", "hi", "older"))
 
 
-def decode_piece(blob: bytes, what: str) -> PieceRecords:
-    """Inverse of `write_piece`.
+def decode_piece(blob: bytes, piece_name: str) -> PieceRecords:
+    """Decode a blob of `write_piece`.
 
     Raises:
         StateDamagedError: the blob cannot be trusted.
     """
-    raw = decode(blob, what)
+    raw = decode(blob, piece_name)
     cards = records(raw, "cards", CARD)
     cards["last_arrival"] = raw["ahead"] + cards["max_time"]
     profiles = records(raw, "profiles", PROFILE)
@@ -194,7 +197,7 @@ def decode_piece(blob: bytes, what: str) -> PieceRecords:
         profiles[name] = np.repeat(cards[name], raw["version_counts"])
     return PieceRecords(
         cards,
-        event_columns.join(cards, raw, what),
+        event_columns.join(cards, raw, piece_name),
         profiles,
         raw["version_counts"].astype(np.uint32),
         records(raw, "alert_hours", ALERT_HOURS),
@@ -206,7 +209,7 @@ def decode_piece(blob: bytes, what: str) -> PieceRecords:
 
 
 @njit(cache=True)
-def _place(
+def _insert(
     cards: Array,
     events: Array,
     profiles: Array,
@@ -256,41 +259,42 @@ def _place(
 
 
 def read_piece(state: GroupState, piece: int, blob: bytes) -> bytes:
-    """Put a piece's cards into a state that is being rebuilt; the index is filled afterwards.
+    """Load a piece's cards into a state that is being rebuilt; the caller rebuilds the index afterwards.
 
     Returns:
-        Digest of the delta that the piece was written after.
+        Digest of the delta after which the piece was written.
 
     Raises:
         StateDamagedError: the blob cannot be trusted.
     """
-    found = decode_piece(blob, f"snapshot {piece}")
+    contents = decode_piece(blob, f"snapshot {piece}")
     first = piece * CARDS_PER_PIECE
-    state.reserve("cards", 0, first + found.cards.size)
-    # a segment holds less than twice its events, or FIRST_CAPACITY; of each size one may be left over
-    state.reserve_events(2 * (found.events.size + MOST_EVENTS) + FIRST_CAPACITY * found.cards.size)
-    state.reserve("profiles", int(state.counters[PROFILES]), found.profiles.size)
-    state.reserve("alert_hours", int(state.counters[ALERTED]), found.alert_hours.size)
+    state.reserve("cards", 0, first + contents.cards.size)
+    # a segment has less than twice its events, or FIRST_CAPACITY; one segment of each size may be left over
+    state.reserve_events(2 * (contents.events.size + MOST_EVENTS) + FIRST_CAPACITY * contents.cards.size)
+    state.reserve("profiles", int(state.counters[PROFILES]), contents.profiles.size)
+    state.reserve("alert_hours", int(state.counters[ALERTED]), contents.alert_hours.size)
     arrays = state.arena.arrays
-    _place(
+    _insert(
         arrays["cards"], arrays["events"], arrays["profiles"], arrays["alert_hours"], arrays["counters"],
-        first, found.cards, found.events, found.profiles, found.alert_hours, found.version_counts,
+        first, contents.cards, contents.events, contents.profiles, contents.alert_hours,
+        contents.version_counts,
     )  # fmt: skip
-    state.counters[CARDS] = max(int(state.counters[CARDS]), first + found.cards.size)
-    _place_hot(state, first, found)
-    return found.after.tobytes()
+    state.counters[CARDS] = max(int(state.counters[CARDS]), first + contents.cards.size)
+    _insert_hot(state, first, contents)
+    return contents.after.tobytes()
 
 
-def _place_hot(state: GroupState, first: int, found: PieceRecords) -> None:
-    state.reserve_hot(found.hots.size)
+def _insert_hot(state: GroupState, first: int, contents: PieceRecords) -> None:
+    state.reserve_hot(contents.hots.size)
     start = int(state.counters[HOT_CARDS])
-    end = start + found.hots.size
+    end = start + contents.hots.size
     arrays = state.arena.arrays
-    arrays["hots"][start:end] = found.hots
-    arrays["buckets"][start * BUCKETS_PER_CARD : end * BUCKETS_PER_CARD] = found.buckets
-    arrays["latest"][start * HOT_IDS : end * HOT_IDS] = found.latest
-    numbers = arrays["cards"][first : first + found.cards.size]
-    # a number that is nobody's has no place anywhere
+    arrays["hots"][start:end] = contents.hots
+    arrays["buckets"][start * BUCKETS_PER_CARD : end * BUCKETS_PER_CARD] = contents.buckets
+    arrays["latest"][start * HOT_IDS : end * HOT_IDS] = contents.latest
+    numbers = arrays["cards"][first : first + contents.cards.size]
+    # unused numbers are all zero: their `hot` is no index
     hot = ((numbers["lo"] != 0) | (numbers["hi"] != 0)) & (numbers["hot"] != EMPTY)
     numbers["hot"][hot] = np.arange(start, end)
     state.counters[HOT_CARDS] = end

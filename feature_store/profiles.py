@@ -1,8 +1,8 @@
 """Kernel that folds profile changes into a short version history per card.
 
-A version is visible to transactions that arrive at or after its own arrival. Versions of a card are chained
-from the newest to the oldest, in the order of their Kafka offsets. A deleted row leaves a version that has
-nothing but the status of the one before it: who archives the row of a blocked card does not unblock the card.
+A version is visible to transactions that arrive at or after its own arrival. Versions of a card are linked
+from the newest to the oldest, in the order of their Kafka offsets. A deleted row becomes a version with only
+the status of the version before it: archiving the row of a blocked card does not unblock the card.
 """
 
 import numpy as np
@@ -27,45 +27,44 @@ from feature_store.layout import (
 
 @njit(cache=True)
 def drop_superseded(card: Array, profiles: Array, counters: Counters, seen_at: int) -> None:
-    """Free the versions that no transaction can see any more.
+    """Free the profile versions that no transaction can see any more.
 
-    No transaction looks behind an earlier one's arrival, so everything older than the version that was in
-    force then is out of sight.
+    A card's arrivals never go back, so all versions older than the one in force at `seen_at` are invisible.
 
     Args:
         card: the card.
         profiles: versions of the key group.
         counters: counters of the key group.
-        seen_at: ms; no transaction of the card that arrives before is going to come.
+        seen_at: ms; no transaction of the card will arrive before it.
     """
     version = card.profile
     while version != EMPTY and profiles[version].arrival > seen_at:
         version = profiles[version].older
     if version == EMPTY:
         return
-    gone = profiles[version].older
+    dropped = profiles[version].older
     profiles[version].older = EMPTY
-    while gone != EMPTY:
-        older = profiles[gone].older
-        profiles[gone].older = counters[FREE_PROFILE]
-        counters[FREE_PROFILE] = gone
-        gone = older
+    while dropped != EMPTY:
+        older = profiles[dropped].older
+        profiles[dropped].older = counters[FREE_PROFILE]
+        counters[FREE_PROFILE] = dropped
+        dropped = older
 
 
 @njit(cache=True)
 def _is_newer(change: Array, version: Array) -> bool:
-    """Whether a row was read after the version was written, by Postgres's log; no if that is not known.
+    """Return whether a row was read after the version was written, by LSN; False without an LSN.
 
-    Postgres's log is in the order of commits for each single row: who changes it waits for the one before.
+    The LSN follows the order of commits for each single row: writers of a row wait for each other.
     """
     unknown = True
     for byte in version.lsn:
         unknown &= byte == 0
     if unknown:
         return False
-    for place in range(version.lsn.size):
-        if change.lsn[place] != version.lsn[place]:
-            return bool(change.lsn[place] > version.lsn[place])
+    for byte_number in range(version.lsn.size):
+        if change.lsn[byte_number] != version.lsn[byte_number]:
+            return bool(change.lsn[byte_number] > version.lsn[byte_number])
     return False
 
 
@@ -83,7 +82,7 @@ def apply_changes(
         numbers: card number of each change, shape (n,).
 
     Returns:
-        How many changes turned up behind a transaction that should have seen them.
+        How many changes came after a transaction that should have seen them.
     """
     behind = 0
     for row in range(changes.size):
@@ -92,11 +91,12 @@ def apply_changes(
         newest = card.profile
         read = change.change == SNAPSHOT or change.change == REREAD
         if read and newest != EMPTY and not _is_newer(change, profiles[newest]):
-            continue  # a snapshot row never overwrites what is newer
+            continue  # a snapshot row never overwrites a newer version
         beginning = change.change == SNAPSHOT and newest == EMPTY
         if change.change == TOMBSTONE and newest != EMPTY and profiles[newest].change >= DELETE:
-            continue  # follows the delete it belongs to
-        # a first snapshot's row counts as known from the beginning, and was not when the card's first came
+            continue  # the tombstone of a delete that is applied already
+        # a row of the first snapshot is visible from the beginning, which the card's earlier transactions
+        # missed
         if card.seen > 0 and (beginning or card.last_arrival >= change.arrival):
             behind += 1
         drop_superseded(card, profiles, counters, card.last_arrival)

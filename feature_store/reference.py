@@ -1,4 +1,4 @@
-"""docs/features.md, made from the catalogue; `python -m feature_store.reference FILE` writes it anew."""
+"""Generator of docs/features.md from the catalogue: `python -m feature_store.reference FILE`."""
 
 import sys
 from pathlib import Path
@@ -83,7 +83,7 @@ def _row(feature: Feature) -> str:
 
 
 def page() -> str:
-    """The whole page, Markdown."""
+    """Return the whole page as Markdown."""
     of_cards, of_merchants = ("".join(map(_row, some)) for some in (FEATURES, MERCHANT_FEATURES))
     return _HEAD + _COLUMNS + of_cards + _MERCHANTS + _COLUMNS + of_merchants + _TAIL
 

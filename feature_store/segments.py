@@ -1,9 +1,9 @@
-"""Kernels that give cards room for their events: segments of 4 to 512 events, by the buddy system.
+"""Kernels that allocate segments of 4 to 512 events to cards: a buddy allocator (Knowlton 1965).
 
-The events array is cut into chunks of MOST_EVENTS; a chunk is halved until a half is just large enough, and
-two free halves of the same whole become that whole again (Knowlton 1965). So what a growing card leaves
-behind is soon part of what the next one grows into. A free segment's first record links it to others of its
-size.
+The events array is cut into chunks of MOST_EVENTS. A chunk is halved until a half is just large enough; two
+free halves of the same whole are merged again. So the segment that a growing card leaves is soon part of a
+larger one. Free segments of a size form a doubly linked list in their first records: `when` is the free
+marker, `amount` the next free segment, `transaction` the previous one plus 1 (0: none).
 """
 
 from typing import Any
@@ -19,7 +19,8 @@ Array = Any
 Counters = NDArray[np.int64]
 
 _FREE = -2
-"""`when` of a free segment's first record, less its size class; that of an event is never negative."""
+"""Free marker: `when` of a free segment's first record is _FREE - size class; of an event it is never
+negative."""
 
 
 @njit(cache=True)
@@ -27,7 +28,7 @@ def _link(events: Array, counters: Counters, segment: int, size_class: int) -> N
     next_free = counters[FREE_SEGMENT + size_class]
     events[segment].when = _FREE - size_class
     events[segment].amount = next_free
-    events[segment].transaction = np.uint64(0)  # the one before it, and one more
+    events[segment].transaction = np.uint64(0)  # previous free segment + 1
     if next_free != EMPTY:
         events[next_free].transaction = np.uint64(segment + 1)
     counters[FREE_SEGMENT + size_class] = segment
@@ -36,46 +37,49 @@ def _link(events: Array, counters: Counters, segment: int, size_class: int) -> N
 @njit(cache=True)
 def _unlink(events: Array, counters: Counters, segment: int, size_class: int) -> None:
     next_free = events[segment].amount
-    before = np.int64(events[segment].transaction) - 1
-    if before == EMPTY:
+    previous = np.int64(events[segment].transaction) - 1
+    if previous == EMPTY:
         counters[FREE_SEGMENT + size_class] = next_free
     else:
-        events[before].amount = next_free
+        events[previous].amount = next_free
     if next_free != EMPTY:
-        events[next_free].transaction = np.uint64(before + 1)
+        events[next_free].transaction = np.uint64(previous + 1)
 
 
 @njit(cache=True)
 def take(events: Array, counters: Counters, size_class: int) -> int:
-    """A segment of FIRST_CAPACITY << `size_class` events; EMPTY if the array must grow by MOST_EVENTS."""
-    found = size_class
-    while found < SIZE_CLASSES and counters[FREE_SEGMENT + found] == EMPTY:
-        found += 1
-    if found < SIZE_CLASSES:
-        segment = counters[FREE_SEGMENT + found]
-        _unlink(events, counters, segment, found)
+    """Allocate a segment of FIRST_CAPACITY << `size_class` events.
+
+    Returns EMPTY if the array must grow by MOST_EVENTS first.
+    """
+    free_class = size_class
+    while free_class < SIZE_CLASSES and counters[FREE_SEGMENT + free_class] == EMPTY:
+        free_class += 1
+    if free_class < SIZE_CLASSES:
+        segment = counters[FREE_SEGMENT + free_class]
+        _unlink(events, counters, segment, free_class)
     else:
-        found = SIZE_CLASSES - 1
+        free_class = SIZE_CLASSES - 1
         segment = counters[EVENTS]
         if segment + MOST_EVENTS > events.size:
             return EMPTY
         counters[EVENTS] += MOST_EVENTS
-    while found > size_class:
-        found -= 1
-        _link(events, counters, segment + (FIRST_CAPACITY << found), found)
+    while free_class > size_class:
+        free_class -= 1
+        _link(events, counters, segment + (FIRST_CAPACITY << free_class), free_class)
     events[segment].when = 0
     return segment
 
 
 @njit(cache=True)
 def give_back(events: Array, counters: Counters, segment: int, size_class: int) -> None:
-    """Free a segment; with its other half, if that is free too, it becomes the larger one that they are."""
+    """Free a segment, and merge it with its buddy as long as that is free, too."""
     while size_class < SIZE_CLASSES - 1:
-        # the start of a half is always the start of a segment: of that half, or of a part of it
-        other = segment ^ (FIRST_CAPACITY << size_class)
-        if events[other].when != _FREE - size_class:
+        # the start of the buddy is always the start of a segment: of the buddy itself, or of a part of it
+        buddy = segment ^ (FIRST_CAPACITY << size_class)
+        if events[buddy].when != _FREE - size_class:
             break
-        _unlink(events, counters, other, size_class)
-        segment = min(segment, other)
+        _unlink(events, counters, buddy, size_class)
+        segment = min(segment, buddy)
         size_class += 1
     _link(events, counters, segment, size_class)

@@ -1,8 +1,9 @@
-"""The training set of large inputs on Spark: the same code, one share of the cards a partition.
+"""Training sets of large inputs on Spark: the same code, with the cards distributed over partitions.
 
-Spark reads no parquet here: a task takes row groups, reads them as the in-process run does, and sends records
-on to the partition of their card; there they are sorted by arrival and go through the same kernels. A card is
-in one partition only and cards do not see each other, so the features are the same bits in any partitions.
+Tasks of the first stage read row groups of the parquet files as the in-process run does, not through Spark's
+reader, and send each record to the partition of its card. There the records are sorted by arrival and go
+through the same kernels. A card is in one partition only and cards are independent, so the features are the
+same bits with any partitioning.
 """
 
 import os
@@ -29,7 +30,8 @@ from feature_store.transaction_files import Piece, read
 from feature_store.transaction_table import TrainingSetError
 
 ROWS_PER_PARTITION = 2_000_000
-"""A partition's records (72 bytes a row, and the ids) are sorted in memory or spilled by Spark."""
+"""Rows per partition. Spark sorts a partition's records (72 bytes a row, and the ids) in memory, or spills
+them."""
 POLL_S = 0.5
 
 _SENT = pa.schema(
@@ -50,12 +52,12 @@ _DONE_DDL = "outcome string, rows long"
 
 
 class SparkRunError(FraudError):
-    """Spark did not start, or did not finish."""
+    """Spark did not start, or the run failed."""
 
 
 @dataclass(frozen=True)
-class _Read:
-    """First stage: pieces in, records out; picklable."""
+class _ReadStage:
+    """First stage: reads pieces of the files and yields records; picklable."""
 
     task: Task
 
@@ -94,8 +96,8 @@ def _receive(batch: pa.RecordBatch, *, labelled: bool) -> Rows:
 
 
 @dataclass(frozen=True)
-class _Compute:
-    """Second stage: the records of a share of the cards by arrival, into one file; picklable."""
+class _ComputeStage:
+    """Second stage: writes the features of a partition's sorted records into one file; picklable."""
 
     task: Task
     directory: str
@@ -104,7 +106,7 @@ class _Compute:
         context = TaskContext.get()
         assert context is not None
         path = Path(self.directory) / f"part-{context.partitionId():05d}.parquet"
-        # an attempt writes a file of its own: a lost task and its second try never mix
+        # each attempt writes its own file: a lost task and its retry never mix
         attempt = path.with_suffix(f".{context.taskAttemptId()}")
         file: TrainingFile | None = None
         point_in_time = self.task.point_in_time()
@@ -125,15 +127,15 @@ class _Compute:
 def compute(
     task: Task, output: Path, master: str, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Summary:
-    """Write the training set as a directory of parquet files, one a partition, each in order of arrival.
+    """Write the training set as a directory of parquet files, one per partition, each in order of arrival.
 
-    Every executor must reach the input files and the output by the same paths.
+    The input files and the output must have the same paths on every executor.
 
     Args:
         task: what to compute.
-        output: the directory; appears whole or not at all.
+        output: the directory; it is created completely or not at all.
         master: Spark master.
-        progress: called with the number of Spark tasks done and known.
+        progress: called with the number of Spark tasks that are done, and of all tasks.
 
     Raises:
         TrainingSetError, LabelError: as for the in-process run.
@@ -148,31 +150,31 @@ def compute(
         units = spark.sparkContext.parallelize(fields, len(fields))
         done = (
             units.toDF("path string, row_group int, first_row long, rows long")
-            .mapInArrow(_Read(task), _SENT_DDL)
+            .mapInArrow(_ReadStage(task), _SENT_DDL)
             .repartition(partitions, "card")
             .sortWithinPartitions("arrival", "row")
-            .mapInArrow(_Compute(task, str(part)), _DONE_DDL)
+            .mapInArrow(_ComputeStage(task, str(part)), _DONE_DDL)
         )
         counts: Counter[str] = Counter()
-        with _watch(spark, progress), _own_words():
+        with _report_progress(spark, progress), _task_errors():
             for row in done.collect():
                 counts[row["outcome"]] += row["rows"]
         for left in part.glob("part-*.[0-9]*"):
-            left.unlink()  # of attempts that were given up
+            left.unlink()  # files of abandoned attempts
     return Summary(counts)
 
 
 @contextmanager
-def _own_words() -> Iterator[None]:
-    """Turn a task's failure into the error that it raised, without the traceback that Spark quotes."""
+def _task_errors() -> Iterator[None]:
+    """Convert a task's failure into the error that the task raised, without Spark's traceback."""
     try:
         yield
-    except PySparkException as fault:
-        for line in str(fault).splitlines():
-            name, colon, told = line.strip().partition("Error: ")
+    except PySparkException as error:
+        for line in str(error).splitlines():
+            name, colon, message = line.strip().partition("Error: ")
             if colon and name.startswith("feature_store."):
-                raise TrainingSetError(told) from fault
-        raise SparkRunError(f"Spark failed ({str(fault).splitlines()[0]}); see its log above") from fault
+                raise TrainingSetError(message) from error
+        raise SparkRunError(f"Spark failed ({str(error).splitlines()[0]}); see its log above") from error
 
 
 @contextmanager
@@ -184,7 +186,7 @@ def _session(master: str) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
-        # the partitions are chosen for the kernels' memory, not for Spark's
+        # the number of partitions is chosen by the kernels' memory: Spark must not change it
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(CHUNK))
     )
@@ -201,16 +203,16 @@ def _session(master: str) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _watch(spark: SparkSession, progress: Callable[[int, int], None]) -> Iterator[None]:
-    """Report finished tasks while inside."""
+def _report_progress(spark: SparkSession, progress: Callable[[int, int], None]) -> Iterator[None]:
+    """Report the numbers of finished and of all tasks while the block runs."""
     ended = Event()
 
     def poll() -> None:
         tracker = spark.sparkContext.statusTracker()
         while not ended.wait(POLL_S):
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(None)]
-            known = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-            stages = [stage for stage in known if stage]
+            stage_infos = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+            stages = [stage for stage in stage_infos if stage]
             progress(sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages))
 
     thread = Thread(target=poll, daemon=True)

@@ -1,11 +1,11 @@
-"""Kernel that counts the alerts of a card (suspicious_count), and says which of them a cooldown holds back.
+"""Kernel that counts the alerts of a card (suspicious_count) and applies escalation and cooldown.
 
-The count of a day is by clock hours of arrival, because arrivals of a card never go back: 24 counters are
-then exact for ever, however late a transaction's event time is. A card that starts afresh does so here too,
-at the row where it does: the features of the whole batch were computed before its first alert is counted.
+The count of a day is by clock hours of arrival. Arrivals of a card never go back, so 24 counters stay exact,
+however late a transaction's event time is. A card that starts afresh is reset here at the same row: the
+features of the whole batch were computed before its first alert is counted.
 
-Escalation and cooldown need the order of a card's alerts: whether one is escalated follows from its own
-count, and one that is not declined is held back while the cooldown since the last one sent has not passed.
+Escalation and cooldown depend on the order of a card's alerts. An alert is escalated by its own count. An
+alert that is neither declined nor escalated is suppressed while the cooldown since the last alert sent lasts.
 """
 
 import numpy as np
@@ -17,14 +17,14 @@ from feature_store.jit import njit
 from feature_store.layout import ALERTED, EMPTY, FREE_ALERTED
 
 NEVER = 0
-"""As `escalate_after`: no alert is escalated."""
+"""Value of `escalate_after` by which no alert is escalated."""
 FOR_EVER = np.iinfo(np.int64).max
-"""As `cooldown_ms`: longer than any."""
+"""Value of `cooldown_ms` that never ends."""
 
 
 @njit(cache=True, inline="always")
 def _in_day(card: Array, hours: Array, hour: int) -> int:
-    """Alerts of a card in the 24 clock hours up to `hour`."""
+    """Count the alerts of a card in the 24 clock hours up to `hour`."""
     if card.alert_hours == EMPTY or card.alerts == 0 or hour - hours[card.alert_hours].hour >= 24:
         return 0
     record = hours[card.alert_hours]
@@ -50,9 +50,9 @@ def count_alerts(
     total: NDArray[np.int64],
     held_since: NDArray[np.int64],
 ) -> None:
-    """Enter alerts in log order and give each row its counts, itself included.
+    """Record alerts in log order and give each row its counts, itself included.
 
-    A row that is no alert changes nothing, and gets the counts that it would have as one.
+    A row without an alert changes nothing, and gets the counts that it would have as an alert.
 
     Args:
         cards: cards of the key group (CARD).
@@ -62,12 +62,12 @@ def count_alerts(
         arrivals: arrival of each row's transaction, ms, shape (n,).
         alerted: which rows are alerts, shape (n,).
         restarted: rows whose card starts afresh, shape (n,).
-        declined: alerts that a cooldown never holds back, shape (n,).
-        escalate_after: the count of a day from which an alert is as if declined; NEVER, shape (n,).
-        cooldown_ms: how long after the last alert sent one is held back; 0: never, shape (n,).
+        declined: alerts that a cooldown never suppresses, shape (n,).
+        escalate_after: count of a day from which an alert is treated as declined, or NEVER, shape (n,).
+        cooldown_ms: time after the last alert sent in which alerts are suppressed; 0: never, shape (n,).
         day: out, alerts of the card in the 24 clock hours up to the arrival, shape (n,).
         total: out, alerts of the card so far, shape (n,).
-        held_since: out, of an alert held back the arrival of the last one sent, ms; else 0, shape (n,).
+        held_since: out, for a suppressed alert the arrival of the last alert sent, ms; else 0, shape (n,).
     """
     for row in range(numbers.size):
         card = cards[numbers[row]]

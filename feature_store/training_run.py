@@ -1,4 +1,4 @@
-"""From parquet to parquet: the training set of whole files, in this process, in bounded memory."""
+"""Computation of a training set from parquet files to a parquet file, in one process and bounded memory."""
 
 import shutil
 from collections import Counter
@@ -25,34 +25,34 @@ class OutputError(FraudError):
 
 @dataclass(frozen=True)
 class Task:
-    """What to compute."""
+    """Inputs and settings of a training set."""
 
     transactions: TransactionFiles
     profiles: pa.Table | None = None
     """See `transaction_table.profile_records`."""
     labels: Labels | None = None
-    """Default: the transactions' own column `label`, where there is one."""
+    """Default: the transactions' own column `label`, if they have one."""
     lateness_ms: int = DEFAULT_LATENESS_MS
     skew_ms: int = DEFAULT_SKEW_MS
 
     @property
     def labelled(self) -> bool:
-        """Whether the result gets a column `label`."""
+        """Whether the training set has a column `label`."""
         return self.labels is not None or self.transactions.has_label
 
     def point_in_time(self) -> PointInTime:
-        """Empty history with the profiles."""
+        """Create an empty history with the profiles."""
         return PointInTime(self.profiles, lateness_ms=self.lateness_ms, skew_ms=self.skew_ms)
 
 
 @dataclass
 class Summary:
-    """What came of it."""
+    """Result of a run."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     """Rows by outcome (`training_set.OUTCOMES`)."""
     sorted_first: bool = False
-    """Whether the rows had to be brought into order of arrival."""
+    """Whether the rows were sorted by arrival first."""
 
     @property
     def rows(self) -> int:
@@ -61,19 +61,19 @@ class Summary:
 
 
 def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda rows: None) -> Summary:
-    """Write the training set in order of arrival, a row group a chunk.
+    """Write the training set in order of arrival, one row group per chunk.
 
-    Rows that are not in order of arrival are sorted first, which takes the whole input (not the features)
-    into memory.
+    Rows that are not in order of arrival are sorted first, for which the whole input (not the features) is
+    loaded into memory.
 
     Args:
         task: what to compute.
-        output: the file; appears whole or not at all.
-        progress: called with the number of rows done.
+        output: the file; it is created completely or not at all.
+        progress: called with the number of rows of each chunk.
 
     Raises:
         TrainingSetError: the input breaks the contract.
-        LabelError: its labels do.
+        LabelError: the labels break the contract.
         OutputError: the file cannot be written.
     """
     order = arrival_order(task.transactions.arrivals())
@@ -90,11 +90,11 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
 
 
 def in_order(task: Task, order: NDArray[np.int64] | None) -> Iterator[Rows]:
-    """The transactions in order of arrival, CHUNK at a time.
+    """Yield the transactions in order of arrival, CHUNK at a time.
 
     Args:
-        task: what to read.
-        order: from `arrival_order`; None where the files are in that order.
+        task: the transactions to read.
+        order: from `arrival_order`; None if the files are in that order.
     """
     batches = task.transactions.batches(CHUNK)
     if order is None:
@@ -108,18 +108,18 @@ def in_order(task: Task, order: NDArray[np.int64] | None) -> Iterator[Rows]:
 
 @contextmanager
 def replacing(output: Path) -> Iterator[Path]:
-    """A path beside `output` that takes its place at the end, or is removed if anything goes wrong.
+    """Yield a temporary path beside `output`; rename it to `output` at the end, or remove it on an error.
 
     Raises:
-        OutputError: there is no such directory, no permission or no room.
+        OutputError: no such directory, no permission, or the disk is full.
     """
     part = output.with_name(output.name + ".part")
     try:
         yield part
         _remove(output)
         part.replace(output)
-    except (OSError, pa.ArrowException) as fault:
-        raise OutputError(f"cannot write {output} ({fault}); give a writable place with room") from fault
+    except (OSError, pa.ArrowException) as error:
+        raise OutputError(f"cannot write {output} ({error}); give a writable place with room") from error
     finally:
         _remove(part)
 

@@ -1,4 +1,4 @@
-"""Parquet files of transactions, read piece by piece in the contract's columns."""
+"""Parquet files of transactions, read by row group in the contract's columns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,23 +19,23 @@ OPTIONAL = ("arrival_time", "label")
 
 @dataclass(frozen=True)
 class Piece:
-    """One row group of one file: what one task reads."""
+    """One row group of one file, the unit that a task reads."""
 
     path: str
     row_group: int
     first_row: int
-    """Number of its first row in the whole input."""
+    """Number of the row group's first row in the whole input."""
     rows: int
 
 
 class TransactionFiles:
-    """The transactions of a file, or of all *.parquet of a directory in the order of their names."""
+    """The transactions of a parquet file, or of all *.parquet files of a directory in order of name."""
 
     def __init__(self, path: Path) -> None:
-        """Look at the columns and row groups; reads no data.
+        """Read columns and row groups from the metadata, and no data.
 
         Raises:
-            TrainingSetError: nothing there, not parquet, no rows, or columns that are neither the contract's
+            TrainingSetError: no such file, not parquet, no rows, or columns that are neither the contract's
                 nor the handbook's.
         """
         paths = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
@@ -45,19 +45,19 @@ class TransactionFiles:
         self.rows = 0
         self.has_label = True
         for file in paths:
-            opened = open_parquet(file)
-            names = opened.schema_arrow.names
+            parquet = open_parquet(file)
+            names = parquet.schema_arrow.names
             _columns(file, names)
             self.has_label &= "label" in names or (handbook.is_handbook(names) and handbook.LABEL in names)
-            for number in range(opened.num_row_groups):
-                rows = opened.metadata.row_group(number).num_rows
+            for number in range(parquet.num_row_groups):
+                rows = parquet.metadata.row_group(number).num_rows
                 self.pieces.append(Piece(str(file), number, self.rows, rows))
                 self.rows += rows
         if not self.rows:
             raise TrainingSetError(f"{path} holds no rows; give some transactions")
 
     def arrivals(self) -> NDArray[np.int64]:
-        """Arrival of every row, ms, shape (rows,); 8 bytes a row, read without the other columns."""
+        """Read the arrival of every row, ms, shape (rows,), without the other columns."""
         parts = [
             arrivals(table, first_row)
             for piece in self.pieces
@@ -66,7 +66,7 @@ class TransactionFiles:
         return np.concatenate(parts)
 
     def batches(self, rows: int) -> Iterator[tuple[int, pa.Table]]:
-        """All rows in order, `rows` at a time: (number of the first one, columns of the contract)."""
+        """Yield all rows in order, `rows` at a time: (number of the first row, columns of the contract)."""
         for piece in self.pieces:
             yield from read(piece, rows)
 
@@ -75,19 +75,19 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     """Open a parquet file.
 
     Raises:
-        TrainingSetError: there is none, or it is something else.
+        TrainingSetError: there is no such file, or it is not parquet.
     """
     try:
         return pq.ParquetFile(path)
     except FileNotFoundError:
         raise TrainingSetError(f"no file {path}; give a parquet file") from None
-    except (OSError, pa.ArrowException) as fault:
-        told = " ".join(str(fault).split())
-        raise TrainingSetError(f"{path} cannot be read as parquet ({told}); check the file") from None
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise TrainingSetError(f"{path} cannot be read as parquet ({reason}); check the file") from None
 
 
 def read_table(path: Path) -> pa.Table:
-    """A whole parquet file, or all of a directory.
+    """Read a whole parquet file, or all files of a directory.
 
     Raises:
         TrainingSetError: it cannot be read.
@@ -96,25 +96,25 @@ def read_table(path: Path) -> pa.Table:
         return pq.read_table(path)
     except FileNotFoundError:
         raise TrainingSetError(f"no file {path}; give a parquet file") from None
-    except (OSError, pa.ArrowException) as fault:
-        told = " ".join(str(fault).split())
-        raise TrainingSetError(f"{path} cannot be read as parquet ({told}); check the file") from None
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise TrainingSetError(f"{path} cannot be read as parquet ({reason}); check the file") from None
 
 
 def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of a piece, `rows` at a time, in the columns of the contract.
+    """Yield the rows of a piece, `rows` at a time, in the columns of the contract.
 
     Args:
-        piece: what to read.
-        rows: of a batch at most.
-        times_only: leave out what the order of arrival does not need.
+        piece: the row group to read.
+        rows: most rows of a batch.
+        times_only: read only the column that determines the order of arrival.
 
-    Returns:
+    Yields:
         Number of a batch's first row, and the batch.
 
     Raises:
         TrainingSetError: the file is damaged.
-        HandbookError: the handbook's columns hold something else.
+        HandbookError: the handbook's columns have nulls or other types.
     """
     path = Path(piece.path)
     file = open_parquet(path)
@@ -134,13 +134,13 @@ def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple
                 table = handbook.transactions(table)
             yield first_row, table
             first_row += batch.num_rows
-    except (OSError, pa.ArrowException) as fault:
-        told = " ".join(str(fault).split())
-        raise TrainingSetError(f"{path} is damaged ({told}); get it again") from None
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise TrainingSetError(f"{path} is damaged ({reason}); get it again") from None
 
 
 def _columns(path: Path, names: list[str]) -> list[str]:
-    """The columns to read of a file that has columns `names`."""
+    """Select the columns to read from a file that has columns `names`."""
     as_handbook = handbook.is_handbook(names)
     needed = handbook.COLUMNS if as_handbook else REQUIRED
     missing = [name for name in needed if name not in names]

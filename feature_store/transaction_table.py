@@ -1,4 +1,4 @@
-"""Tables of the contract's columns as the records that the kernels take."""
+"""Conversion of tables in the contract's columns to the records of the kernels."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,31 +16,31 @@ FURTHEST_DAY = 3_000_000
 
 
 class TrainingSetError(FraudError):
-    """A table does not have what features are computed from."""
+    """A table lacks a required column or breaks the contract."""
 
 
 def column(table: pa.Table, name: str, type_: pa.DataType) -> pa.Array:
-    """A column of a table as one array of a type; times may be timestamps, they become ms.
+    """Return a column as one array of a type; timestamps are converted to ms.
 
     Raises:
-        TrainingSetError: it is missing, has nulls or is of another type.
+        TrainingSetError: the column is missing, has nulls or is of another type.
     """
     if name not in table.column_names:
         raise TrainingSetError(f"the table has no column {name!r}; give the columns of the contract")
-    found = table[name]
-    if found.null_count:
-        raise TrainingSetError(f"column {name!r} holds {found.null_count} nulls; remove those rows")
+    values = table[name]
+    if values.null_count:
+        raise TrainingSetError(f"column {name!r} holds {values.null_count} nulls; remove those rows")
     try:
-        if pa.types.is_timestamp(found.type):
-            found = found.cast(pa.timestamp("ms", found.type.tz), safe=False).cast(pa.int64())
-        found = found.cast(type_)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as fault:
-        raise TrainingSetError(f"column {name!r} is not {type_}: {fault}; convert it") from None
-    return found.combine_chunks()
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("ms", values.type.tz), safe=False).cast(pa.int64())
+        values = values.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TrainingSetError(f"column {name!r} is not {type_}: {error}; convert it") from None
+    return values.combine_chunks()
 
 
 def _refuse(name: str, values: pa.Array, bad: NDArray[np.bool_], rule: str, first_row: int) -> None:
-    """Raise for the first bad value, if there is one."""
+    """Raise TrainingSetError for the first bad value, if there is one."""
     if bad.any():
         at = int(bad.argmax())
         raise TrainingSetError(
@@ -49,7 +49,7 @@ def _refuse(name: str, values: pa.Array, bad: NDArray[np.bool_], rule: str, firs
 
 
 def country_codes(countries: pa.StringArray) -> NDArray[np.int16]:
-    """Country codes (`layout.country_code`) of strings of two letters A-Z, shape (n,)."""
+    """Encode strings of two letters A-Z as country codes (`layout.country_code`), shape (n,)."""
     letters = np.frombuffer("".join(countries.to_pylist()).encode(), dtype=np.uint8).reshape(-1, 2)
     return ((letters[:, 0] - 65).astype(np.int16) * 26 + (letters[:, 1] - 65)).astype(np.int16)
 
@@ -58,8 +58,8 @@ def _countries(table: pa.Table, name: str, first_row: int) -> NDArray[np.int16]:
     countries = column(table, name, pa.string())
     encoded = pc.dictionary_encode(countries)
     numbers = np.asarray(encoded.indices)
-    known = np.asarray(pc.match_substring_regex(encoded.dictionary, "^[A-Z]{2}$")).astype(np.bool_)
-    _refuse(name, countries, ~known[numbers], "it takes two letters A-Z", first_row)
+    valid = np.asarray(pc.match_substring_regex(encoded.dictionary, "^[A-Z]{2}$")).astype(np.bool_)
+    _refuse(name, countries, ~valid[numbers], "it takes two letters A-Z", first_row)
     codes: NDArray[np.int16] = country_codes(encoded.dictionary)[numbers]
     return codes
 
@@ -81,18 +81,18 @@ def _times(table: pa.Table, name: str, first_row: int) -> NDArray[np.int64]:
 
 
 def arrivals(transactions: pa.Table, first_row: int = 0) -> NDArray[np.int64]:
-    """Arrival of each transaction, ms, shape (n,): `arrival_time`, or `event_time` where that is unknown."""
-    known = "arrival_time" in transactions.column_names
-    return _times(transactions, "arrival_time" if known else "event_time", first_row)
+    """Return the arrival of each transaction, ms, shape (n,): `arrival_time`, or `event_time` without it."""
+    has_arrival_time = "arrival_time" in transactions.column_names
+    return _times(transactions, "arrival_time" if has_arrival_time else "event_time", first_row)
 
 
 def to_records(transactions: pa.Table, first_row: int = 0) -> NDArray[np.void]:
-    """Transactions of the contract's columns as records of TRANSACTION, in the table's order.
+    """Convert transactions in the contract's columns to records of TRANSACTION, in the table's order.
 
     Args:
-        transactions: n rows with transaction_id, card_id, merchant_id, amount, country, event_time and,
-            where it is known, arrival_time (default: event_time).
-        first_row: number of the table's first row, for errors and as offset.
+        transactions: n rows with transaction_id, card_id, merchant_id, amount, country, event_time and
+            optionally arrival_time (default: event_time).
+        first_row: number of the table's first row, for errors and for `offset`.
 
     Raises:
         TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.
@@ -105,7 +105,7 @@ def to_records(transactions: pa.Table, first_row: int = 0) -> NDArray[np.void]:
     records["arrival"] = arrivals(transactions, first_row)
     amounts = column(transactions, "amount", pa.float64())
     numbers = np.asarray(amounts)
-    # written so that NaN is outside too
+    # negated, so that NaN is outside, too
     outside = ~((numbers >= 0) & (numbers <= MOST_AMOUNT))
     _refuse("amount", amounts, outside, f"it takes 0 to {MOST_AMOUNT:.0e}", first_row)
     records["amount"] = np.rint(numbers * UNITS_PER_CURRENCY)
@@ -115,20 +115,21 @@ def to_records(transactions: pa.Table, first_row: int = 0) -> NDArray[np.void]:
 
 
 def profile_records(profiles: pa.Table) -> NDArray[np.void]:
-    """Profiles of the contract's columns as records of PROFILE, in the order in which they became known.
+    """Convert profiles in the contract's columns to records of PROFILE, in order of arrival.
 
-    Without a column `arrival_time` each is known from the beginning, as a snapshot is; of two for a card the
-    first counts. With it (ms) a row is a change that is known from then on; a null is a snapshot.
+    Without a column `arrival_time` every row is visible from the beginning, as a row of a snapshot; of two
+    rows for a card the first counts. With it (ms) a row is a change that is visible from then on; null means
+    a snapshot row.
 
     Raises:
         TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.
     """
     if "arrival_time" in profiles.column_names:
-        known_at = np.asarray(pc.fill_null(profiles["arrival_time"].cast(pa.int64()), -1))
-        order = np.argsort(known_at, kind="stable")
-        profiles, known_at = profiles.take(order), known_at[order]
+        arrival = np.asarray(pc.fill_null(profiles["arrival_time"].cast(pa.int64()), -1))
+        order = np.argsort(arrival, kind="stable")
+        profiles, arrival = profiles.take(order), arrival[order]
     else:
-        known_at = np.full(len(profiles), -1)
+        arrival = np.full(len(profiles), -1)
     records = np.zeros(len(profiles), dtype=PROFILE)
     records["lo"], records["hi"] = _ids(profiles, "card_id", 0)
     records["credit_limit"] = _between(profiles, "credit_limit", pa.float64(), 0, np.inf)
@@ -139,8 +140,8 @@ def profile_records(profiles: pa.Table) -> NDArray[np.void]:
     numbers = np.asarray(pc.fill_null(pc.index_in(statuses, pa.array(STATUSES)), -1))
     _refuse("status", statuses, numbers < 0, f"it is one of {', '.join(STATUSES)}", 0)
     records["status"] = numbers
-    records["change"] = np.where(known_at < 0, SNAPSHOT, UPSERT)
-    records["arrival"] = known_at
+    records["change"] = np.where(arrival < 0, SNAPSHOT, UPSERT)
+    records["arrival"] = arrival
     return records
 
 

@@ -1,9 +1,9 @@
-"""Kernels of the windows: all of a transaction's, exact, in one walk back through its card's events.
+"""Kernels of the windowed features: exact, all windows in one walk back through the card's events.
 
-Each event is flagged as the last at its merchant, and in its country, so that a walk from the newest event
-counts distinct merchants and countries without looking any up: they are the flagged events of the window. A
-late transaction has events after it which its windows must not see, and whose flags hide earlier ones; its
-walk is a slower one that looks each merchant up.
+Each event carries flags: last one at its merchant, last one in its country. So a walk from the newest event
+counts distinct merchants and countries without a lookup: they are the flagged events of the window. A late
+transaction is followed by events that its windows must not see, and whose flags hide earlier ones. It takes a
+slower walk that looks up each merchant.
 """
 
 import math
@@ -42,11 +42,11 @@ C_SPIKES_MONTH, C_SPIKE_AGE = COLUMN["spikes_30d"], COLUMN["time_since_spike"]
 C_NEW_MERCHANT, C_NEW_COUNTRY = COLUMN["new_merchant"], COLUMN["new_country"]
 
 _MERCHANTS = np.uint64(MERCHANT_MASK)
-MERCHANT_SLOTS = 1 << 10  # twice the events that a walk can meet
+MERCHANT_SLOTS = 1 << 10  # twice the events of the longest walk
 
 
 def scratch() -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """Working memory of `apply`: merchants seen in this walk, the walk that saw them, the same by country."""
+    """Allocate working memory of `apply`: merchants seen, the walk that saw each, and walks by country."""
     return (
         np.zeros(MERCHANT_SLOTS, dtype=np.uint64),
         np.zeros(MERCHANT_SLOTS, dtype=np.int64),
@@ -56,7 +56,7 @@ def scratch() -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]
 
 @njit(cache=True, inline="always")
 def _first_seen(merchant: np.uint64, walk: int, seen: NDArray[np.uint64], seen_in: NDArray[np.int64]) -> bool:
-    """Whether this walk meets a merchant for the first time; remembers it."""
+    """Return whether this walk sees a merchant for the first time, and record it as seen."""
     at = merchant & np.uint64(MERCHANT_SLOTS - 1)
     while seen_in[at] == walk:
         if seen[at] == merchant:
@@ -68,7 +68,7 @@ def _first_seen(merchant: np.uint64, walk: int, seen: NDArray[np.uint64], seen_i
 
 
 @njit(cache=True, inline="always")
-def _close(
+def _write_window(
     out: NDArray[np.float64],
     window: int,
     count: int,
@@ -95,7 +95,7 @@ def _close(
 
 @njit(cache=True)
 def _squares(events: Array, first: int, last: int, mean: float) -> float:
-    """Sum of squared deviations, in four sums at once: one alone would wait for each addition."""
+    """Sum squared deviations with four accumulators: a single one would wait for each addition."""
     a = b = c = d = 0.0
     i = first
     while i + 3 <= last:
@@ -126,20 +126,21 @@ def walk_windows(
     merchant: np.uint64,
     country: int,
 ) -> tuple[int, int, float]:
-    """All windows of a transaction that is not late in one walk back from event `last` to event `first`.
+    """Compute all windows of a transaction that is not late, walking back from event `last` to `first`.
 
-    Takes from the events at its merchant and in its country the flag of the last one.
+    Clears the "last" flags of the newest event at its merchant and of the newest one in its country.
 
     Returns:
-        Of the others in 30d: count, sum in units, sum of squared deviations from their mean in units.
+        Of the card's other transactions in 30d: count, sum in units, sum of squared deviations from their
+        mean in units.
     """
     total, greatest = units, units
     merchants, countries, spikes = 1, 1, 0
-    at_merchant = in_country = spike = EMPTY  # the latest such event
+    at_merchant = in_country = spike = EMPTY  # index of the latest such event
     at = last
     for window in range(N_WINDOWS):
         start = (time - LENGTHS[window] + 1) << WHEN_SHIFT
-        # nothing in here is a branch that could be foretold wrongly
+        # branch-free body: no mispredictions
         while at >= first and events[np.uint64(at)].when >= start:
             event = events[np.uint64(at)]
             when = event.when
@@ -154,7 +155,7 @@ def walk_windows(
             spikes += when & SPIKE
             spike = max(spike, at if when & SPIKE else EMPTY)
             at -= 1
-        _close(out, window, last - at + 1, total, greatest, merchants, countries, spikes)
+        _write_window(out, window, last - at + 1, total, greatest, merchants, countries, spikes)
     out[C_NEW_MERCHANT] = 1.0 if at_merchant == EMPTY else 0.0
     out[C_NEW_COUNTRY] = 1.0 if in_country == EMPTY else 0.0
     out[C_SPIKE_AGE] = np.nan
@@ -184,7 +185,7 @@ def walk_late(
     seen_in: NDArray[np.int64],
     seen_country: NDArray[np.int64],
 ) -> tuple[int, int, float]:
-    """The same of a late transaction, for which `last` is not the card's last event; takes no flag."""
+    """Compute the same for a late transaction, whose `last` is not the card's last event; clears no flags."""
     total, greatest = units, units
     _first_seen(merchant, walk, seen, seen_in)
     seen_country[country] = walk
@@ -198,23 +199,23 @@ def walk_late(
             event = events[np.uint64(at)]
             total += event.amount
             greatest = max(greatest, event.amount)
-            met = event.merchant & _MERCHANTS
-            if _first_seen(met, walk, seen, seen_in):
+            other_merchant = event.merchant & _MERCHANTS
+            if _first_seen(other_merchant, walk, seen, seen_in):
                 merchants += 1
-            elif met == merchant:
+            elif other_merchant == merchant:
                 merchant_is_new = False
-            land = (event.when >> COUNTRY_SHIFT) & COUNTRY_MASK
-            if seen_country[land] != walk:
-                seen_country[land] = walk
+            other_country = (event.when >> COUNTRY_SHIFT) & COUNTRY_MASK
+            if seen_country[other_country] != walk:
+                seen_country[other_country] = walk
                 countries += 1
-            elif land == country:
+            elif other_country == country:
                 country_is_new = False
             if event.when & SPIKE:
                 spikes += 1
                 if spikes == 1:
                     out[C_SPIKE_AGE] = (time - (event.when >> WHEN_SHIFT)) / 1000
             at -= 1
-        _close(out, window, last - at + 1, total, greatest, merchants, countries, spikes)
+        _write_window(out, window, last - at + 1, total, greatest, merchants, countries, spikes)
     out[C_NEW_MERCHANT] = 1.0 if merchant_is_new else 0.0
     out[C_NEW_COUNTRY] = 1.0 if country_is_new else 0.0
     others = last - at
@@ -224,7 +225,7 @@ def walk_late(
 
 @njit(cache=True)
 def late_flags(events: Array, first: int, at: int, end: int, merchant: np.uint64, country: int) -> int:
-    """Flags of a late event that is going to stand before event `at`; earlier ones lose theirs to it."""
+    """Return the flags of a late event to be inserted before event `at`; clear those of earlier events."""
     flags = LAST_AT_MERCHANT | LAST_IN_COUNTRY
     for i in range(at, end):
         if (events[i].merchant & _MERCHANTS) == merchant:
@@ -232,7 +233,7 @@ def late_flags(events: Array, first: int, at: int, end: int, merchant: np.uint64
         if (events[i].when >> COUNTRY_SHIFT) & COUNTRY_MASK == country:
             flags &= ~LAST_IN_COUNTRY
     for i in range(first, at):
-        # where a later one is the last already, there is no flag to lose
+        # no effect where a later event has the flag already
         if (events[i].merchant & _MERCHANTS) == merchant:
             events[i].when &= ~LAST_AT_MERCHANT
         if (events[i].when >> COUNTRY_SHIFT) & COUNTRY_MASK == country:
@@ -242,7 +243,7 @@ def late_flags(events: Array, first: int, at: int, end: int, merchant: np.uint64
 
 @njit(cache=True, inline="always")
 def month_features(out: NDArray[np.float64], units: int, others: int, total: int, squares: float) -> None:
-    """Features against the card's other transactions in 30d, all arguments in units."""
+    """Set the features that compare with the card's other transactions in 30d; all arguments in units."""
     out[C_STD] = out[C_RATIO_MEAN] = out[C_Z_MONTH] = np.nan
     if others == 0:
         return

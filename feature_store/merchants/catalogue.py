@@ -1,15 +1,16 @@
-"""The catalogue of merchant label features: in files, and by a streaming job that keeps merchant facts.
+"""The catalogue of merchant label features, for training files and for a job that keeps merchant facts.
 
-They are no part of `feature_store.catalogue.FEATURES`: a job without merchant facts does not compute them,
+They are not part of `feature_store.catalogue.FEATURES`: a job without merchant facts does not compute them,
 and refuses a model that asks for them.
 
-Time is the arrival *a* of the transaction that asks; the clock of counts is the arrival hour. What becomes
-known takes effect MARGIN_MS after the end of the arrival hour in which it was reported: so much time have
-key groups to tell each other (`takes_effect`). With a label delay *D*, an hour *h* is *ripe* if it ended at
-*a* - *D* - MARGIN_MS or before, when all that was reported of it within *D* has taken effect: a transaction
-of a ripe hour that nobody reported is taken for genuine. *M* is the first hour that is not ripe. A fraud
-counts from when its report takes effect, ripe or not, and only those of arrival hours from *M* - 720 on:
-nothing here looks back further.
+- Features are as of the arrival *a* of the transaction. Transactions are counted by arrival hour.
+- A report takes effect MARGIN_MS after the end of the arrival hour in which it came: in that time key groups
+  exchange their facts (`takes_effect`).
+- With a label delay *D*, an hour *h* is *ripe* if it ended at *a* - *D* - MARGIN_MS or before. Then every
+  report of it that came within *D* has taken effect; its other transactions count as genuine. *M* is the
+  first hour that is not ripe.
+- A fraud counts from when its report takes effect, ripe or not. Only frauds of arrival hours from *M* - 720
+  on count.
 """
 
 import numpy as np
@@ -20,16 +21,16 @@ from feature_store.catalogue import DAY_MS, HOUR_MS, IDENTITIES, NAMES, Feature,
 WEEK_H, MONTH_H = 7 * 24, 30 * 24
 """Lengths of the windows, hours."""
 MARGIN_MS = HOUR_MS
-"""Between the end of the hour in which something becomes known and its effect."""
+"""Time from the end of the arrival hour of a report until the report takes effect."""
 NEVER = np.iinfo(np.int64).max
-"""As a time: later than any."""
+"""A time that is later than any other."""
 
 
 def takes_effect(known_at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """When what became known takes effect, ms; NEVER of what never does."""
-    is_known = known_at != NEVER
-    hours = np.where(is_known, known_at, 0) // HOUR_MS
-    return np.where(is_known, (hours + 1) * HOUR_MS + MARGIN_MS, NEVER)
+    """Compute when reports that came at `known_at` take effect, ms; NEVER stays NEVER."""
+    is_finite = known_at != NEVER
+    hours = np.where(is_finite, known_at, 0) // HOUR_MS
+    return np.where(is_finite, (hours + 1) * HOUR_MS + MARGIN_MS, NEVER)
 
 
 _UNEXPLAINED = "reported frauds that were no spikes (ratio_robust) on their cards"
@@ -91,5 +92,9 @@ ALL_NAMES: tuple[str, ...] = (*NAMES, *MERCHANT_NAMES)
 
 
 def computed(*, merchants: bool) -> tuple[str, ...]:
-    """Features that models may ask for, name:version, in column order; with merchant facts more."""
+    """Return the features that models may request (name:version), in column order.
+
+    Args:
+        merchants: whether to include the merchant label features.
+    """
     return (*IDENTITIES, *(feature.identity for feature in MERCHANT_FEATURES)) if merchants else IDENTITIES

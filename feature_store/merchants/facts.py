@@ -1,8 +1,8 @@
-"""Facts of merchants: transactions counted by arrival hour, and frauds one by one; as sorted arrays.
+"""Merchant facts as sorted arrays: transaction counts by arrival hour, and single frauds.
 
-These are the two kinds of record that a log of merchant facts holds, so a fold of such a log and a pass over
-files give the same arrays. A count says nothing about outcomes: it can be written as soon as its hour is
-over. A fraud is known from when its report takes effect until its reversal does, if there ever is one.
+A log of merchant facts holds these two kinds of record, so folding such a log and reading files give the same
+arrays. A count does not depend on labels, so it can be written as soon as its hour is over. A fraud counts
+from the time when its report takes effect until its reversal does, if there is one.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from feature_store.layout import MERCHANT_MASK
 from feature_store.merchants.catalogue import NEVER
 
 HOUR_COUNT = np.dtype([("merchant", "u8"), ("hour", "i8"), ("count", "i8")])
-"""How many transactions a merchant (`merchant_hash`) had in one arrival hour (ms // HOUR_MS)."""
+"""Number of transactions of a merchant (`merchant_hash`) in one arrival hour (ms // HOUR_MS)."""
 
 LABEL_FACT = np.dtype(
     [
@@ -26,8 +26,8 @@ LABEL_FACT = np.dtype(
         ("spike", "?"),
     ]
 )
-"""One fraud: its transaction's arrival, when its report and its reversal take effect (NEVER: not reversed),
-all in ms; and whether its amount was a spike on its card, as the card's history has it."""
+"""One fraud: arrival of its transaction, time when its report and its reversal take effect (NEVER: not
+reversed), all in ms; and whether its amount was a spike in the card's history."""
 
 REPORT = np.dtype(
     [
@@ -39,36 +39,36 @@ REPORT = np.dtype(
         ("spike", "?"),
     ]
 )
-"""One thing said of a transaction (TRANSACTION_MASK of its id's hash): that it was fraud, or that it was not,
-from `effective_at` on, ms."""
+"""One label of a transaction (TRANSACTION_MASK bits of its id's hash): fraud or genuine from `effective_at`
+on, ms."""
 
 
 def merchant_hash(merchants: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The bits of merchants' hashes that a card's history keeps, by which facts tell merchants apart."""
+    """Return the bits of merchants' hashes that a card's history stores; facts identify merchants by them."""
     return merchants & np.uint64(MERCHANT_MASK)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All facts, by merchant and time: what the kernel looks up."""
+    """All facts by merchant and time, as sorted arrays for the kernel."""
 
     merchants: NDArray[np.uint64]
-    """The m merchants that have any, rising, shape (m,)."""
+    """Hashes of the m merchants with facts, ascending, shape (m,)."""
     first_hour: NDArray[np.int64]
-    """Where the hours of each begin, shape (m + 1,)."""
+    """Index of each merchant's first hour, shape (m + 1,)."""
     hour: NDArray[np.int64]
-    """Rising within a merchant."""
+    """Arrival hours, ascending within a merchant."""
     before: NDArray[np.int64]
     """Transactions of the same merchant before that hour; one entry more than `hour`, the last unused."""
     count: NDArray[np.int64]
     """Transactions in that hour."""
     first_fraud: NDArray[np.int64]
-    """Where the frauds of each begin, shape (m + 1,)."""
+    """Index of each merchant's first fraud, shape (m + 1,)."""
     frauds: NDArray[np.void]
     """LABEL_FACT, by merchant and arrival."""
 
     def number_of(self, merchants: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Index of each merchant's hash in `merchants`, -1 for one without facts, shape (n,)."""
+        """Return the index of each hash in `merchants`, -1 for a merchant without facts, shape (n,)."""
         if not self.merchants.size:
             return np.full(merchants.size, -1)
         at = np.minimum(np.searchsorted(self.merchants, merchants), self.merchants.size - 1)
@@ -76,7 +76,7 @@ class Facts:
 
 
 def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
-    """Bring facts into order.
+    """Sort and index facts.
 
     Args:
         counts: HOUR_COUNT in any order; several of one merchant and hour add up.
@@ -89,12 +89,12 @@ def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
     owner = np.searchsorted(merchants, counts["merchant"])
     first_hour = np.searchsorted(owner, ends)
     running = np.concatenate([[0], np.cumsum(counts["count"])])
-    # counted from the merchant's own beginning, so that a merchant's facts can be folded without the others
+    # starts at 0 for each merchant, so that a merchant's facts can be folded without the others
     before = running - np.append(running[first_hour[owner]], running[-1])
     return Facts(
         merchants,
         first_hour,
-        # contiguous, as the kernel is compiled for
+        # contiguous, as the compiled kernel expects
         counts["hour"].copy(),
         before,
         counts["count"].copy(),
@@ -104,10 +104,10 @@ def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
 
 
 def spans(reports: NDArray[np.void]) -> NDArray[np.void]:
-    """Reports as LABEL_FACT: a fraud from the report that says so until one takes that back.
+    """Convert reports to LABEL_FACT: spans from a report of fraud to the report that reverses it.
 
     Args:
-        reports: REPORT; of one transaction's that take effect at the same time the later one counts.
+        reports: REPORT; of several for one transaction that take effect at the same time the last one counts.
     """
     names = ("effective_at", "transaction", "arrival", "merchant")
     reports = reports[np.lexsort([reports[name] for name in names])]  # stable
@@ -116,7 +116,7 @@ def spans(reports: NDArray[np.void]) -> NDArray[np.void]:
     fraud = reports["fraud"]
     before = np.zeros(reports.size, dtype=np.bool_)
     before[1:] = fraud[:-1]
-    # only what changes a transaction's standing begins or ends a span
+    # only a report that changes a transaction's label begins or ends a span
     changes = np.flatnonzero(fraud != (before & ~first))
     number = np.cumsum(first)[changes]
     begins = np.flatnonzero(fraud[changes])
@@ -131,11 +131,11 @@ def spans(reports: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def hour_counts(merchants: NDArray[np.uint64], arrivals: NDArray[np.int64]) -> NDArray[np.void]:
-    """One HOUR_COUNT for each of n transactions; see `added_up`.
+    """Build one HOUR_COUNT for each of n transactions; `added_up` combines them.
 
     Args:
-        merchants: hash of each one's merchant, shape (n,).
-        arrivals: of each, ms, shape (n,).
+        merchants: hash of each transaction's merchant, shape (n,).
+        arrivals: arrival of each transaction, ms, shape (n,).
     """
     counts = np.empty(merchants.size, dtype=HOUR_COUNT)
     counts["merchant"] = merchants
@@ -145,7 +145,7 @@ def hour_counts(merchants: NDArray[np.uint64], arrivals: NDArray[np.int64]) -> N
 
 
 def added_up(counts: NDArray[np.void]) -> NDArray[np.void]:
-    """One HOUR_COUNT for each merchant and hour, in that order."""
+    """Add up counts to one HOUR_COUNT for each merchant and hour, sorted by these."""
     counts = counts[np.lexsort((counts["hour"], counts["merchant"]))]
     first = np.ones(counts.size, dtype=np.bool_)
     first[1:] = (counts["merchant"][1:] != counts["merchant"][:-1]) | (

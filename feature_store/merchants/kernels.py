@@ -1,4 +1,4 @@
-"""The kernel of merchant label features: as-of lookup in sorted facts, one walk back over the frauds."""
+"""Kernel of the merchant label features: as-of lookup in sorted facts, one walk back over the frauds."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,14 @@ C_GENUINE_SINCE = MERCHANT_COLUMN["merchant_genuine_since"]
 
 
 @njit(cache=True, inline="always")
-def _known(fraud: Array, arrival: int) -> bool:
-    """Whether a fraud was known at an arrival."""
+def _is_in_effect(fraud: Array, arrival: int) -> bool:
+    """Return whether a fraud's report is in effect at an arrival (ms)."""
     return fraud.known_from <= arrival < fraud.known_until
 
 
 @njit(cache=True)
-def _from(hours: NDArray[np.int64], start: int, end: int, hour: int) -> int:
-    """The first index from `start` on, before `end`, with that hour or a later one; else `end`."""
+def _first_hour_from(hours: NDArray[np.int64], start: int, end: int, hour: int) -> int:
+    """Return the first index in start..end - 1 with that hour or a later one; else `end`."""
     while start < end:
         middle = (start + end) // 2
         if hours[middle] < hour:
@@ -39,7 +39,7 @@ def _from(hours: NDArray[np.int64], start: int, end: int, hour: int) -> int:
 
 @njit(cache=True, inline="always")
 def _between(before: NDArray[np.int64], count: NDArray[np.int64], start: int, end: int) -> int:
-    """Transactions of the hours start..end - 1."""
+    """Count the transactions of the hours with indices start..end - 1."""
     return before[end - 1] + count[end - 1] - before[start] if end > start else 0
 
 
@@ -54,17 +54,17 @@ def _newest_genuine(
     last: int,
     arrival: int,
 ) -> int:
-    """The newest of the ripe hours start..end - 1 that held a genuine transaction; -1 if none did.
+    """Find the newest of the ripe hours start..end - 1 with a genuine transaction; -1 if there is none.
 
     Args:
-        hour: of the facts.
-        count: of the facts.
-        start: first hour to look at.
-        end: one behind the last one.
-        frauds: of the facts.
-        first: the merchant's first fraud to look at.
-        last: one behind its last one.
-        arrival: as of when.
+        hour: `Facts.hour`.
+        count: `Facts.count`.
+        start: index of the first hour.
+        end: index after the last hour.
+        frauds: `Facts.frauds`.
+        first: index of the merchant's first fraud.
+        last: index after its last fraud.
+        arrival: ms; only frauds in effect then count.
     """
     at = last - 1
     for h in range(end - 1, start - 1, -1):
@@ -72,7 +72,7 @@ def _newest_genuine(
             at -= 1
         genuine = count[h]
         while at >= first and frauds[at].arrival // HOUR_MS == hour[h]:
-            genuine -= _known(frauds[at], arrival)
+            genuine -= _is_in_effect(frauds[at], arrival)
             at -= 1
         if genuine > 0:
             return hour[h]
@@ -92,7 +92,7 @@ def merchant_features(
     ripe_after_ms: int,
     out: NDArray[np.float64],
 ) -> None:
-    """Features of n transactions, each as of its arrival; the facts may hold what came later.
+    """Compute the features of n transactions, each as of its arrival; later facts are ignored.
 
     Args:
         first_hour: see `facts.Facts`.
@@ -101,10 +101,10 @@ def merchant_features(
         count: as above.
         first_fraud: as above.
         frauds: as above.
-        numbers: each one's merchant, index into the facts' merchants, -1 for one without, shape (n,).
+        numbers: index of each transaction's merchant in `Facts.merchants`, -1 without facts, shape (n,).
         arrivals: ms, in any order, shape (n,).
-        ripe_after_ms: after the end of an hour; what nobody has reported of it then is genuine.
-        out: shape (n, len(MERCHANT_FEATURES)).
+        ripe_after_ms: time from the end of an hour until it is ripe (label delay + MARGIN_MS).
+        out: out, shape (n, len(MERCHANT_FEATURES)).
     """
     for row in range(numbers.size):
         arrival = arrivals[row]
@@ -117,12 +117,12 @@ def merchant_features(
             continue
         # 1. counts of the ripe hours
         start, end = first_hour[merchant], first_hour[merchant + 1]
-        end = _from(hour, start, end, unripe)
-        month = _from(hour, start, end, unripe - MONTH_H)
-        week = _from(hour, month, end, unripe - WEEK_H)
+        end = _first_hour_from(hour, start, end, unripe)
+        month = _first_hour_from(hour, start, end, unripe - MONTH_H)
+        week = _first_hour_from(hour, month, end, unripe - WEEK_H)
         in_month, in_week = _between(before, count, month, end), _between(before, count, week, end)
         f[C_COUNT_30D], f[C_COUNT_7D] = in_month, in_week
-        # 2. frauds that arrived since, newest first
+        # 2. frauds from M - 720 up to the arrival, newest first
         first, last = first_fraud[merchant], first_fraud[merchant + 1]
         while last > first and frauds[last - 1].arrival > arrival:
             last -= 1
@@ -133,7 +133,7 @@ def merchant_features(
         since = -1
         for at in range(last - 1, first - 1, -1):
             fraud = frauds[at]
-            if not _known(fraud, arrival):
+            if not _is_in_effect(fraud, arrival):
                 continue
             in_hour = fraud.arrival // HOUR_MS
             age = (arrival - fraud.arrival) / DAY_MS
@@ -163,12 +163,12 @@ def merchant_features(
             f[C_LAST_LABEL] = 0.0
         # 3. genuine ones since the newest unexplained fraud
         if since >= 0:
-            after = _from(hour, month, end, since + 1)
+            after = _first_hour_from(hour, month, end, since + 1)
             genuine = _between(before, count, after, end)
             for at in range(last - 1, first - 1, -1):
                 in_hour = frauds[at].arrival // HOUR_MS
                 if in_hour <= since:
                     break
-                if in_hour < unripe and _known(frauds[at], arrival):
+                if in_hour < unripe and _is_in_effect(frauds[at], arrival):
                     genuine -= 1
             f[C_GENUINE_SINCE] = genuine
