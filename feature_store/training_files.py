@@ -1,4 +1,4 @@
-"""A training set as parquet: one row a transaction, one float64 column a feature, and what they are."""
+"""Training sets as parquet files: one row per transaction, one float64 column per feature."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,38 +11,38 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import NAMES, feature_hash
 from feature_store.labels import Labels, is_fraud
-from feature_store.training_set import OUTCOMES, Decided
+from feature_store.training_set import OUTCOMES, Decisions
 from feature_store.transaction_table import column, to_records
 
 FEATURE_HASH = b"card-fraud.features"
-"""Key of the feature list's hash in the files' metadata."""
+"""Metadata key of the hash of the feature list in the files."""
 
 _OUTCOME = pa.dictionary(pa.int8(), pa.string())
 
 
 @dataclass(frozen=True)
 class Rows:
-    """n transactions on their way to their features."""
+    """n transactions of the input, before their features are computed."""
 
     records: NDArray[np.void]
     """TRANSACTION; `offset` is the row number in the input, shape (n,)."""
     transaction_id: pa.Array | pa.ChunkedArray
     card_id: pa.Array | pa.ChunkedArray
     label: NDArray[np.int8] | None
-    """1 fraud, 0 genuine; None where labels are not known."""
+    """1 fraud, 0 genuine; None without labels."""
 
     @staticmethod
     def of(table: pa.Table, first_row: int, labels: Labels | None) -> "Rows":
-        """Rows of a table in the contract's columns.
+        """Convert a table in the contract's columns.
 
         Args:
             table: n transactions.
-            first_row: number of the first one in the input.
-            labels: reported ones; default: the table's own column `label`, if it has one.
+            first_row: number of the table's first row in the input.
+            labels: reported labels; default: the table's own column `label`, if it has one.
 
         Raises:
             TrainingSetError: the table breaks the contract.
-            LabelError: its labels do.
+            LabelError: the labels break the contract.
         """
         label = None
         if labels is not None:
@@ -54,7 +54,7 @@ class Rows:
 
     @staticmethod
     def concat(parts: list["Rows"]) -> "Rows":
-        """All parts one after another; they are labelled or they are not."""
+        """Concatenate parts; all or none of them must have labels."""
         labels = [part.label for part in parts if part.label is not None]
         return Rows(
             np.concatenate([part.records for part in parts]),
@@ -64,7 +64,7 @@ class Rows:
         )
 
     def take(self, which: NDArray[np.int64]) -> "Rows":
-        """The rows of these numbers."""
+        """Select rows by number."""
         label = None if self.label is None else self.label[which]
         return Rows(self.records[which], self.transaction_id.take(which), self.card_id.take(which), label)
 
@@ -73,10 +73,10 @@ class Rows:
 
 
 def schema(*, labelled: bool) -> pa.Schema:
-    """Columns of a training set.
+    """Return the columns of a training set.
 
-    row is the number of the row in the input, outcome one of OUTCOMES; features are NaN where the outcome
-    is not accepted.
+    `row` is the number of the row in the input, `outcome` is one of OUTCOMES. Features are NaN unless the
+    outcome is accepted.
     """
     fields = [
         ("row", pa.int64()),
@@ -92,24 +92,28 @@ def schema(*, labelled: bool) -> pa.Schema:
 
 
 class TrainingFile:
-    """Writes one parquet file, a row group for each call."""
+    """Writer of one parquet file, with one row group per call."""
 
     def __init__(self, path: Path, *, labelled: bool) -> None:
         self._schema = schema(labelled=labelled)
         self._labelled = labelled
-        # amounts and times hardly repeat: a dictionary of them is built for nothing
-        few = [
+        # amounts and times hardly repeat, so a dictionary gains nothing for them
+        repetitive = [
             name
             for name in NAMES
             if name.startswith(("count", "merchants", "countries", "is_", "spikes", "new_"))
         ]
         self._writer = pq.ParquetWriter(
-            path, self._schema, compression="zstd", compression_level=1, use_dictionary=["outcome", *few]
+            path,
+            self._schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=["outcome", *repetitive],
         )
         self.outcomes: Counter[str] = Counter()
         """Rows written, by outcome."""
 
-    def write(self, rows: Rows, decided: Decided) -> None:
+    def write(self, rows: Rows, decisions: Decisions) -> None:
         """Append rows with their features."""
         records = rows.records
         columns = [
@@ -118,13 +122,13 @@ class TrainingFile:
             rows.card_id,
             pa.array(np.ascontiguousarray(records["time"])),
             pa.array(np.ascontiguousarray(records["arrival"])),
-            pa.DictionaryArray.from_arrays(pa.array(decided.outcome), pa.array(OUTCOMES)),
+            pa.DictionaryArray.from_arrays(pa.array(decisions.outcome), pa.array(OUTCOMES)),
             *([pa.array(rows.label)] if self._labelled else []),
-            # the kernel writes rows; a copy turned round once is cheaper than 61 strided reads
-            *(pa.array(values) for values in np.ascontiguousarray(decided.features.T)),
+            # the kernel writes rows; one transposed copy is cheaper than 61 strided reads
+            *(pa.array(values) for values in np.ascontiguousarray(decisions.features.T)),
         ]
         self._writer.write_table(pa.table(columns, schema=self._schema), row_group_size=len(rows))
-        for number, count in enumerate(np.bincount(decided.outcome, minlength=len(OUTCOMES)).tolist()):
+        for number, count in enumerate(np.bincount(decisions.outcome, minlength=len(OUTCOMES)).tolist()):
             self.outcomes[OUTCOMES[number]] += count
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Point-in-time features of a table of transactions, by the same kernels as the stream.
 
-What the stream does not decide gets no features here either: repeated transactions, and those whose clock is
-too far off. All others get the features that the stream gives them, bit for bit, if it took them in the same
-order: a card's transactions by arrival, equal arrivals in the table's order.
+Transactions that the stream does not decide get no features: repeated ones, and those whose event time is too
+far from the arrival. All others get the same features as in the stream, bit for bit, if the stream processed
+them in the same order: a card's transactions by arrival, equal arrivals in the table's order.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from feature_store.transaction_table import (
 )
 
 __all__ = [
-    "Decided",
+    "Decisions",
     "PointInTime",
     "TrainingSetError",
     "arrival_order",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 CHUNK = 50_000
-"""Transactions computed at a time: 24 MB of features, which malloc keeps from one to the next."""
+"""Transactions per chunk: 24 MB of features, a block that malloc reuses."""
 DEFAULT_SKEW_MS = 5 * 60_000
 
 OUTCOMES = ("accepted", "duplicate", "too_late", "future_event_time")
@@ -41,8 +41,8 @@ ACCEPTED, DUPLICATE, TOO_LATE, FUTURE = range(4)
 
 
 @dataclass(frozen=True)
-class Decided:
-    """What n transactions came to, row by row."""
+class Decisions:
+    """Features and outcomes of n transactions, row by row."""
 
     features: NDArray[np.float64]
     """Shape (n, len(FEATURES)); NaN in every column of rows that are not ACCEPTED."""
@@ -51,7 +51,7 @@ class Decided:
 
 
 class PointInTime:
-    """Takes transactions in order of arrival, in any chunks, and gives their features."""
+    """Feature computation over transactions in order of arrival, in chunks of any size."""
 
     def __init__(
         self,
@@ -60,15 +60,15 @@ class PointInTime:
         lateness_ms: int = DEFAULT_LATENESS_MS,
         skew_ms: int = DEFAULT_SKEW_MS,
     ) -> None:
-        """Start without any transaction.
+        """Create an empty history.
 
         Args:
             profiles: columns of the profile contract, see `profile_records`.
-            lateness_ms: an older transaction (event time against arrival) is TOO_LATE.
-            skew_ms: one further ahead of its arrival is FUTURE.
+            lateness_ms: a transaction whose event time is further behind its arrival is TOO_LATE.
+            skew_ms: a transaction whose event time is further ahead of its arrival is FUTURE.
 
         Raises:
-            TrainingSetError: the profiles lack a column or hold what the contract does not allow.
+            TrainingSetError: the profiles lack a column or break the contract.
         """
         self._state = GroupState(MemoryArena(), lateness_ms)
         self._lateness_ms, self._skew_ms = lateness_ms, skew_ms
@@ -76,8 +76,8 @@ class PointInTime:
             changes = profile_records(profiles)
             self._state.change_profiles(changes, self._state.card_numbers(changes))
 
-    def features(self, records: NDArray[np.void]) -> Decided:
-        """Features of the next transactions.
+    def features(self, records: NDArray[np.void]) -> Decisions:
+        """Compute the features of the next transactions.
 
         Args:
             records: records of TRANSACTION in order of arrival, shape (n,).
@@ -88,12 +88,12 @@ class PointInTime:
         outcome[ahead > self._skew_ms] = FUTURE
         timely = np.flatnonzero(outcome == ACCEPTED)
         if timely.size == records.size:
-            return Decided(self._apply(records, outcome), outcome)
+            return Decisions(self._apply(records, outcome), outcome)
         features = np.full((records.size, N_FEATURES), np.nan)
-        judged = outcome[timely]
-        features[timely] = self._apply(records[timely], judged)
-        outcome[timely] = judged
-        return Decided(features, outcome)
+        timely_outcome = outcome[timely]
+        features[timely] = self._apply(records[timely], timely_outcome)
+        outcome[timely] = timely_outcome
+        return Decisions(features, outcome)
 
     def _apply(self, records: NDArray[np.void], outcome: NDArray[np.int8]) -> NDArray[np.float64]:
         applied = self._state.apply(records, self._state.card_numbers(records))
@@ -103,23 +103,23 @@ class PointInTime:
 
 
 def arrival_order(arrival: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Rows by arrival, equal ones in their order, shape (n,); None if they are in that order already."""
+    """Return row numbers in stable order of arrival, shape (n,); None if the rows are in that order."""
     if (arrival[1:] >= arrival[:-1]).all():
         return None
     return np.argsort(arrival, kind="stable")
 
 
 def build(transactions: pa.Table, profiles: pa.Table | None = None) -> NDArray[np.float64]:
-    """Features of each transaction as of its arrival.
+    """Compute the features of each transaction as of its arrival.
 
     Args:
-        transactions: n rows, columns of the transaction contract and, where it is known, arrival_time
-            (default: event_time); taken in order of arrival.
-        profiles: columns of the profile contract; all known from the beginning, or from `arrival_time` on.
+        transactions: n rows, columns of the transaction contract and optionally arrival_time (default:
+            event_time); processed in order of arrival.
+        profiles: columns of the profile contract; visible from the beginning, or from `arrival_time` on.
 
     Returns:
-        Shape (n, len(FEATURES)), rows in the table's order; NaN where unknown. What the stream does not
-        decide (repeated transactions, event times too far off) has NaN in every column.
+        Shape (n, len(FEATURES)), rows in the table's order; NaN where unknown. Transactions that the stream
+        does not decide (repeated, or event time too far off) have NaN in every column.
 
     Raises:
         TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.

@@ -1,4 +1,4 @@
-"""Merchant label features of a history: the facts that its log would hold, features as of each arrival."""
+"""Merchant label features of historical transactions: the facts, and the features as of each arrival."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,39 +6,39 @@ from numpy.typing import NDArray
 from feature_store.merchants.catalogue import MARGIN_MS, MERCHANT_FEATURES, takes_effect
 from feature_store.merchants.facts import LABEL_FACT, Facts, fold, hour_counts, merchant_hash
 from feature_store.merchants.kernels import merchant_features
-from feature_store.merchants.reports import Known
+from feature_store.merchants.reports import FraudSpans
 
 
 def facts_of(
     merchant: NDArray[np.uint64],
     arrival: NDArray[np.int64],
     spike: NDArray[np.bool_],
-    known: Known,
+    fraud_spans: FraudSpans,
 ) -> Facts:
-    """All facts of n accepted transactions.
+    """Build the merchant facts of n accepted transactions.
 
     Args:
-        merchant: hash of each one's merchant, shape (n,).
+        merchant: hash of each transaction's merchant, shape (n,).
         arrival: ms, shape (n,).
         spike: whether its ratio_robust was above SPIKE_RATIO, shape (n,).
-        known: when which of them were known as frauds.
+        fraud_spans: spans of time in which transactions were labelled as fraud.
     """
-    frauds = np.empty(known.row.size, dtype=LABEL_FACT)
+    frauds = np.empty(fraud_spans.row.size, dtype=LABEL_FACT)
     merchant = merchant_hash(merchant)
     for name, values in (("merchant", merchant), ("arrival", arrival), ("spike", spike)):
-        frauds[name] = values[known.row]
-    frauds["known_from"] = takes_effect(known.reported_at)
-    frauds["known_until"] = takes_effect(known.reversed_at)
+        frauds[name] = values[fraud_spans.row]
+    frauds["known_from"] = takes_effect(fraud_spans.reported_at)
+    frauds["known_until"] = takes_effect(fraud_spans.reversed_at)
     return fold(hour_counts(merchant, arrival), frauds)
 
 
 def features_as_of(
     facts: Facts, merchant: NDArray[np.uint64], arrival: NDArray[np.int64], delay_ms: int
 ) -> NDArray[np.float64]:
-    """Merchant label features of n transactions, each as of its arrival.
+    """Compute the merchant label features of n transactions, each as of its arrival.
 
     Args:
-        facts: of the whole history; what came after an arrival is not looked at.
+        facts: of the whole history; facts after an arrival are ignored.
         merchant: hashes, shape (n,).
         arrival: ms, shape (n,).
         delay_ms: label delay, at least 0.

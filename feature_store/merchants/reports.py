@@ -1,4 +1,4 @@
-"""When each fraud became known, and when that was taken back: from labels without times, or from reports."""
+"""Spans of time in which transactions were labelled as fraud: from labels without times, or from reports."""
 
 from dataclasses import dataclass
 
@@ -13,43 +13,43 @@ from feature_store.training_files import Rows
 
 
 @dataclass(frozen=True)
-class Known:
-    """Spans of time in which transactions were known as frauds; one transaction may have several."""
+class FraudSpans:
+    """k spans of time in which transactions were labelled as fraud; a transaction may have several."""
 
     row: NDArray[np.int64]
-    """Which transaction, shape (k,)."""
+    """Row of the transaction, shape (k,)."""
     reported_at: NDArray[np.int64]
-    """From when on, ms, shape (k,)."""
+    """Begin of the span, ms, shape (k,)."""
     reversed_at: NDArray[np.int64]
-    """Until when, ms; NEVER where the report still stands, shape (k,)."""
+    """End of the span, ms; NEVER if the report was not reversed, shape (k,)."""
 
     @staticmethod
-    def concat(parts: "list[Known]") -> "Known":
-        """All parts one after another; at least one."""
-        return Known(
+    def concat(parts: "list[FraudSpans]") -> "FraudSpans":
+        """Concatenate parts; at least one."""
+        return FraudSpans(
             np.concatenate([part.row for part in parts]),
             np.concatenate([part.reported_at for part in parts]),
             np.concatenate([part.reversed_at for part in parts]),
         )
 
-    def said_within(self, age_ms: int, times: NDArray[np.int64]) -> "Known":
-        """Without what was reported or taken back too late for the stream to find the transaction.
+    def reported_within(self, age_ms: int, times: NDArray[np.int64]) -> "FraudSpans":
+        """Drop reports and reversals that came too late for the stream to look up the transaction.
 
         Args:
-            age_ms: between a transaction's event time and its label less than this.
+            age_ms: a label must come less than this after the transaction's event time.
             times: event times of n transactions, ms, shape (n,).
         """
         times = times[self.row]
-        kept = self.reported_at - times < age_ms
+        in_time = self.reported_at - times < age_ms
         ends = np.where(self.reversed_at - times < age_ms, self.reversed_at, NEVER)
-        return Known(self.row[kept], self.reported_at[kept], ends[kept])
+        return FraudSpans(self.row[in_time], self.reported_at[in_time], ends[in_time])
 
     def fraud(self, rows: int) -> NDArray[np.bool_]:
-        """Which of n transactions are frauds in the end, shape (rows,)."""
+        """Return which transactions are frauds after all reports, shape (rows,)."""
         return self.fraud_at(NEVER - 1, rows)
 
     def fraud_at(self, time: int, rows: int) -> NDArray[np.bool_]:
-        """Which of n transactions were known as frauds at a time (ms), shape (rows,)."""
+        """Return which transactions were labelled as fraud at a time (ms), shape (rows,)."""
         fraud = np.zeros(rows, dtype=np.bool_)
         fraud[self.row[(self.reported_at <= time) & (time < self.reversed_at)]] = True
         return fraud
@@ -59,33 +59,33 @@ class Undated:
     """Labels without times: each fraud counts as reported a fixed delay after its arrival."""
 
     def __init__(self, delay_ms: int, labels: Labels | None = None) -> None:
-        """Fix the delay.
+        """Store delay and labels.
 
         Args:
-            delay_ms: from arrival to report.
-            labels: of the transactions; default: their own column `label`.
+            delay_ms: time from arrival to report.
+            labels: labels of the transactions; default: the transactions' own column `label`.
         """
         self._delay_ms, self._labels = delay_ms, labels
 
-    def known(self, rows: Rows) -> Known:
-        """Of n transactions.
+    def fraud_spans(self, rows: Rows) -> FraudSpans:
+        """Return the fraud spans of n transactions.
 
         Raises:
-            LabelError: they have no labels.
+            LabelError: the transactions have no labels.
         """
         label = rows.label if self._labels is None else self._labels.of(rows.card_id, rows.transaction_id)
         if label is None:
             raise LabelError("the history has no column 'label'; give --labels")
         row = np.flatnonzero(label)
         reported_at = rows.records["arrival"][row] + self._delay_ms
-        return Known(row, reported_at, np.full(row.size, NEVER))
+        return FraudSpans(row, reported_at, np.full(row.size, NEVER))
 
 
 class Reports:
-    """Reports by card and transaction: a fraud from `reported_at` on, until a later report says genuine."""
+    """Reports by card and transaction: fraud from `reported_at` on, until a later report says genuine."""
 
     def __init__(self, table: pa.Table) -> None:
-        """Index them.
+        """Index the reports.
 
         Args:
             table: columns of the chargeback contract with `reported_at` (ms), in any order.
@@ -99,19 +99,19 @@ class Reports:
             raise LabelError(
                 f"the labels have no column {missing[0]!r}; give the chargeback contract's columns"
             )
-        holes = [name for name in needed if table[name].null_count]
-        if holes:
-            raise LabelError(f"the labels have nulls in column {holes[0]!r}; remove those rows")
+        columns_with_nulls = [name for name in needed if table[name].null_count]
+        if columns_with_nulls:
+            raise LabelError(f"the labels have nulls in column {columns_with_nulls[0]!r}; remove those rows")
         encoded = identities(table["card_id"], table["transaction_id"]).dictionary_encode()
         self._identities = encoded.dictionary
         number = np.asarray(encoded.indices)
         at = _milliseconds(table["reported_at"])
         order = np.lexsort((at, number))  # stable: equal times stay in the table's order
         number, at, fraud = number[order], at[order], is_fraud(table["label"])[order]
-        # only what changes a transaction's standing begins or ends a span
+        # only a report that changes a transaction's label begins or ends a span
         first = np.append(True, number[1:] != number[:-1]) if number.size else np.zeros(0, dtype=np.bool_)
-        was = np.append(False, fraud[:-1]) & ~first if number.size else fraud
-        changes = np.flatnonzero(fraud != was)
+        was_fraud = np.append(False, fraud[:-1]) & ~first if number.size else fraud
+        changes = np.flatnonzero(fraud != was_fraud)
         number, at, fraud = number[changes], at[changes], fraud[changes]
         begins = np.flatnonzero(fraud)
         after = np.minimum(begins + 1, max(number.size - 1, 0))
@@ -119,17 +119,17 @@ class Reports:
         self._number, self._from = number[begins], at[begins]
         self._until = np.where(ended, at[after], NEVER)
 
-    def known(self, rows: Rows) -> Known:
-        """Of n transactions."""
-        found = pc.index_in(identities(rows.card_id, rows.transaction_id), value_set=self._identities)
-        number = np.asarray(pc.fill_null(found, -1)).astype(np.int64)
+    def fraud_spans(self, rows: Rows) -> FraudSpans:
+        """Return the fraud spans of n transactions."""
+        positions = pc.index_in(identities(rows.card_id, rows.transaction_id), value_set=self._identities)
+        number = np.asarray(pc.fill_null(positions, -1)).astype(np.int64)
         row = np.flatnonzero(number >= 0)
         starts = np.searchsorted(self._number, number[row])
         spans = np.searchsorted(self._number, number[row], side="right") - starts
-        # each row as often as it has spans, and beside it which span
+        # repeat each row once per span, with the index of the span
         within = np.arange(int(spans.sum())) - np.repeat(np.cumsum(spans) - spans, spans)
-        which = np.repeat(starts, spans) + within
-        return Known(np.repeat(row, spans), self._from[which], self._until[which])
+        span = np.repeat(starts, spans) + within
+        return FraudSpans(np.repeat(row, spans), self._from[span], self._until[span])
 
 
 def _milliseconds(column: pa.ChunkedArray) -> NDArray[np.int64]:

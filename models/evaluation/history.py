@@ -16,7 +16,7 @@ from feature_store.handbook import is_handbook
 from feature_store.layout import UNITS_PER_CURRENCY
 from feature_store.merchants.catalogue import MERCHANT_NAMES
 from feature_store.merchants.offline import facts_of, features_as_of
-from feature_store.merchants.reports import Known, Reports, Undated
+from feature_store.merchants.reports import FraudSpans, Reports, Undated
 from feature_store.training_files import Rows
 from feature_store.training_run import Task, in_order
 from feature_store.training_set import ACCEPTED, arrival_order
@@ -39,7 +39,7 @@ class History:
     card: NDArray[np.int64]
     """Number of each one's card, from 0 on."""
     amount: NDArray[np.float64]
-    known: Known
+    known: FraudSpans
     """When which of them were known as frauds."""
     scenario: NDArray[np.str_] | None
     """Kind of each one's fraud, where the file has it."""
@@ -106,14 +106,14 @@ class _Part:
     records: NDArray[np.void]
     spike: NDArray[np.bool_]
     features: NDArray[np.float64]
-    known: Known
+    known: FraudSpans
 
     @staticmethod
     def of(rows: Rows, features: NDArray[np.float64], labels: Undated | Reports, keep_from: int) -> "_Part":
         kept = int(np.searchsorted(rows.records["arrival"], keep_from))
         # unknown ratios compare as no spike
         spike = features[:, COLUMN["ratio_robust"]] > SPIKE_RATIO
-        return _Part(rows.records, spike, features[kept:].copy(), labels.known(rows))
+        return _Part(rows.records, spike, features[kept:].copy(), labels.fraud_spans(rows))
 
 
 def _assemble(
@@ -121,9 +121,9 @@ def _assemble(
 ) -> History:
     records = np.concatenate([part.records for part in parts])
     starts = np.cumsum([0, *(part.records.size for part in parts[:-1])])
-    known = Known.concat(
+    known = FraudSpans.concat(
         [
-            Known(part.known.row + start, part.known.reported_at, part.known.reversed_at)
+            FraudSpans(part.known.row + start, part.known.reported_at, part.known.reversed_at)
             for part, start in zip(parts, starts.tolist(), strict=True)
         ]
     )
@@ -133,7 +133,7 @@ def _assemble(
     names: tuple[str, ...] = NAMES
     if source.merchant_delay_ms is not None:
         spike = np.concatenate([part.spike for part in parts])
-        in_time = known.said_within(label_age_ms(DEFAULT_LATENESS_MS), records["time"])
+        in_time = known.reported_within(label_age_ms(DEFAULT_LATENESS_MS), records["time"])
         facts = facts_of(records["merchant"], records["arrival"], spike, in_time)
         merchant = features_as_of(facts, kept["merchant"], kept["arrival"], source.merchant_delay_ms)
         features, names = np.hstack([features, merchant]), (*NAMES, *MERCHANT_NAMES)
@@ -145,7 +145,7 @@ def _assemble(
         kept["arrival"].copy(),
         _numbers(kept),
         kept["amount"] / UNITS_PER_CURRENCY,
-        Known(known.row[inside] - begin, known.reported_at[inside], known.reversed_at[inside]),
+        FraudSpans(known.row[inside] - begin, known.reported_at[inside], known.reversed_at[inside]),
         None if scenario is None else scenario[kept["offset"]],
         not_decided,
     )

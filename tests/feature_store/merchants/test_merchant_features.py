@@ -12,7 +12,7 @@ from feature_store.hashing import hash_strings
 from feature_store.merchants.catalogue import MERCHANT_COLUMN, NEVER
 from feature_store.merchants.facts import HOUR_COUNT, LABEL_FACT, fold
 from feature_store.merchants.offline import facts_of, features_as_of
-from feature_store.merchants.reports import Known
+from feature_store.merchants.reports import FraudSpans
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +20,7 @@ DELAY = 7 * DAY_MS
 START = 20_000 * DAY_MS
 
 
-def spans(reports: list[Report]) -> Known:
+def spans(reports: list[Report]) -> FraudSpans:
     """From and until when each transaction was known as fraud; plain loops."""
     found: list[tuple[int, int, int]] = []
     for number in sorted({report.tx for report in reports}):
@@ -34,7 +34,7 @@ def spans(reports: list[Report]) -> Known:
         if since is not None:
             found.append((number, since, NEVER))
     columns = np.array(found, dtype=np.int64).reshape(-1, 3)
-    return Known(columns[:, 0], columns[:, 1], columns[:, 2])
+    return FraudSpans(columns[:, 0], columns[:, 1], columns[:, 2])
 
 
 def ours(txs: list[Tx], reports: list[Report], asked: list[Tx], delay_ms: int = DELAY) -> np.ndarray:

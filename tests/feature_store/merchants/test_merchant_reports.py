@@ -11,7 +11,7 @@ from thoroughness import examples
 from feature_store.labels import LabelError, Labels
 from feature_store.layout import TRANSACTION
 from feature_store.merchants.catalogue import NEVER
-from feature_store.merchants.reports import Known, Reports, Undated
+from feature_store.merchants.reports import FraudSpans, Reports, Undated
 from feature_store.training_files import Rows
 
 pytestmark = pytest.mark.unit
@@ -40,7 +40,7 @@ def reported(reports: list[Report]) -> pa.Table:
 @examples(80)
 @given(st.lists(st.builds(Report, st.integers(0, 2), st.integers(0, 6), st.booleans()), max_size=12))
 def test_the_last_report_up_to_a_time_counts(reports):
-    known = Reports(reported(reports)).known(rows())
+    known = Reports(reported(reports)).fraud_spans(rows())
     for time in range(-1, 8):
         wanted = [is_known_fraud(number, reports, time) for number in range(3)]
         assert known.fraud_at(time, 3).tolist() == wanted
@@ -49,25 +49,25 @@ def test_the_last_report_up_to_a_time_counts(reports):
 
 def test_reports_of_other_cards_are_not_ours():
     strange = reported([Report(0, 1, True)]).set_column(1, "card_id", pa.array(["b"]))
-    assert not Reports(strange).known(rows()).fraud(3).any()
+    assert not Reports(strange).fraud_spans(rows()).fraud(3).any()
 
 
 def test_what_was_said_too_late_is_as_if_it_had_not_been_said():
-    said = Known(np.array([0, 0, 1, 2]), np.array([10, 40, 49, 19]), np.array([30, NEVER, NEVER, 29]))
-    kept = said.said_within(20, np.array([5, 30, 9]))
+    said = FraudSpans(np.array([0, 0, 1, 2]), np.array([10, 40, 49, 19]), np.array([30, NEVER, NEVER, 29]))
+    kept = said.reported_within(20, np.array([5, 30, 9]))
     assert kept.row.tolist() == [0, 1, 2]
     assert kept.reported_at.tolist() == [10, 49, 19]
     assert kept.reversed_at.tolist() == [NEVER, NEVER, NEVER]
 
 
 def test_labels_without_times_count_after_the_delay():
-    own = Undated(5).known(rows([1, 0, 1]))
+    own = Undated(5).fraud_spans(rows([1, 0, 1]))
     assert own.reported_at.tolist() == [15, 35]
     assert own.reversed_at.tolist() == [NEVER, NEVER]
     labels = Labels(reported([Report(1, 0, True)]).drop_columns(["reported_at"]))
-    assert Undated(5, labels).known(rows([1, 0, 1])).row.tolist() == [1]
+    assert Undated(5, labels).fraud_spans(rows([1, 0, 1])).row.tolist() == [1]
     with pytest.raises(LabelError, match="--labels"):
-        Undated(5).known(rows())
+        Undated(5).fraud_spans(rows())
 
 
 @pytest.mark.parametrize("name", ["transaction_id", "card_id", "label", "reported_at"])
