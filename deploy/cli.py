@@ -14,10 +14,11 @@ from feature_store.errors import FraudError
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a command is made."""
+    """Import target and help line of a command."""
 
     target: str
-    """`module:attribute`: a `typer.Typer` with one or more commands, or a function that is one command."""
+    """`module:attribute` of a `typer.Typer` with one or more commands, or of a function that is one
+    command."""
     help: str
     """One line for `fraud --help`, which imports none of the modules."""
 
@@ -41,9 +42,7 @@ COMMANDS = {
     "dead-letters": Entry(
         "streaming_job.dead_letters.commands:app", "List dead letters; send mended ones again."
     ),
-    "labels": Entry(
-        "streaming_job.labels.commands:app", "Say what became of transactions; show what was said."
-    ),
+    "labels": Entry("streaming_job.labels.commands:app", "Add, import and show labels of transactions."),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
     "compare": Entry(
         "loadtests.compare.commands:compare", "The same job on Kafka Streams and Quix Streams, beside ours."
@@ -54,24 +53,24 @@ COMMANDS = {
     "gameday": Entry(
         "loadtests.gamedays.commands:app", "Provoke a symptom of the runbook, see it, mend it, audit."
     ),
-    "explain-card": Entry("streaming_job.explain:app", "Tell what the job knows about a card right now."),
+    "explain-card": Entry("streaming_job.explain:app", "Show what the job knows about a card right now."),
 }
 
 
 class LazyGroup(TyperGroup):
-    """Lists commands without importing them; imports the one that is called."""
+    """A command group that imports only the command that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All names, in the order of the table."""
+        """Return all names in the order of COMMANDS."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A stand-in that carries the help line."""
+        """Return a stub command that has only the help line."""
         entry = COMMANDS.get(cmd_name)
         return TyperCommand(cmd_name, help=entry.help) if entry else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The real command that the arguments call."""
+        """Import and return the command that the arguments name."""
         name, _, rest = super().resolve_command(ctx, args)
         return (name, _load(name), rest) if name in COMMANDS else (name, None, rest)
 
@@ -79,16 +78,16 @@ class LazyGroup(TyperGroup):
 def _load(name: str) -> Any:
     module_name, attribute = COMMANDS[name].target.split(":")
     try:
-        made = getattr(importlib.import_module(module_name), attribute)
+        target = getattr(importlib.import_module(module_name), attribute)
     except ModuleNotFoundError as error:
         if error.name is None or not module_name.startswith(error.name):
             raise
         raise FraudError(f"`fraud {name}` is not part of this release") from error
-    if not isinstance(made, typer.Typer):
+    if not isinstance(target, typer.Typer):
         single = typer.Typer(add_completion=False)
-        single.command()(made)
-        made = single
-    command = typer.main.get_command(made)
+        single.command()(target)
+        target = single
+    command = typer.main.get_command(target)
     command.name = name
     return command
 
@@ -105,7 +104,7 @@ def root() -> None:
 
 
 def main() -> None:
-    """Runs the command line; an error that the operator can act on becomes one line and its exit code."""
+    """Run the command line; print a FraudError as one line and exit with its code."""
     try:
         app()
     except FraudError as error:

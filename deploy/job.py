@@ -17,7 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="Run the streaming job.")
 
 
 class TopicsError(FraudError):
-    """A topic is there, but is set otherwise than the job needs it."""
+    """An existing topic differs from what the job needs."""
 
 
 @app.command()
@@ -25,7 +25,7 @@ def topics(
     partitions: Annotated[int, typer.Option(min=1, help="Of the topics keyed by card.")] = 12,
     replication: Annotated[int, typer.Option(min=1, help="Replicas of each partition.")] = 3,
 ) -> None:
-    """Create the job's topics where they are missing; those that exist are left alone, and compared."""
+    """Create the job's missing topics; compare existing ones with the job's needs, and leave them as is."""
     from deploy.local.topics import create
 
     settings = environment.settings(JobSettings)
@@ -37,13 +37,13 @@ def topics(
         alter=False,
         kafka=settings.kafka,
     )
-    typer.echo(f"topics are there: {', '.join(settings.topics.model_dump().values())}")
+    typer.echo(f"topics exist: {', '.join(settings.topics.model_dump().values())}")
     for line in differences:
         typer.echo(line)
     if differences:
         raise TopicsError(
-            f"existing topics differ in {len(differences)} points, see above, from what the job needs; alter "
-            "them, unless you know better: docs/operations.md, Topics"
+            f"existing topics differ in {len(differences)} points from what the job needs, see above; alter "
+            "them unless the difference is intended: docs/operations.md, Topics"
         )
 
 
@@ -53,17 +53,17 @@ def run(
 ) -> None:
     """Run the job until SIGTERM or Ctrl-C; settings come from FRAUD_... variables.
 
-    The epoch that runs when the signal comes ends at once, and the next start has nothing to decide again.
+    A signal ends the running epoch at once, so the next start has nothing to decide again.
     """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
-    # it prints the traceback of whatever ends an epoch; the job says what that was, in a line
+    # py4j logs the traceback of any error that ends an epoch; the job logs the error in one line
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    # ... and, by the root logger, what it cannot tell a JVM any more that is ending
+    # ... and, through the root logger, failed calls to a JVM that is shutting down
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     settings = environment.settings(JobSettings)
-    # heavy imports only once the settings are known to be good
+    # heavy imports only after the settings are validated
     from deploy.local import jars
     from streaming_job.runtime import session
     from streaming_job.runtime.workers import PRIVATE

@@ -1,4 +1,4 @@
-"""From an empty or half-used data directory to a running system, step by step."""
+"""Start of a demo: from an empty or unfinished data directory to a running system."""
 
 import time
 from collections.abc import Iterator
@@ -31,23 +31,27 @@ from streaming_job.settings import JobSettings
 
 @dataclass
 class System:
-    """Everything that runs, and what looks at it."""
+    """The running parts of a demo, and the watchers of the job."""
 
     endpoints: Endpoints
     settings: JobSettings
-    """Of the job."""
+    """Settings of the job."""
     lag: LagWatch
     progress: ProgressReader
     world: World | None
-    """What is simulated."""
+    """The simulated world; None when a file is replayed."""
     replay: Replay | None
-    """What is replayed."""
+    """The replayed file; None when traffic is simulated."""
     links: dict[str, str]
     """URLs by name."""
 
 
 def begin(options: Options, steps: Steps) -> Run:
-    """The run to continue, or a new one on an empty directory; says which and why."""
+    """Return the run to continue, or a new one on an emptied directory; print which and why.
+
+    Raises:
+        DemoError: an unfinished run has other options.
+    """
     old = state.load(options.data_dir)
     if old is not None and not old.finished and not options.fresh:
         differing = state.differences(old, options)
@@ -59,16 +63,14 @@ def begin(options: Options, steps: Steps) -> Run:
         old.restarts += 1
         old.save(options.data_dir)
         since = datetime.fromtimestamp(old.begun).strftime("%Y-%m-%d %H:%M:%S")
-        steps.say(
-            f"Found a demo in {options.data_dir} that was begun at {since} and not finished: continuing it."
-        )
+        steps.say(f"Found an unfinished demo in {options.data_dir}, begun at {since}: continuing it.")
         stopped = children.stop_leftovers(options.data_dir, old)
         if stopped:
-            steps.say(f"Stopped what it had left running: {', '.join(stopped)}.")
+            steps.say(f"Stopped its processes that were still running: {', '.join(stopped)}.")
         return old
     if old is not None:
         fate = "ended" if old.finished else "was killed and is dropped"
-        steps.say(f"The last demo in {options.data_dir} {fate}: starting anew.")
+        steps.say(f"The last demo in {options.data_dir} {fate}: starting from the beginning.")
         children.stop_leftovers(options.data_dir, old)
     state.clear(options.data_dir)
     run = Run(options.story(), time.time())
@@ -78,7 +80,7 @@ def begin(options: Options, steps: Steps) -> Run:
 
 @contextmanager
 def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
-    """Bring everything up; the watchers end with the block, the processes do not."""
+    """Start all processes and the watchers; at the end of the block only the watchers stop."""
     replaying = options.replay is not None
     start_training(options, run)
     with steps.step("Kafka" if replaying else "Kafka and Postgres") as doing:
@@ -92,8 +94,8 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
     )
     progress = ProgressReader(watched)
     lag = LagWatch(watched, lambda: end_offsets(progress.groups))
-    # an admin client that asks for a group's offsets before the broker has a coordinator for it crashes
-    # (librdkafka #5040); a consumer waits for it
+    # an admin client that asks for a group's offsets before the group has a coordinator crashes
+    # (librdkafka #5040); a consumer waits for the coordinator
     TopicLog(settings.bootstrap_servers).committed(settings.job_id, watched.inputs)
     progress.start()
     lag.start()
@@ -115,8 +117,8 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
 
 
 def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings: JobSettings) -> World:
-    """Profiles in Postgres and, through Debezium, on their topic."""
-    # Debezium comes second: copying the rows once is quicker than following their insertion
+    """Load the profiles into Postgres, and wait until Debezium has written them to their topic."""
+    # Debezium starts second: one snapshot of the rows is quicker than streaming their insertion
     with steps.step(f"profiles of {options.cards:,} cards in Postgres") as doing:
         doing("making the world")
         world = World.create(options.seed, options.cards)
@@ -130,8 +132,8 @@ def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings:
         stack.up(options.data_dir, services=ALL, progress=doing)
 
         def arrived() -> int:
-            found = lag.lag.partitions if lag.lag else ()
-            return sum(part.end for part in found if part.topic == settings.topics.profiles)
+            partitions = lag.lag.partitions if lag.lag else ()
+            return sum(part.end for part in partitions if part.topic == settings.topics.profiles)
 
         wait(
             lambda: arrived() >= rows,
@@ -145,7 +147,7 @@ def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings:
 def _processes(
     options: Options, run: Run, steps: Steps, lag: LagWatch, progress: ProgressReader, settings: JobSettings
 ) -> dict[str, str]:
-    """The job and the sidecar."""
+    """Start the job, the sidecar and Prometheus, if wanted; return their URLs."""
     data_dir, env = options.data_dir, settings.variables()
     environment.write_script(data_dir, settings)
     with steps.step("streaming job and sidecar") as doing:
@@ -155,12 +157,12 @@ def _processes(
         port = environment.free_port()
         children.start(data_dir, run, children.SIDECAR, ["deploy.cli", "serve", "--port", str(port)], env)
         wait(
-            lambda: children.has_said(data_dir, children.JOB, f"job {settings.job_id} runs", before),
+            lambda: children.log_contains(data_dir, children.JOB, f"job {settings.job_id} runs", before),
             "the job does not start",
             lambda: children.log_size(data_dir, children.JOB),
             lambda: children.check(data_dir, run),
         )
-        # nothing is scored against half-loaded tables: they are in the job's state before the load begins
+        # the tables are in the job's state before the load begins: no score from half-loaded tables
         wait_until_caught_up(options, run, lag, progress, started, doing)
     links = {
         "sidecar": f"http://{HOST}:{port}/",
@@ -173,7 +175,7 @@ def _processes(
 
 
 def _prometheus(data_dir: Path, run: Run, sidecar_port: int) -> str:
-    """Start Prometheus with our rules; returns its URL."""
+    """Start Prometheus with the project's rules; return its URL."""
     config = data_dir / children.PROMETHEUS / "prometheus.yml"
     server.write_config(config, f"{HOST}:{sidecar_port}")
     listen = f"{HOST}:{environment.free_port()}"

@@ -19,7 +19,7 @@ TRAINING_S = 600.0
 
 
 def start_training(options: Options, run: Run) -> None:
-    """Train in the background, unless an earlier start has got that far."""
+    """Start the training in the background, unless an earlier start has finished it."""
     result = training.file_of(options.data_dir, training.CHAMPION)
     if run.champion or result.exists():
         return
@@ -29,10 +29,10 @@ def start_training(options: Options, run: Run) -> None:
 
 
 def wait_for_champion(options: Options, run: Run, doing: Progress) -> Champion:
-    """What the training has found.
+    """Wait for the training and return its champion.
 
     Raises:
-        DemoError: it failed, or takes too long.
+        DemoError: the training failed, or takes too long.
     """
     result = training.file_of(options.data_dir, training.CHAMPION)
     begin = time.monotonic()
@@ -46,15 +46,15 @@ def wait_for_champion(options: Options, run: Run, doing: Progress) -> Champion:
     run.children.pop(children.TRAINING, None)
     champion = training.load(result)
     if champion is None:
-        raise children.ended(options.data_dir, children.TRAINING)
+        raise children.exit_error(options.data_dir, children.TRAINING)
     return champion
 
 
 def roll_out(champion: Champion, settings: JobSettings, replay: Replay | None) -> None:
-    """Put the champion in charge."""
+    """Publish the rollout that makes the champion decide."""
     policy = Policy(champion.threshold, champion.max_count_5m)
     name, now_ms = f"demo-{champion.ref.version}", int(time.time() * 1_000)
     events = installation(champion.ref, policy, name, "fraud demo", now_ms)
-    # a replay lives in the file's time: there the model is in charge from the beginning
+    # arrivals of a replay are the file's times: the rollout must precede them
     stamp = max(replay.first_ms - 1, 0) if replay else None
     publish(events, settings.bootstrap_servers, settings.topics.model_rollouts, timestamp_ms=stamp)

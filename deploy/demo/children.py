@@ -1,4 +1,4 @@
-"""Training, job, sidecar and Prometheus as processes of their own: started, watched, found, stopped."""
+"""Child processes of a demo (training, job, sidecar, Prometheus): start, check, find, stop."""
 
 import os
 import sys
@@ -13,31 +13,31 @@ from deploy.local.processes import Server
 
 JOB, SIDECAR, TRAINING, PROMETHEUS = "job", "sidecar", "training", "prometheus"
 PATIENCE_S = {JOB: 90.0, SIDECAR: 10.0, TRAINING: 2.0, PROMETHEUS: 10.0}
-"""How long a graceful stop may take: the job ends its epoch."""
+"""Time for a graceful stop, seconds; the job ends its epoch."""
 ROOT = Path(deploy.__file__).resolve().parents[1]
 
 
 def marker(data_dir: Path, name: str) -> str:
-    """The argument by which this directory's process is known; Python takes -X options of any name."""
+    """Return the argument that identifies this directory's process; Python accepts -X options of any name."""
     if name == PROMETHEUS:
         return f"--storage.tsdb.path={data_dir / name / 'data'}"
     return f"card-fraud.{name}={data_dir}"
 
 
 def log_file(data_dir: Path, name: str) -> Path:
-    """Where a process's output goes."""
+    """Return the path of a process's log."""
     return data_dir / "logs" / f"{name}.log"
 
 
 def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[str, str]) -> Server:
-    """Start a Python module as a process of its own, and remember it.
+    """Start a Python module as a child process, and record it.
 
     Args:
-        data_dir: of the demo.
-        run: remembers the process.
-        name: of the process.
+        data_dir: data directory of the demo.
+        run: records the process.
+        name: name of the process.
         command: the module and its arguments.
-        env: more environment variables.
+        env: additional environment variables.
 
     Raises:
         StackError: it cannot be started.
@@ -51,7 +51,7 @@ def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[
 def start_program(
     data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[str, str] | None = None
 ) -> Server:
-    """Start any program, one of whose arguments is its marker, and remember it.
+    """Start any program that has its marker among its arguments, and record it.
 
     Raises:
         StackError: it cannot be started.
@@ -71,39 +71,39 @@ def start_program(
 
 
 def log_size(data_dir: Path, name: str) -> int:
-    """Bytes in a process's log."""
+    """Return the size of a process's log in bytes."""
     try:
         return log_file(data_dir, name).stat().st_size
     except FileNotFoundError:
         return 0
 
 
-def has_said(data_dir: Path, name: str, words: str, since: int) -> bool:
-    """Whether words stand in a process's log behind the first `since` bytes."""
+def log_contains(data_dir: Path, name: str, text: str, since: int) -> bool:
+    """Return whether a process's log contains `text` after the first `since` bytes."""
     with log_file(data_dir, name).open("rb") as file:
         file.seek(since)
-        return words.encode() in file.read()
+        return text.encode() in file.read()
 
 
 def check(data_dir: Path, run: Run) -> None:
-    """Notice a process that ended.
+    """Check that all child processes run.
 
     Raises:
-        DemoError: with the tail of its log.
+        DemoError: a process ended; with the tail of its log.
     """
     for name, server in run.children.items():
         if processes.running(server) is None:
-            raise ended(data_dir, name)
+            raise exit_error(data_dir, name)
 
 
-def ended(data_dir: Path, name: str) -> DemoError:
-    """The error that tells of a process that ended, with the tail of its log."""
+def exit_error(data_dir: Path, name: str) -> DemoError:
+    """Build the error for a process that ended, with the tail of its log."""
     log = log_file(data_dir, name)
     return DemoError(f"the {name} ended unexpectedly; {log} ends with:\n{processes.tail(log)}")
 
 
 def stop(data_dir: Path, run: Run, name: str) -> None:
-    """Ask a process to end, and see that it does."""
+    """Stop a process and wait until it has ended."""
     server = run.children.pop(name, None)
     if server is not None:
         processes.stop(server, patience_s=PATIENCE_S[name])
@@ -111,7 +111,7 @@ def stop(data_dir: Path, run: Run, name: str) -> None:
 
 
 def stop_leftovers(data_dir: Path, run: Run) -> list[str]:
-    """Stop what a killed demo left running, recorded or not; returns the names."""
+    """Stop the processes that a killed demo left running, recorded or not; return their names."""
     stopped = []
     for name in PATIENCE_S:
         server = run.children.pop(name, None)

@@ -18,35 +18,35 @@ def demo(
         str | None, typer.Option("--for", help="How long to feed: 60s, 5m. Default: until Ctrl-C.")
     ] = None,
     rate: Annotated[float, typer.Option(help="Transactions per second.")] = 500.0,
-    seed: Annotated[int, typer.Option(help="Of the simulated world.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated world.")] = 0,
     cards: Annotated[int, typer.Option(help="Number of simulated cards.")] = 50_000,
-    report: Annotated[Path | None, typer.Option(help="Write the summary there, as JSON.")] = None,
-    picture: Annotated[Path | None, typer.Option(help="Save the last screen there, as SVG.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the summary to this file, as JSON.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Save the last screen to this file, as SVG.")] = None,
     replay: Annotated[
         Path | None,
         typer.Option(help="Feed a parquet file instead: the contract's columns or the handbook's."),
     ] = None,
-    speed: Annotated[str, typer.Option(help="Of a replay: max, or file seconds per second.")] = "max",
+    speed: Annotated[str, typer.Option(help="Speed of a replay: max, or file seconds per second.")] = "max",
     data_dir: Annotated[
-        Path | None, typer.Option(help="Everything lies there. Default: .fraud/demo or .fraud/demo-replay.")
+        Path | None, typer.Option(help="Directory of all files. Default: .fraud/demo or .fraud/demo-replay.")
     ] = None,
     rollouts: Annotated[
         bool,
         typer.Option("--rollouts", help="Try a better and a trigger-happy model meanwhile."),
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin anew even if a run was killed before its end.")
+        bool, typer.Option("--fresh", help="Start from the beginning even if a run was killed.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the servers running at the end.")] = False,
     with_prometheus: Annotated[
-        bool, typer.Option("--with-prometheus", help="Also Prometheus with our rules; it must be installed.")
+        bool, typer.Option("--with-prometheus", help="Also start Prometheus, which must be installed.")
     ] = False,
 ) -> None:
     """Bring everything up, stream card transactions, watch the alerts, then verify every one of them.
 
-    A demo that was killed is continued: the next one recovers its logs and its state, and verifies all since
-    the beginning. After a finished one the next begins anew. The exit status is 0 only if nothing is missing,
-    duplicated or unexpected.
+    A killed demo is continued by the next call, which recovers its logs and its state and verifies everything
+    since the beginning. After a finished demo the next call starts from the beginning. The exit status is 0
+    only if nothing is missing, duplicated or unexpected.
     """
     from deploy.demo.run import Demo
     from deploy.prometheus import server

@@ -1,4 +1,4 @@
-"""The demo's own settings: all under its data directory, nothing from the caller's FRAUD_ variables."""
+"""Settings of the demo: all paths under its data directory, no FRAUD_ variables of the caller."""
 
 import os
 import shlex
@@ -12,11 +12,11 @@ from streaming_job.settings import JobSettings
 DRIVER_MEMORY = "1g"
 SNAPSHOT_S = 600
 OF_THE_MACHINE = ("driver_java_options", "warm_up_epochs")
-"""The caller's settings that the demo's job keeps, too: what it takes, not what it works on."""
+"""Settings that the demo's job takes from the caller's FRAUD_ variables: resources, not data."""
 
 
 def forget_callers_settings() -> None:
-    """Drop FRAUD_ variables that name somebody's own servers: the demo brings its own."""
+    """Remove the job's FRAUD_ variables from the environment, except those of OF_THE_MACHINE."""
     prefixes = tuple(
         f"FRAUD_{name.upper()}" for name in JobSettings.model_fields if name not in OF_THE_MACHINE
     )
@@ -25,14 +25,14 @@ def forget_callers_settings() -> None:
 
 
 def tracking_uri(data_dir: Path) -> str:
-    """MLflow's, as the stack of this directory has it; the directory is made."""
+    """Return the tracking URI of MLflow in this directory's stack; create the directory."""
     home = data_dir / "mlflow"
     home.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{home / 'mlflow.db'}"
 
 
 def job_settings(data_dir: Path, endpoints: Endpoints, ui_port: int, *, profiles: bool) -> JobSettings:
-    """Settings of the demo's job; `profiles`: whether there are any."""
+    """Build the settings of the demo's job; with `profiles` it waits for their snapshot."""
     return JobSettings(
         bootstrap_servers=endpoints.bootstrap_servers,
         mlflow_tracking_uri=endpoints.mlflow_tracking_uri,
@@ -45,7 +45,7 @@ def job_settings(data_dir: Path, endpoints: Endpoints, ui_port: int, *, profiles
 
 
 def write_script(data_dir: Path, settings: JobSettings) -> Path:
-    """The variables as a file for the shell: `. FILE`, then `fraud verify`, `fraud job run` ..."""
+    """Write the variables as a shell script: `. FILE`, then `fraud verify`, `fraud job run` ..."""
     path = data_dir / "env"
     lines = [f"export {name}={shlex.quote(value)}" for name, value in settings.variables().items()]
     path.write_text("\n".join(lines) + "\n")
@@ -53,7 +53,7 @@ def write_script(data_dir: Path, settings: JobSettings) -> Path:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port that is free now."""
     with socket.create_server((HOST, 0)) as probe:
         port: int = probe.getsockname()[1]
         return port

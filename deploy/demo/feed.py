@@ -1,4 +1,4 @@
-"""The load of a demo: simulated traffic with profile changes, or a file, in threads of their own."""
+"""The load of a demo: simulated traffic with profile changes, or a replayed file; in background threads."""
 
 import threading
 import time
@@ -21,13 +21,13 @@ from loadtests.simulator.world import World
 from streaming_job.contracts.topics import Topics
 
 CHARGEBACK_DELAY_MS = 120_000
-"""In a demo one does not wait a week for a label."""
+"""Time from a transaction to its chargeback in a demo."""
 CHANGES_PER_S = 2.0
 TIMEOUT_S = 10.0
 
 
 class Load:
-    """Feeds until it is told to stop, the time is over, or there is no more."""
+    """A feed in background threads, until `stop`, the end of its time, or the end of its records."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class Load:
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._fault: FraudError | None = None
         self.begun_at = 0.0
-        """Wall clock when it began, seconds since 1970-01-01 UTC."""
+        """Wall clock of the start, seconds since 1970-01-01 UTC; 0 before."""
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the threads; returns at once."""
         self.begun_at = time.time()
         if self._changing is not None:
             self._changing.start()
@@ -56,7 +56,7 @@ class Load:
         """Stop, and wait until everything sent is in Kafka.
 
         Raises:
-            FraudError: what went wrong meanwhile.
+            FraudError: the feed failed.
         """
         self._feed.stop()
         self._thread.join()
@@ -65,7 +65,7 @@ class Load:
         self.check()
 
     def check(self) -> None:
-        """Raise what went wrong meanwhile, if anything (FraudError)."""
+        """Raise the error of the feed (FraudError), if it failed."""
         if self._fault is not None:
             raise self._fault
         if self._changing is not None:
@@ -73,7 +73,7 @@ class Load:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether the feed has ended by itself."""
         return self.begun_at > 0 and not self._thread.is_alive()
 
     @property
@@ -88,18 +88,18 @@ class Load:
 
     @property
     def behind_s(self) -> float:
-        """How late the last records left: more than a moment means that this machine is too slow."""
+        """Delay of the last records against their schedule, s; if it grows, this machine is too slow."""
         return self._feed.behind_ms / 1_000
 
     def _run(self) -> None:
         try:
             self._feed.run(self._records, self._pace, for_s=self._for_s)
-        except FraudError as fault:
-            self._fault = fault
+        except FraudError as error:
+            self._fault = error
 
 
 def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: World, start_ms: int) -> Load:
-    """Traffic of a world from now on, with faults in it and changes of profiles beside it."""
+    """Create a load of simulated traffic from now on, with faults, chargebacks and profile changes."""
     stream = Stream(world, options.rate, start_ms)
     labels = Chargebacks(options.seed, delay_ms=CHARGEBACK_DELAY_MS, spread=0.5, fraud_share=0.95)
     churn = ProfileChurn(world, options.rate, start_ms, changes_per_s=CHANGES_PER_S, fraud=stream.fraud)
@@ -107,7 +107,7 @@ def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: Wor
         KafkaFeed(endpoints.bootstrap_servers),
         timeline(stream.blocks(), labels, topics, drain=False),
         Pace.live(),
-        # who tours the rollouts ends it
+        # with --rollouts the session ends the load
         None if options.rollouts else options.for_s,
         topics.transactions,
         ProfileFeed(endpoints.postgres_dsn, churn),
@@ -115,10 +115,10 @@ def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: Wor
 
 
 def replayed(options: Options, endpoints: Endpoints, topics: Topics, replay: Replay) -> Load:
-    """A file, from where an earlier run was killed or from its beginning."""
+    """Create a load that replays a file, from its beginning or from where an earlier run was killed."""
     feed = KafkaFeed(endpoints.bootstrap_servers, archive=True)
     feed.check_topics([topics.transactions, topics.chargebacks], replay.first_ms)
-    begin_ms = reached(endpoints.bootstrap_servers, topics.transactions)
+    begin_ms = fed_until(endpoints.bootstrap_servers, topics.transactions)
     batches = replay.batches() if begin_ms is None else _from(replay.batches(), begin_ms)
     return Load(
         feed,
@@ -136,17 +136,17 @@ def _from(batches: Iterator[ReplayBatch], begin_ms: int) -> Iterator[ReplayBatch
             yield ReplayBatch(batch.table.slice(first))
 
 
-def reached(bootstrap_servers: str, topic: str) -> int | None:
-    """Up to which arrival every partition of a replayed topic has been fed, ms; None if one has nothing.
+def fed_until(bootstrap_servers: str, topic: str) -> int | None:
+    """Return the arrival up to which every partition of a replayed topic was fed, ms; None if one is empty.
 
-    A killed feed leaves the partitions at different places. Going on from the earliest repeats some
-    transactions in the others; the job recognises them as duplicates.
+    A killed feed leaves the partitions at different arrivals. Continuing from the least one repeats some
+    transactions of the other partitions; the job recognises them as duplicates.
     """
     consumer = Consumer(
         {"bootstrap.servers": bootstrap_servers, "group.id": "fraud-demo", "enable.auto.commit": False}
     )
     try:
-        last = []
+        last_arrivals = []
         for partition in consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions:
             start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
             if start == end:
@@ -155,8 +155,8 @@ def reached(bootstrap_servers: str, topic: str) -> int | None:
             message = consumer.poll(TIMEOUT_S)
             if message is None or message.error() is not None:
                 raise FraudError(f"the end of topic {topic} cannot be read; check the broker's log")
-            last.append(message.timestamp()[1])
-        return min(last)
+            last_arrivals.append(message.timestamp()[1])
+        return min(last_arrivals)
     except KafkaException as error:
         raise FraudError(f"topic {topic} cannot be read ({error}); check the broker's log") from error
     finally:

@@ -1,4 +1,4 @@
-"""How much memory the whole demo takes: all its processes with their children, shared pages counted once."""
+"""Memory of the whole demo: all its processes with their children, shared pages counted once."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ INTERVAL_S = 2.0
 
 
 def proportional(process: psutil.Process) -> int:
-    """Memory of one process, bytes: pages shared with others in equal parts (resident memory off Linux)."""
+    """Measure one process's proportional set size, bytes (elsewhere than on Linux: resident memory)."""
     try:
         with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
             for line in file:
@@ -24,7 +24,7 @@ def proportional(process: psutil.Process) -> int:
 
 
 def total(pids: Iterable[int]) -> int:
-    """Memory of processes and all their descendants, bytes."""
+    """Measure the memory of processes and all their descendants, bytes."""
     family: dict[int, psutil.Process] = {}
     for pid in pids:
         with suppress(psutil.Error):
@@ -34,7 +34,7 @@ def total(pids: Iterable[int]) -> int:
 
 
 class MemorySampler:
-    """Measures every two seconds in a thread of its own and keeps the peak."""
+    """Background thread that measures memory every two seconds and keeps the peak."""
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
         self._pids = pids
@@ -43,10 +43,10 @@ class MemorySampler:
         self.now = 0
         """Bytes at the last measurement."""
         self.peak = 0
-        """Most bytes of all measurements."""
+        """Greatest measurement, bytes."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What a demo was asked for."""
+"""Options of a demo."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,37 +12,37 @@ class DemoError(FraudError):
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command line."""
+    """Options of one `fraud demo`, from the command line."""
 
     data_dir: Path
-    """Absolute; everything of this demo lies there."""
+    """Absolute path of the directory of all files of this demo."""
     for_s: float | None = None
     """How long to feed, seconds; None: until Ctrl-C, or to the end of the file."""
     rate: float = 500.0
     """Simulated transactions per second."""
     seed: int = 0
-    """Of the simulated world."""
+    """Seed of the simulated world."""
     cards: int = 50_000
-    """Of the simulated world."""
+    """Cards of the simulated world."""
     replay: Path | None = None
-    """Absolute path of a file to replay instead."""
+    """Absolute path of a file to replay instead of simulated traffic."""
     speed: float = float("inf")
-    """Of the replay: file seconds per second."""
+    """Speed of the replay: file seconds per second."""
     rollouts: bool = False
     """Have the sidecar try two challengers while it streams: a better model, and a trigger-happy one."""
     fresh: bool = False
-    """Start with an empty data directory whatever was left there."""
+    """Start with an empty data directory, even after an unfinished run."""
     keep: bool = False
     """Leave the embedded stack running at the end."""
     with_prometheus: bool = False
-    """Start a Prometheus with our rules beside the sidecar."""
+    """Start a Prometheus with the project's rules."""
     report: Path | None = None
-    """Where the summary goes as JSON."""
+    """File for the summary as JSON."""
     picture: Path | None = None
-    """Where the last screen goes as SVG."""
+    """File for the last screen as SVG."""
 
     def story(self) -> dict[str, str | int | bool | None]:
-        """What must stay the same when a demo that was killed is continued."""
+        """Return the options that must stay the same when a killed demo is continued."""
         return {
             "seed": self.seed,
             "cards": self.cards,

@@ -33,11 +33,11 @@ class Demo:
         self._may_end_gently = False
 
     def run(self) -> bool:
-        """Run it; whether everything was right.
+        """Run the demo; return whether the audit found nothing wrong.
 
         Raises:
-            FraudError: a part ended or failed; what ran is stopped.
-            KeyboardInterrupt: somebody did not want to wait; what ran is stopped.
+            FraudError: a part ended or failed; everything is stopped.
+            KeyboardInterrupt: Ctrl-C before the end, or twice; everything is stopped.
         """
         environment.forget_callers_settings()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -52,7 +52,7 @@ class Demo:
                 finished = True
                 return clean
             except KeyboardInterrupt:
-                self._steps.say("Ended before it was verified; the next `fraud demo` continues it.")
+                self._steps.say("Ended before the audit; the next `fraud demo` continues it.")
                 raise
             finally:
                 memory.stop()
@@ -74,10 +74,10 @@ class Demo:
         self._steps.say(f"  verified in {time.monotonic() - begin:.1f} s")
         measured = replace(measured, peak_memory=memory.peak)
         summary.show(self._console, verdict, measured)
-        found = summary.report(verdict, measured)
+        report = summary.report(verdict, measured)
         for path in (options.data_dir / "report.json", options.report):
             if path is not None:
-                summary.write(path, found)
+                summary.write(path, report)
         run.finished = True
         run.save(options.data_dir)
         if not verdict.is_clean:
@@ -85,7 +85,7 @@ class Demo:
         return verdict.is_clean
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        """The first Ctrl-C ends the load, a second one everything."""
+        """End the load at the first Ctrl-C, everything at the second one."""
         if not self._may_end_gently or self._enough.is_set():
             raise KeyboardInterrupt
         self._enough.set()
@@ -102,8 +102,8 @@ class Demo:
             children.stop(data_dir, run, name)
         if keep_stack:
             script = data_dir / "env"
-            self._steps.say(f"The servers go on; `. {script}` sets FRAUD_ variables for them.")
-            self._steps.say(f"They end with `fraud stack down --data-dir {data_dir}`.")
+            self._steps.say(f"The servers keep running; `. {script}` sets FRAUD_ variables for them.")
+            self._steps.say(f"Stop them with `fraud stack down --data-dir {data_dir}`.")
             return
         with self._steps.step("stopping the servers") as doing:
             stack.down(data_dir, progress=doing)

@@ -1,4 +1,4 @@
-"""The streaming part of a demo: feed, show, stop feeding, wait until all is decided."""
+"""The streaming part of a demo: feed, show, stop the feed, wait until everything is decided."""
 
 import re
 import threading
@@ -27,17 +27,17 @@ from service.health.groups import partitions
 
 TICK_S = 0.25
 CHECK_S = 2.0
-"""How often the servers are looked at; the job and the sidecar are at every tick."""
+"""Interval of checks of the servers; the job and the sidecar are checked at every tick."""
 LINE_S = 5.0
-"""Without a terminal: how often a line is printed."""
+"""Interval of printed lines, if the output is no terminal."""
 RATE_OVER_S = 5.0
-"""Rates that are shown are means over so long."""
+"""Period over which the shown rates are averaged."""
 PICTURE_COLUMNS = 128
 STREAMING, DRAINING = "streaming", "deciding the rest"
 
 
 class Session:
-    """One load, from its first transaction to the decision on its last one."""
+    """One load, from its first transaction to the decision on its last."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Session:
         return feed.simulated(self._options, system.endpoints, topics, system.world, int(time.time() * 1_000))
 
     def stream(self) -> Measured:
-        """Feed until it is enough, then wait for the job.
+        """Feed until the end of the load or Ctrl-C, then wait for the job.
 
         Raises:
             FraudError: a process ended, or the load failed.
@@ -91,8 +91,8 @@ class Session:
                 self._load.stop()
                 fed = time.time()
                 wait(
-                    lambda: self._is_level(fed),
-                    "the job does not get on",
+                    lambda: self._has_caught_up(fed),
+                    "the job makes no progress",
                     self._decided,
                     lambda: self._show(live, DRAINING),
                 )
@@ -102,7 +102,7 @@ class Session:
             self._alerts.stop()
 
     def _is_over(self) -> bool:
-        """Whether nothing more is to be fed; a tour has its time, however short the demo is to be."""
+        """Whether the load is over; a tour is always completed, even if the demo's time is shorter."""
         if self._tour is None:
             return self._load.is_over
         enough = time.time() - self._load.begun_at >= (self._options.for_s or 0.0)
@@ -111,7 +111,7 @@ class Session:
     def _say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, markup=False)
 
-    def _is_level(self, since: float) -> bool:
+    def _has_caught_up(self, since: float) -> bool:
         lag = self._system.lag.lag
         return lag is not None and lag.taken_at > since and lag.records == 0
 
@@ -132,14 +132,14 @@ class Session:
             return
         self._shown = now
         self._check(now)
-        self._note(now)
+        self._record_counts(now)
         if live is not None:
             live.update(view.screen(self._moment(now, title), self._system.links, self._hint()), refresh=True)
         elif now - self._printed >= LINE_S:
             self._printed = now
             self._console.print(view.line(self._moment(now, title)), soft_wrap=True)
 
-    def _note(self, now: float) -> None:
+    def _record_counts(self, now: float) -> None:
         self._history.append((now, self._load.sent, self._decided(), self._system.progress.totals.commits))
         while now - self._history[0][0] > RATE_OVER_S:
             self._history.popleft()
@@ -147,7 +147,7 @@ class Session:
     def _hint(self) -> str:
         if self._options.for_s is not None:
             return f"for {self._options.for_s:.0f} s; Ctrl-C ends it earlier, twice at once"
-        return "Ctrl-C ends and verifies, twice ends at once"
+        return "Ctrl-C ends the load and verifies, twice ends at once"
 
     def _moment(self, now: float, title: str) -> Moment:
         _, sent, decided, commits = self._history[-1]
@@ -201,7 +201,7 @@ class Session:
         moment = self._moment(time.monotonic(), STREAMING)
         console.print(view.screen(moment, self._system.links, "make demo"))
         svg = console.export_svg(title="fraud demo")
-        # the picture loads nothing: its fonts are whatever the reader has
+        # the picture loads nothing: it uses the fonts of the viewer
         self._options.picture.write_text(re.sub(r"@font-face\s*{[^}]*}", "", svg))
 
     def _measured(self) -> Measured:
@@ -216,5 +216,5 @@ class Session:
             declined_after_change=self._alerts.declined_after_change,
             profile_changes=self._load.profile_changes,
             restarts=self._run.restarts,
-            rollouts={} if self._tour is None else self._tour.told,
+            rollouts={} if self._tour is None else self._tour.results,
         )

@@ -1,4 +1,4 @@
-"""demo.json: what a demo must know about the one before it in its directory, above all if that was killed."""
+"""demo.json: the recorded state of a demo, from which a killed one is continued."""
 
 import fcntl
 import json
@@ -16,37 +16,37 @@ from deploy.local.processes import Server
 
 FILE, LOCK = "demo.json", "demo.lock"
 LOCKS = {LOCK, "lock"}
-"""Ours and the stack's."""
+"""Lock files of the demo and of the stack."""
 
 
 @dataclass
 class Run:
-    """One run's memory, written at every step that a later start must know of."""
+    """Recorded state of one run, saved at every step that a later start depends on."""
 
     story: dict[str, Any]
     """Options that must stay the same: `Options.story`."""
     begun: float
     """Wall clock of the first start, seconds since 1970-01-01 UTC."""
     finished: bool = False
-    """It was verified; there is nothing left to continue."""
+    """Whether it was verified; a finished run is not continued."""
     profiles_loaded: bool = False
-    """The profiles have been written to Postgres once; from then on only changes are."""
+    """Whether the profiles have been loaded into Postgres."""
     champion: bool = False
-    """A model was trained, registered and rolled out."""
+    """Whether a model was trained, registered and rolled out."""
     restarts: int = 0
-    """How often it was continued."""
+    """How often the run was continued."""
     children: dict[str, Server] = field(default_factory=dict)
     """Processes of the demo by name; they may have ended since."""
 
     def save(self, data_dir: Path) -> None:
-        """Replace the recorded state in one step."""
-        fresh = data_dir / (FILE + ".new")
-        fresh.write_text(json.dumps(asdict(self), indent=2) + "\n")
-        fresh.replace(data_dir / FILE)
+        """Replace the recorded state atomically."""
+        temporary = data_dir / (FILE + ".new")
+        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        temporary.replace(data_dir / FILE)
 
 
 def load(data_dir: Path) -> Run | None:
-    """What the last demo left; None where there was none.
+    """Load the state of the last demo; None if there was none.
 
     Raises:
         DemoError: the file is damaged.
@@ -63,10 +63,10 @@ def load(data_dir: Path) -> Run | None:
 
 @contextmanager
 def exclusive(data_dir: Path) -> Iterator[None]:
-    """Keeps a second demo off the same directory.
+    """Lock the directory against a second demo.
 
     Raises:
-        DemoError: one works there, or the directory cannot be written.
+        DemoError: another demo runs there, or the directory cannot be written.
     """
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -77,16 +77,16 @@ def exclusive(data_dir: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise DemoError(f"another demo works on {data_dir}; end it, or choose another --data-dir") from None
+        raise DemoError(f"another demo runs in {data_dir}; stop it, or choose another --data-dir") from None
     finally:
         os.close(descriptor)
 
 
 def clear(data_dir: Path) -> None:
-    """Stop what still runs on a data directory and empty it.
+    """Stop the servers of a data directory and empty it.
 
     Raises:
-        DemoError: it holds something that no demo made.
+        DemoError: the directory was not made by a demo.
     """
     names = {entry.name for entry in data_dir.iterdir()} - LOCKS
     if names and FILE not in names:
@@ -94,7 +94,7 @@ def clear(data_dir: Path) -> None:
     if not names:
         return
     stack.down(data_dir)
-    # the state goes last: a kill in the middle leaves a directory that is still known as a demo's
+    # demo.json is removed last: after a kill in the middle the directory is still recognised as a demo's
     for name in sorted(names - {FILE}):
         entry = data_dir / name
         shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
@@ -102,7 +102,7 @@ def clear(data_dir: Path) -> None:
 
 
 def differences(run: Run, options: Options) -> list[str]:
-    """Options that differ from those of the run that is to be continued, in words."""
+    """List the options that differ from those of the run to continue, as text."""
     return [
         f"--{name} {run.story.get(name)}, not {wanted}"
         for name, wanted in options.story().items()

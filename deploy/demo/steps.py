@@ -1,4 +1,4 @@
-"""The steps of a start, each with what it is doing now and how long it took."""
+"""Progress output of the steps of a demo, each with its current action and its duration."""
 
 import time
 from collections.abc import Iterator
@@ -10,28 +10,28 @@ from rich.status import Status
 from deploy.local.console import Progress
 
 QUIET_S = 10.0
-"""Without a terminal a long step says at most once in so long what it does."""
+"""Least interval of progress lines of a step, if the output is no terminal."""
 
 
 class Steps:
-    """Tells the steps on a console: a spinner on a terminal, lines elsewhere."""
+    """Progress of steps on a console: a spinner on a terminal, lines elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     @contextmanager
     def step(self, name: str) -> Iterator[Progress]:
-        """One step; yields a function that takes what it is doing now."""
+        """Run a block as a step; yield a function that shows the current action."""
         begin = last = time.monotonic()
         status = Status(name, console=self._console) if self._console.is_terminal else None
 
-        def doing(what: str) -> None:
+        def doing(detail: str) -> None:
             nonlocal last
             if status is not None:
-                status.update(f"{name}: {what}")
+                status.update(f"{name}: {detail}")
             elif time.monotonic() - last >= QUIET_S:
                 last = time.monotonic()
-                self.say(f"  ... {name}: {what}")
+                self.say(f"  ... {name}: {detail}")
 
         if status is not None:
             status.start()
@@ -46,5 +46,5 @@ class Steps:
         self.say(f"  [green]✓[/] {name:<58} {time.monotonic() - begin:6.1f} s")
 
     def say(self, text: str) -> None:
-        """A line between the steps."""
+        """Print a line between the steps."""
         self._console.print(text, soft_wrap=True)

@@ -1,7 +1,7 @@
 """The tour of `fraud demo --rollouts`: a better model is promoted, a bad one is stopped by its guard.
 
-All of it goes through the sidecar's API, while transactions stream. Who stops the bad one is the sidecar's
-guard watch: the tour only waits for it.
+Everything goes through the sidecar's API, while transactions stream. The sidecar's guard watch stops the bad
+model; the tour only waits for it.
 """
 
 import threading
@@ -19,9 +19,9 @@ from feature_store.errors import FraudError
 T = TypeVar("T")
 POLL_S = 0.5
 PATIENCE_S = 300.0
-"""For an event to be applied, and for a guard to make up its mind."""
+"""Longest wait for an event to be applied, and for a verdict of a guard."""
 CANARY_S = 10.0
-"""How long the canary is watched."""
+"""Duration of the canary."""
 SHARE_BP = 1_000
 GUARDS: dict[str, Any] = {
     "alpha": 0.01,
@@ -32,17 +32,17 @@ GUARDS: dict[str, Any] = {
         {"name": "failures", "max_share": 0.01},
     ],
 }
-"""A demo sees alerts on some hundred cards in a minute: a few dozen of them prove or refute a ratio of 2, for
-the usual 1.5 it takes more. The guards left out ask for hours of traffic, or for cards with a past."""
+"""Guards for the few alerts of a demo, some hundred cards a minute: a few dozen card-hours prove or refute a
+ratio of 2; the usual 1.5 needs more. The other guards need hours of traffic, or cards with a history."""
 
 
 class Tour:
-    """Tries both challengers, one after the other, in a thread of its own.
+    """Background thread that tries both challengers, one after the other.
 
     Args:
-        sidecar: where to ask.
-        data_dir: of the demo, where the training has left its models.
-        say: takes the lines that tell what happens.
+        sidecar: client of the sidecar.
+        data_dir: data directory of the demo, which has the trained models.
+        say: prints a line of progress.
     """
 
     def __init__(self, sidecar: SidecarClient, data_dir: Path, say: Callable[[str], None]) -> None:
@@ -50,28 +50,28 @@ class Tour:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tour", daemon=True)
         self.fault: FraudError | None = None
-        """Why it could not be gone to its end."""
-        self.told: dict[str, Any] = {}
-        """By challenger: what has become of it; for the report."""
+        """The error that ended the tour early, if any."""
+        self.results: dict[str, Any] = {}
+        """Result of each challenger, by name, for the report."""
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     @property
     def is_over(self) -> bool:
-        """Whether there is no more to come."""
+        """Whether the tour has ended."""
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End it where it stands; a rollout that is open stays open."""
+        """Stop the tour; an open rollout stays open."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
         try:
-            self._end_what_was_left()
+            self._end_open_rollout()
             self._say(
                 "  rollouts: guards of a demo, which sees few alerts: at most 2 card-hours with an alert for "
                 f"each of the champion's, judged from {GUARDS['min_card_hours']} on (usually 1.5, from 100)"
@@ -80,63 +80,63 @@ class Tour:
             self._try_trigger_happy()
         except _StoppedError:
             self._say("  rollouts: ended before the tour was over")
-        except FraudError as fault:
-            self.fault = fault
-        except Exception as fault:
-            self.fault = DemoError(f"the tour of the rollouts has failed: {fault!r}; see the sidecar's log")
+        except FraudError as error:
+            self.fault = error
+        except Exception as error:
+            self.fault = DemoError(f"the tour of the rollouts has failed: {error!r}; see the sidecar's log")
 
-    def _end_what_was_left(self) -> None:
-        """A demo that was killed may have left a rollout open."""
-        if (left := self._sidecar.get("v1/rollouts")["open"]) is not None:
-            seq = self._sidecar.get(f"v1/rollouts/{left}")["seq"]
-            self._sidecar.step(left, "rolled_back", "left open by a demo that was killed", seq)
+    def _end_open_rollout(self) -> None:
+        """Roll back a rollout that a killed demo left open."""
+        if (rollout_id := self._sidecar.get("v1/rollouts")["open"]) is not None:
+            seq = self._sidecar.get(f"v1/rollouts/{rollout_id}")["seq"]
+            self._sidecar.step(rollout_id, "rolled_back", "left open by a demo that was killed", seq)
 
     def _try_better(self) -> None:
-        begun = time.monotonic()
+        start_s = time.monotonic()
         rollout_id, seq = self._shadow(BETTER)
-        verdict = self._until(lambda: self._verdict(rollout_id, "pass"), "a verdict on the better model")
-        self._tell(verdict, BETTER)
+        verdict = self._until(lambda: self._verdict(rollout_id, "pass"), "verdict on the better model")
+        self._print_findings(verdict, BETTER)
         seq = self._step(rollout_id, "canary_set", "the guards have passed it in shadow", seq)["seq"]
         self._say(f"  rollouts: {BETTER} decides for {SHARE_BP / 100:g} % of the cards")
         before, until = self._counts(rollout_id), time.monotonic() + CANARY_S
-        self._until(lambda: time.monotonic() > until, "time of the canary")
+        self._until(lambda: time.monotonic() > until, "end of the canary")
         after = self._counts(rollout_id)
-        decided, seen = (after[name] - before[name] for name in ("decided", "transactions"))
-        self._say(f"  rollouts: it decided {decided:,} of {seen:,} transactions")
-        found = self._step(rollout_id, "promoted", "as good in canary as in shadow", seq)
-        held = ", ".join(f"{part}@{offset}" for part, offset in found["events"][-1]["held_from"].items())
+        decided, transactions = (after[name] - before[name] for name in ("decided", "transactions"))
+        self._say(f"  rollouts: it decided {decided:,} of {transactions:,} transactions")
+        rollout = self._step(rollout_id, "promoted", "as good in canary as in shadow", seq)
+        offsets = ", ".join(f"{part}@{offset}" for part, offset in rollout["events"][-1]["held_from"].items())
         self._say(
-            f"  rollouts: {BETTER} is promoted: it decides for every card, from partition@offset {held} on"
+            f"  rollouts: {BETTER} is promoted: it decides for every card, from partition@offset {offsets} on"
         )
-        self.told[BETTER] = {
-            "rollout_id": rollout_id, "phase": found["phase"], "seconds": _since(begun),
-            "canary_transactions": seen, "canary_decided": decided,
+        self.results[BETTER] = {
+            "rollout_id": rollout_id, "phase": rollout["phase"], "seconds": _seconds_since(start_s),
+            "canary_transactions": transactions, "canary_decided": decided,
         }  # fmt: skip
 
     def _try_trigger_happy(self) -> None:
-        begun = time.monotonic()
+        start_s = time.monotonic()
         rollout_id, _ = self._shadow(TRIGGER_HAPPY)
-        found = self._until(lambda: self._ended(rollout_id), "the guard's rollback")
-        rolled_back = found["events"][-1]
-        breached = next((event for event in found["events"] if event["type"] == "breached"), None)
+        rollout = self._until(lambda: self._rolled_back(rollout_id), "rollback by the guard")
+        rolled_back = rollout["events"][-1]
+        breached = next((event for event in rollout["events"] if event["type"] == "breached"), None)
         if breached is None:
             raise DemoError(f"{rollout_id} was rolled back, but by no guard: {rolled_back['reason']}")
-        seconds = _since(begun)
+        seconds = _seconds_since(start_s)
         self._say(
             f"  rollouts: {TRIGGER_HAPPY} is rolled back after {seconds:.0f} s, by the guard itself: "
             f"{rolled_back['reason']}"
         )
         self._say("  rollouts: it never decided; the champion went on for every card")
-        self.told[TRIGGER_HAPPY] = {
-            "rollout_id": rollout_id, "phase": found["phase"], "seconds": seconds, "guard": breached["guard"],
-            "reason": rolled_back["reason"],
+        self.results[TRIGGER_HAPPY] = {
+            "rollout_id": rollout_id, "phase": rollout["phase"], "seconds": seconds,
+            "guard": breached["guard"], "reason": rolled_back["reason"],
         }  # fmt: skip
 
     def _shadow(self, name: str) -> tuple[str, int]:
         """Propose a challenger and start its shadow; returns rollout_id and seq."""
         model = training.load(training.file_of(self._data_dir, name))
         if model is None:
-            raise DemoError(f"the training has left no model {name} in {self._data_dir}; start with --fresh")
+            raise DemoError(f"there is no trained model {name} in {self._data_dir}; start with --fresh")
         rollout_id = self._sidecar.propose(
             {
                 "reason": "tour of the demo",
@@ -144,56 +144,60 @@ class Tour:
                 "guards": GUARDS,
             }
         )
-        found = self._step(rollout_id, "shadow_started", "tour of the demo", 1)
+        rollout = self._step(rollout_id, "shadow_started", "tour of the demo", 1)
         self._say(
             f"  rollouts: {name} ({model.ref.name}/{model.ref.version}, AUC ROC {model.auc_roc:.3f}, alerts "
             f"from {model.threshold:.3f} on) scores every transaction in shadow"
         )
-        return rollout_id, found["seq"]
+        return rollout_id, rollout["seq"]
 
     def _step(self, rollout_id: str, kind: str, reason: str, seq: int) -> dict[str, Any]:
-        """Write the event after `seq`, and wait until every key group has applied it; returns the rollout."""
+        """Write the event after `seq`, wait until every key group has applied it, and return the rollout."""
         written = self._sidecar.step(rollout_id, kind, reason, seq)
-        return self._until(lambda: self._sidecar.applied(rollout_id, written), f"{kind} at every key group")
+        return self._until(
+            lambda: self._sidecar.applied(rollout_id, written), f"{kind} event applied by every key group"
+        )
 
     def _verdict(self, rollout_id: str, wanted: str) -> dict[str, Any] | None:
-        found = self._sidecar.get(f"v1/rollouts/{rollout_id}/verdict")
-        if found["verdict"] == "breach":
+        verdict = self._sidecar.get(f"v1/rollouts/{rollout_id}/verdict")
+        if verdict["verdict"] == "breach":
             raise DemoError(
-                f"the guards have stopped {rollout_id}, which was to be the better model: {found}"
+                f"the guards have stopped {rollout_id}, which was to be the better model: {verdict}"
             )
-        return found if found["verdict"] == wanted else None
+        return verdict if verdict["verdict"] == wanted else None
 
-    def _ended(self, rollout_id: str) -> dict[str, Any] | None:
-        found = self._sidecar.get(f"v1/rollouts/{rollout_id}")
-        return found if found["phase"] == "rolled_back" and found["state"] == "applied" else None
+    def _rolled_back(self, rollout_id: str) -> dict[str, Any] | None:
+        rollout = self._sidecar.get(f"v1/rollouts/{rollout_id}")
+        return rollout if rollout["phase"] == "rolled_back" and rollout["state"] == "applied" else None
 
     def _counts(self, rollout_id: str) -> dict[str, int]:
-        """Transactions of the trial so far, and those that the challenger has decided."""
+        """Count the transactions of the trial so far, and those that the challenger decided."""
         groups = self._sidecar.get("v1/progress")["groups"].values()
         challengers = [
-            one
+            trial
             for group in groups
-            for one in group["totals"]["trials"].get(rollout_id, {"challengers": {}})["challengers"].values()
+            for trial in group["totals"]["trials"]
+            .get(rollout_id, {"challengers": {}})["challengers"]
+            .values()
         ]
-        return {name: sum(one[name] for one in challengers) for name in ("transactions", "decided")}
+        return {name: sum(trial[name] for trial in challengers) for name in ("transactions", "decided")}
 
-    def _tell(self, verdict: dict[str, Any], name: str) -> None:
+    def _print_findings(self, verdict: dict[str, Any], name: str) -> None:
         for finding in verdict["challengers"][name]["findings"]:
             self._say(f"  rollouts: guard {finding['guard']} says {finding['verdict']}: {finding['detail']}")
 
-    def _until(self, condition: Callable[[], T | None], what: str) -> T:
+    def _until(self, condition: Callable[[], T | None], description: str) -> T:
         end = time.monotonic() + PATIENCE_S
-        while not (found := condition()):
+        while not (result := condition()):
             if self._stop.wait(POLL_S):
                 raise _StoppedError
             if time.monotonic() > end:
-                raise DemoError(f"{what} did not come within {PATIENCE_S:.0f} s; see the sidecar's log")
-        return found
+                raise DemoError(f"no {description} within {PATIENCE_S:.0f} s; see the sidecar's log")
+        return result
 
 
 class _StoppedError(Exception):
-    """The demo ends."""
+    """The demo stopped the tour."""
 
 
 def _challenger(name: str, model: Champion) -> dict[str, Any]:
@@ -206,5 +210,5 @@ def _challenger(name: str, model: Champion) -> dict[str, Any]:
     }
 
 
-def _since(begun: float) -> float:
-    return round(time.monotonic() - begun, 1)
+def _seconds_since(start_s: float) -> float:
+    return round(time.monotonic() - start_s, 1)

@@ -1,4 +1,4 @@
-"""The first champion, and a tour's challengers: trained in a process of their own while the servers start."""
+"""Training of the first champion and of a tour's challengers, as a child process while the servers start."""
 
 import json
 import math
@@ -14,23 +14,23 @@ from feature_store.errors import FraudError
 from models.registry import ModelRef
 
 HISTORY = 200_000
-"""Transactions to train on."""
+"""Number of transactions to train on."""
 FILE_SHARE = 0.25
-"""Share of a replayed file that the model may learn from."""
+"""Greatest share of a replayed file to train on."""
 FEWEST_FRAUDS = 100
-"""A file with fewer labelled frauds teaches nothing: then the simulator's history does."""
+"""Least number of labelled frauds in a file; with fewer, the model is trained on simulated history."""
 RATE = 0.999
-"""Share of the genuine transactions that must stay under the velocity limit."""
+"""Share of the genuine transactions that may not exceed the velocity limit."""
 FEWEST_IN_5M = 10
-"""The velocity limit is not lower than this."""
+"""Least velocity limit, transactions in 5 minutes."""
 CHAMPION = "champion"
 TREES = 100
 BETTER, TRIGGER_HAPPY = "better", "trigger-happy"
-"""Challengers of `--rollouts`: one with all the trees, one with three of them and a low threshold."""
+"""Challengers of `--rollouts`: one with TREES trees, one with TINY trees and a low threshold."""
 SMALL, TINY = 15, 3
-"""Trees of the champion that is to be beaten, and of the trigger-happy challenger."""
+"""Trees of the weak champion of `--rollouts`, and of the trigger-happy challenger."""
 BUDGET, LARGE_BUDGET = 0.005, 0.1
-"""Share of the transactions that may be alerts by score; of the trigger-happy challenger."""
+"""Share of the transactions that may be alerts by score: usual, and of the trigger-happy challenger."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class Champion:
     auc_roc: float
     """On the newest quarter of the history, which it was not fitted on."""
     learnt_from: str
-    """In words."""
+    """Description of the training data."""
 
 
 def save(path: Path, champion: Champion) -> None:
-    """Write what `load` reads, whole or not at all."""
+    """Write a champion to a file, atomically; `load` reads it."""
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(asdict(champion), indent=2) + "\n")
     part.replace(path)
 
 
 def load(path: Path) -> Champion | None:
-    """The champion of a file; None if there is none yet."""
+    """Load a champion from a file; None if there is no file yet."""
     try:
         raw = json.loads(path.read_text())
     except FileNotFoundError:
@@ -63,16 +63,16 @@ def load(path: Path) -> Champion | None:
 
 
 def file_of(data_dir: Path, name: str) -> Path:
-    """Where a model's `Champion` is written."""
+    """Return the file of a model's `Champion`."""
     return data_dir / f"{name}.json"
 
 
 def arguments(options: Options, tracking_uri: str, now_ms: int) -> list[str]:
-    """Arguments of this module as a program.
+    """Build the command line arguments of this module.
 
     Args:
-        options: of the demo.
-        tracking_uri: of MLflow.
+        options: options of the demo.
+        tracking_uri: tracking URI of MLflow.
         now_ms: end of the simulated history, ms.
     """
     job = {
@@ -91,22 +91,22 @@ def arguments(options: Options, tracking_uri: str, now_ms: int) -> list[str]:
 def train(
     replay: Path | None, seed: int, cards: int, rate: float, rollouts: bool, tracking_uri: str, now_ms: int
 ) -> dict[str, Champion]:
-    """Train, register, choose the policies.
+    """Train and register the models, and choose their policies.
 
     Args:
-        replay: the file to learn from, if it has labels.
-        seed: of the simulated world and of training.
-        cards: of the simulated world.
-        rate: of the simulated history, transactions per second.
-        rollouts: whether challengers are wanted, and a champion that can be beaten.
-        tracking_uri: of MLflow.
+        replay: file to train on, if it has enough labelled frauds.
+        seed: seed of the simulated world and of training.
+        cards: cards of the simulated world.
+        rate: rate of the simulated history, transactions per second.
+        rollouts: whether to train challengers, too, and a weak champion.
+        tracking_uri: tracking URI of MLflow.
         now_ms: end of the simulated history, ms.
 
     Returns:
-        By name: the challengers, if any, and CHAMPION as the last one.
+        Models by name: the challengers, if any, and CHAMPION as the last one.
 
     Raises:
-        FraudError: the history does not do, or the registry fails.
+        FraudError: the history is unsuitable, or the registry fails.
     """
     from models.pipeline import fit_and_register
 
@@ -136,7 +136,7 @@ def train(
 
 
 def _simulated(seed: int, cards: int, rate: float, now_ms: int) -> pa.Table:
-    """As much traffic of the same world as would have come before now, without disturbances."""
+    """Simulate the world's last HISTORY transactions before `now_ms`, without disturbances."""
     from loadtests.simulator.disturbances import Disturbances
     from loadtests.simulator.transactions import Stream
     from loadtests.simulator.world import World
@@ -147,7 +147,7 @@ def _simulated(seed: int, cards: int, rate: float, now_ms: int) -> pa.Table:
 
 
 def _beginning(path: Path) -> pa.Table | None:
-    """The first rows of a file, if they have labels that can be learnt from."""
+    """Read the first rows of a file; None without enough labelled frauds."""
     from loadtests.simulator.replay import Replay
 
     replay = Replay(path)
@@ -160,7 +160,7 @@ def _beginning(path: Path) -> pa.Table | None:
 
 
 def _velocity_limit(history: pa.Table) -> int:
-    """A count in 5 minutes that hardly any genuine transaction exceeds."""
+    """Compute the count in 5 minutes that a share of RATE of the genuine transactions does not exceed."""
     from feature_store import catalogue, training_set
 
     counts = training_set.build(history)[:, catalogue.COLUMN["count_5m"]]
@@ -169,7 +169,7 @@ def _velocity_limit(history: pa.Table) -> int:
 
 
 def main(text: str) -> None:
-    """The program: train as the JSON says, write a file for each model; the champion's as the last one."""
+    """Train as the JSON arguments say, and write a file for each model, the champion's last."""
     job = json.loads(text)
     directory = Path(job.pop("directory"))
     job["replay"] = None if job["replay"] is None else Path(job["replay"])

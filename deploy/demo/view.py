@@ -1,4 +1,4 @@
-"""The live view: what flows in, what comes out, how late, and why; one line every few seconds elsewhere."""
+"""The live view of a demo: a screen on a terminal, or one line every few seconds elsewhere."""
 
 import time
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from deploy.demo.watch import Percentiles
 
 @dataclass(frozen=True)
 class Moment:
-    """All that is shown at one moment."""
+    """All values shown at one moment."""
 
     title: str
-    """What is going on now."""
+    """Current phase of the demo."""
     elapsed_s: float
-    """Since the load began."""
+    """Time since the start of the load."""
     sent: int
     """Transactions fed by this run."""
     sent_per_s: float
     decided: int
-    """Transactions decided since the directory was begun, dead letters and repetitions included."""
+    """Transactions decided since the first start, dead letters and repetitions included."""
     decided_per_s: float
     lag: int | None
     """Input records not yet decided; None while unknown."""
@@ -39,18 +39,18 @@ class Moment:
     """Latency of the latest alerts."""
     profile_changes: int
     memory: int
-    """Bytes of all processes."""
+    """Memory of all processes, bytes."""
     commits: int
-    """Kafka transactions of all key groups since the directory was begun."""
+    """Kafka transactions of all key groups since the first start."""
     commits_per_s: float
     cards: int
-    """In the state of all key groups."""
+    """Cards in the state of all key groups."""
     latest: list[dict[str, Any]] = field(default_factory=list)
-    """Newest last."""
+    """Latest alerts, newest last."""
 
 
 def line(now: Moment) -> str:
-    """The moment in one line."""
+    """Render the moment as one line."""
     recent = now.recent
     latency = f"p50 {recent.p50:.0f} ms p99 {recent.p99:.0f} ms" if recent else "no latency yet"
     return (
@@ -61,14 +61,14 @@ def line(now: Moment) -> str:
 
 
 def screen(now: Moment, links: Mapping[str, str], hint: str) -> RenderableType:
-    """The moment as a screen."""
+    """Render the moment as a screen."""
     head = Text.assemble(
         (f" {now.title} ", "bold white on blue"), f"  {_clock(now.elapsed_s)}   ", (hint, "dim")
     )
-    where = Text("   ").join(Text.assemble((f"{name} ", "dim"), (url, "cyan")) for name, url in links.items())
+    urls = Text("   ").join(Text.assemble((f"{name} ", "dim"), (url, "cyan")) for name, url in links.items())
     panels = Table.grid(expand=True)
     panels.add_row(_flow(now), _outcome(now), _job(now))
-    return Group(head, where, panels, _alerts(now.latest))
+    return Group(head, urls, panels, _alerts(now.latest))
 
 
 def _flow(now: Moment) -> Panel:

@@ -1,4 +1,4 @@
-"""Waiting for something that must come, and noticing when it does not."""
+"""Waiting for a condition, with a deadline for signs of life."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from service.progress_reader import ProgressReader
 
 POLL_S = 0.05
 PATIENCE_S = 180.0
-"""Without any sign of life for so long, a wait has failed."""
+"""Time without a sign of life after which a wait fails."""
 
 
 def wait_until_caught_up(
@@ -24,13 +24,13 @@ def wait_until_caught_up(
     since: float,
     doing: Progress,
 ) -> None:
-    """Wait until all key groups have committed what was on the inputs at some moment after `since`.
+    """Wait until all key groups have committed everything on the inputs as of a moment after `since`.
 
     Raises:
-        FraudError: a process ended, or the job does nothing for minutes.
+        FraudError: a process ended, or the job makes no progress for PATIENCE_S.
     """
 
-    def is_level() -> bool:
+    def has_caught_up() -> bool:
         now = lag.lag
         if now is not None and now.records:
             doing(f"{now.records:,} records to go")
@@ -42,17 +42,20 @@ def wait_until_caught_up(
         )
 
     def records() -> tuple[int, int]:
-        # not the number of commits: an idle job goes on telling that it lives
+        # not the number of commits: an idle job commits, too
         return progress.totals.counts["records"], lag.lag.records if lag.lag is not None else 0
 
-    wait(is_level, "the job does not get on", records, lambda: children.check(options.data_dir, run))
+    wait(has_caught_up, "the job makes no progress", records, lambda: children.check(options.data_dir, run))
 
 
 def have_loaded_the_tables(groups: Mapping[int, Mapping[str, Any]]) -> bool:
-    """Whether every key group has read the tables: only one commits their offsets, which lag is made of.
+    """Return whether every key group has read the tables.
+
+    The lag does not show this: it comes from committed offsets, and only one group commits those of the
+    tables.
 
     Args:
-        groups: newest progress record of each key group that has told of any.
+        groups: newest progress record of each key group that has written any.
     """
     return bool(groups) and all(
         len(groups) == newest["key_groups"] and not any(newest["table_lag"].values())
@@ -69,20 +72,20 @@ def wait(
     """Wait for a condition.
 
     Args:
-        condition: what to wait for.
-        failure: what to say if it does not come.
-        sign_of_life: while its answers change, there is hope.
-        check: raises when there is none.
+        condition: returns true at the end of the wait.
+        failure: begin of the error message, if the wait fails.
+        sign_of_life: returns any value; the wait goes on while the value changes.
+        check: raises an error if waiting is pointless.
 
     Raises:
         DemoError: the sign of life has not changed for `PATIENCE_S`.
     """
-    seen, changed = sign_of_life(), time.monotonic()
+    last_sign, changed_at = sign_of_life(), time.monotonic()
     while not condition():
         check()
-        now = sign_of_life()
-        if now != seen:
-            seen, changed = now, time.monotonic()
-        if time.monotonic() - changed > PATIENCE_S:
+        sign = sign_of_life()
+        if sign != last_sign:
+            last_sign, changed_at = sign, time.monotonic()
+        if time.monotonic() - changed_at > PATIENCE_S:
             raise DemoError(f"{failure}: nothing happened for {PATIENCE_S:.0f} s; see the logs directory")
         time.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""What a bank's own consumer of fraud-alerts sees: each alert as it becomes visible, and how late that is."""
+"""A consumer of fraud-alerts, as a bank would have it: the alerts, and the latency of each."""
 
 import threading
 import time
@@ -12,26 +12,26 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 WARM_UP_S = 15.0
-"""Latencies count from so long after the load began: the JVM and the kernels compile until then."""
+"""Time after the start of the load until latencies count: the JVM and the kernels compile meanwhile."""
 SHOWN = 12
-"""Alerts that are kept for show."""
+"""Number of latest alerts to show."""
 RECENT = 200
-"""Latest latencies of which the running percentiles are made."""
+"""Number of latest latencies for the running percentiles."""
 POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Event's Kafka timestamp to receipt by a read_committed consumer, ms."""
+    """Percentiles of the latency, ms: from Kafka timestamp to receipt by a read_committed consumer."""
 
     p50: float
     p99: float
     alerts: int
-    """How many were measured."""
+    """Number of measured alerts."""
 
     @staticmethod
     def of(latencies: Sequence[float] | deque[float]) -> "Percentiles | None":
-        """None without latencies."""
+        """Compute percentiles; None without latencies."""
         if not latencies:
             return None
         p50, p99 = np.percentile(list(latencies), [50, 99]).tolist()
@@ -39,11 +39,11 @@ class Percentiles:
 
 
 class AlertWatch:
-    """Consumes fraud-alerts from its beginning in a thread of its own.
+    """Background thread that consumes fraud-alerts from its beginning.
 
     Args:
-        bootstrap_servers: the broker.
-        topic: the alerts.
+        bootstrap_servers: address of the broker.
+        topic: topic of the alerts.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
@@ -61,29 +61,29 @@ class AlertWatch:
         self._thread = threading.Thread(target=self._run, name="alert-watch", daemon=True)
         self._begun_ms = float("inf")
         self.latest: deque[dict[str, Any]] = deque(maxlen=SHOWN)
-        """Newest last."""
+        """Latest alerts, newest last."""
         self.count = 0
-        """Alerts seen since the beginning of the topic."""
+        """Number of alerts since the beginning of the topic."""
         self.rules: Counter[str] = Counter()
         """Alerts by rule."""
         self.declined_after_change = 0
-        """Alerts of cards that were blocked by a change, not by the first load."""
+        """Alerts of cards that were blocked after the first load."""
         self._latencies: list[tuple[float, float]] = []  # seconds since the load began, ms
         self.recent: deque[float] = deque(maxlen=RECENT)
-        """Of the latest alerts, warm-up included, ms."""
+        """Latencies of the latest alerts, warm-up included, ms."""
         self.fault: str | None = None
-        """Why it gave up, if it did."""
+        """Error message, if the thread failed."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def measure_from(self, begun_at: float) -> None:
-        """Latencies count for transactions that arrive from now on, in seconds since 1970-01-01 UTC."""
+        """Measure latencies of transactions that arrive from `begun_at` on, seconds since 1970-01-01 UTC."""
         self._begun_ms = begun_at * 1_000
 
     def latency(self) -> Percentiles | None:
-        """Over the whole load after the warm-up, or all of it where it was shorter; None without alerts."""
+        """Compute percentiles after the warm-up, or of a whole shorter load; None without alerts."""
         warm = [latency for since, latency in self._latencies if since >= WARM_UP_S]
         return Percentiles.of(warm or [latency for _, latency in self._latencies])
 
@@ -97,7 +97,7 @@ class AlertWatch:
             partitions = self._consumer.list_topics(self._topic, 10.0).topics[self._topic].partitions
             self._consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in partitions])
             while not self._stop.is_set():
-                # poll returns with the first record, consume would wait for company
+                # poll returns with the first record; consume would wait for more
                 message = self._consumer.poll(POLL_S)
                 now_ms = time.time() * 1_000
                 if message is None:
@@ -107,13 +107,13 @@ class AlertWatch:
                     if error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise RuntimeError(error.str())
                     continue
-                self._see(orjson.loads(message.value() or b"{}"), now_ms)
+                self._count_alert(orjson.loads(message.value() or b"{}"), now_ms)
         except Exception as error:
             self.fault = f"the alerts cannot be read: {error}"
         finally:
             self._consumer.close()
 
-    def _see(self, alert: dict[str, Any], now_ms: float) -> None:
+    def _count_alert(self, alert: dict[str, Any], now_ms: float) -> None:
         self.count += 1
         self.rules.update(alert["rules"])
         profile = alert["profile"]
@@ -121,7 +121,7 @@ class AlertWatch:
             self.declined_after_change += 1
         self.latest.append(alert)
         since_ms = alert["arrival_time"] - self._begun_ms
-        if since_ms >= 0:  # not what a killed run left behind
+        if since_ms >= 0:  # without alerts of a killed run
             latency = now_ms - alert["arrival_time"]
             self.recent.append(latency)
             self._latencies.append((since_ms / 1_000, latency))
