@@ -63,14 +63,14 @@ def begin(options: Options, steps: Steps) -> Run:
         old.restarts += 1
         old.save(options.data_dir)
         since = datetime.fromtimestamp(old.begun).strftime("%Y-%m-%d %H:%M:%S")
-        steps.say(f"Found an unfinished demo in {options.data_dir}, begun at {since}: continuing it.")
+        steps.print_line(f"Found an unfinished demo in {options.data_dir}, begun at {since}: continuing it.")
         stopped = children.stop_leftovers(options.data_dir, old)
         if stopped:
-            steps.say(f"Stopped its processes that were still running: {', '.join(stopped)}.")
+            steps.print_line(f"Stopped its processes that were still running: {', '.join(stopped)}.")
         return old
     if old is not None:
         fate = "ended" if old.finished else "was killed and is dropped"
-        steps.say(f"The last demo in {options.data_dir} {fate}: starting from the beginning.")
+        steps.print_line(f"The last demo in {options.data_dir} {fate}: starting from the beginning.")
         children.stop_leftovers(options.data_dir, old)
     state.clear(options.data_dir)
     run = Run(options.story(), time.time())
@@ -108,7 +108,7 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
                 roll_out(champion, settings, replay)
                 run.champion = True
                 run.save(options.data_dir)
-            steps.say(f"    {champion.learnt_from}; AUC ROC {champion.auc_roc:.3f} on what followed")
+            steps.print_line(f"    {champion.learnt_from}; AUC ROC {champion.auc_roc:.3f} on what followed")
         links = _processes(options, run, steps, lag, progress, settings)
         yield System(stack.endpoints(options.data_dir), settings, lag, progress, world, replay, links)
     finally:

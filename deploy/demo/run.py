@@ -52,7 +52,7 @@ class Demo:
                 finished = True
                 return clean
             except KeyboardInterrupt:
-                self._steps.say("Ended before the audit; the next `fraud demo` continues it.")
+                self._steps.print_line("Ended before the audit; the next `fraud demo` continues it.")
                 raise
             finally:
                 memory.stop()
@@ -62,7 +62,7 @@ class Demo:
         options = self._options
         with bring_up.system(options, run, self._steps) as system:
             for name, url in system.links.items():
-                self._steps.say(f"    {name:<9} {url}")
+                self._steps.print_line(f"    {name:<9} {url}")
             session = Session(options, run, system, memory, self._console, self._enough)
             self._may_end_gently = True
             measured = session.stream()
@@ -71,7 +71,7 @@ class Demo:
             children.stop(options.data_dir, run, children.JOB)
         begin = time.monotonic()
         verdict = audit.run(system.settings, console=self._console)
-        self._steps.say(f"  verified in {time.monotonic() - begin:.1f} s")
+        self._steps.print_line(f"  verified in {time.monotonic() - begin:.1f} s")
         measured = replace(measured, peak_memory=memory.peak)
         summary.show(self._console, verdict, measured)
         report = summary.report(verdict, measured)
@@ -81,7 +81,7 @@ class Demo:
         run.finished = True
         run.save(options.data_dir)
         if not verdict.is_clean:
-            self._steps.say(f"Logs and topics stay in {options.data_dir} until the next demo there.")
+            self._steps.print_line(f"Logs and topics stay in {options.data_dir} until the next demo there.")
         return verdict.is_clean
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
@@ -102,8 +102,8 @@ class Demo:
             children.stop(data_dir, run, name)
         if keep_stack:
             script = data_dir / "env"
-            self._steps.say(f"The servers keep running; `. {script}` sets FRAUD_ variables for them.")
-            self._steps.say(f"Stop them with `fraud stack down --data-dir {data_dir}`.")
+            self._steps.print_line(f"The servers keep running; `. {script}` sets FRAUD_ variables for them.")
+            self._steps.print_line(f"Stop them with `fraud stack down --data-dir {data_dir}`.")
             return
         with self._steps.step("stopping the servers") as doing:
             stack.down(data_dir, progress=doing)

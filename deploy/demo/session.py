@@ -54,7 +54,7 @@ class Session:
         self._load = self._make_load()
         self._tour: Tour | None = None
         if options.rollouts:
-            self._tour = Tour(SidecarClient(system.links["sidecar"]), options.data_dir, self._say)
+            self._tour = Tour(SidecarClient(system.links["sidecar"]), options.data_dir, self._print_line)
         self._decided_before = self._decided()
         self._history: deque[tuple[float, int, int, int]] = deque()
         """Time, sent, decided, commits."""
@@ -108,7 +108,7 @@ class Session:
         enough = time.time() - self._load.begun_at >= (self._options.for_s or 0.0)
         return self._load.is_over or (self._tour.is_over and enough)
 
-    def _say(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, markup=False)
 
     def _has_caught_up(self, since: float) -> bool:

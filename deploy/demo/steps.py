@@ -31,20 +31,20 @@ class Steps:
                 status.update(f"{name}: {detail}")
             elif time.monotonic() - last >= QUIET_S:
                 last = time.monotonic()
-                self.say(f"  ... {name}: {detail}")
+                self.print_line(f"  ... {name}: {detail}")
 
         if status is not None:
             status.start()
         try:
             yield doing
         except BaseException:
-            self.say(f"  [red]✗[/] {name}")
+            self.print_line(f"  [red]✗[/] {name}")
             raise
         finally:
             if status is not None:
                 status.stop()
-        self.say(f"  [green]✓[/] {name:<58} {time.monotonic() - begin:6.1f} s")
+        self.print_line(f"  [green]✓[/] {name:<58} {time.monotonic() - begin:6.1f} s")
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line between the steps."""
         self._console.print(text, soft_wrap=True)

@@ -42,11 +42,11 @@ class Tour:
     Args:
         sidecar: client of the sidecar.
         data_dir: data directory of the demo, which has the trained models.
-        say: prints a line of progress.
+        print_line: prints a line of progress.
     """
 
-    def __init__(self, sidecar: SidecarClient, data_dir: Path, say: Callable[[str], None]) -> None:
-        self._sidecar, self._data_dir, self._say = sidecar, data_dir, say
+    def __init__(self, sidecar: SidecarClient, data_dir: Path, print_line: Callable[[str], None]) -> None:
+        self._sidecar, self._data_dir, self._print_line = sidecar, data_dir, print_line
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tour", daemon=True)
         self.fault: FraudError | None = None
@@ -72,14 +72,14 @@ class Tour:
     def _run(self) -> None:
         try:
             self._end_open_rollout()
-            self._say(
+            self._print_line(
                 "  rollouts: guards of a demo, which sees few alerts: at most 2 card-hours with an alert for "
                 f"each of the champion's, judged from {GUARDS['min_card_hours']} on (usually 1.5, from 100)"
             )
             self._try_better()
             self._try_trigger_happy()
         except _StoppedError:
-            self._say("  rollouts: ended before the tour was over")
+            self._print_line("  rollouts: ended before the tour was over")
         except FraudError as error:
             self.fault = error
         except Exception as error:
@@ -97,15 +97,15 @@ class Tour:
         verdict = self._until(lambda: self._verdict(rollout_id, "pass"), "verdict on the better model")
         self._print_findings(verdict, BETTER)
         seq = self._step(rollout_id, "canary_set", "the guards have passed it in shadow", seq)["seq"]
-        self._say(f"  rollouts: {BETTER} decides for {SHARE_BP / 100:g} % of the cards")
+        self._print_line(f"  rollouts: {BETTER} decides for {SHARE_BP / 100:g} % of the cards")
         before, until = self._counts(rollout_id), time.monotonic() + CANARY_S
         self._until(lambda: time.monotonic() > until, "end of the canary")
         after = self._counts(rollout_id)
         decided, transactions = (after[name] - before[name] for name in ("decided", "transactions"))
-        self._say(f"  rollouts: it decided {decided:,} of {transactions:,} transactions")
+        self._print_line(f"  rollouts: it decided {decided:,} of {transactions:,} transactions")
         rollout = self._step(rollout_id, "promoted", "as good in canary as in shadow", seq)
         offsets = ", ".join(f"{part}@{offset}" for part, offset in rollout["events"][-1]["held_from"].items())
-        self._say(
+        self._print_line(
             f"  rollouts: {BETTER} is promoted: it decides for every card, from partition@offset {offsets} on"
         )
         self.results[BETTER] = {
@@ -122,11 +122,11 @@ class Tour:
         if breached is None:
             raise DemoError(f"{rollout_id} was rolled back, but by no guard: {rolled_back['reason']}")
         seconds = _seconds_since(start_s)
-        self._say(
+        self._print_line(
             f"  rollouts: {TRIGGER_HAPPY} is rolled back after {seconds:.0f} s, by the guard itself: "
             f"{rolled_back['reason']}"
         )
-        self._say("  rollouts: it never decided; the champion went on for every card")
+        self._print_line("  rollouts: it never decided; the champion went on for every card")
         self.results[TRIGGER_HAPPY] = {
             "rollout_id": rollout_id, "phase": rollout["phase"], "seconds": seconds,
             "guard": breached["guard"], "reason": rolled_back["reason"],
@@ -145,7 +145,7 @@ class Tour:
             }
         )
         rollout = self._step(rollout_id, "shadow_started", "tour of the demo", 1)
-        self._say(
+        self._print_line(
             f"  rollouts: {name} ({model.ref.name}/{model.ref.version}, AUC ROC {model.auc_roc:.3f}, alerts "
             f"from {model.threshold:.3f} on) scores every transaction in shadow"
         )
@@ -184,7 +184,9 @@ class Tour:
 
     def _print_findings(self, verdict: dict[str, Any], name: str) -> None:
         for finding in verdict["challengers"][name]["findings"]:
-            self._say(f"  rollouts: guard {finding['guard']} says {finding['verdict']}: {finding['detail']}")
+            self._print_line(
+                f"  rollouts: guard {finding['guard']} says {finding['verdict']}: {finding['detail']}"
+            )
 
     def _until(self, condition: Callable[[], T | None], description: str) -> T:
         end = time.monotonic() + PATIENCE_S
