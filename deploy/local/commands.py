@@ -24,7 +24,7 @@ DataDir = Annotated[
     ),
 ]
 DEFAULT_DATA_DIR = Path(".fraud/stack")
-Port = Annotated[int, typer.Option(min=0, max=65_535, help="0: the one of the last start, or a free one.")]
+Port = Annotated[int, typer.Option(min=0, max=65_535, help="0: the port of the last start, or a free one.")]
 
 
 @app.command()
@@ -38,7 +38,7 @@ def up(
     replay: Annotated[bool, typer.Option(help="Topics take record timestamps from the producer.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the endpoints as JSON.")] = False,
 ) -> None:
-    """Start what does not run yet, and wait until it is ready."""
+    """Start the services that do not run yet, and wait until they are ready."""
     endpoints = stack.up(
         data_dir,
         ports=Ports(
@@ -56,17 +56,19 @@ def up(
 
 @app.command()
 def down(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
-    """Stop what `up` started; data stays."""
+    """Stop the services that `up` started; data is kept."""
     stopped = stack.down(data_dir, progress=console.to_stderr())
     typer.echo(f"stopped {', '.join(stopped)}" if stopped else f"nothing was running on {data_dir}")
 
 
 @app.command()
 def status(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
-    """Show every service; exit code 1 if one has died or its connector failed."""
-    for each in health.status(data_dir):
-        where = f"pid {each.pid}, port {each.port}, {each.memory_bytes >> 20} MiB" if each.pid else ""
-        typer.echo(f"{each.service:10} {each.state:8} {where}".rstrip())
+    """Show every service; exit code 1 if one has died or the connector failed."""
+    for status in health.status(data_dir):
+        details = ""
+        if status.pid:
+            details = f"pid {status.pid}, port {status.port}, {status.memory_bytes >> 20} MiB"
+        typer.echo(f"{status.service:10} {status.state:8} {details}".rstrip())
     health.check(data_dir)
 
 
@@ -78,7 +80,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
 ) -> None:
     """Show the end of a service's log."""
-    log = health.log_file(data_dir, known(service))
+    log = health.log_file(data_dir, service_named(service))
     if not log.exists():
         raise StackError(f"there is no {log}: {service} was never started with this --data-dir")
     with log.open(errors="replace") as file:
@@ -90,20 +92,20 @@ def logs(
 
 @app.command()
 def fetch() -> None:
-    """Fetch all Java archives of the stack and the job now, for a start without a network later."""
+    """Fetch all Java archives of the stack and the job now, for later starts without a network."""
     progress = console.to_stderr()
     for group in jars.EVERYDAY:
         jars.ensure(group, progress=progress)
     typer.echo(f"all Java archives are in {jars.cache_directory()}")
 
 
-def known(service: str) -> Service:
-    """The service of this name.
+def service_named(service: str) -> Service:
+    """Return the service of this name.
 
     Raises:
-        StackError: there is none.
+        StackError: there is no such service.
     """
-    for each in ALL:
-        if each == service:
-            return each
+    for candidate in ALL:
+        if candidate == service:
+            return candidate
     raise StackError(f"there is no service {service}: choose one of {', '.join(ALL)}")

@@ -1,4 +1,4 @@
-"""Kafka Connect, one distributed worker, with Debezium's connector from Postgres to the profiles topic."""
+"""Kafka Connect: one distributed worker, with Debezium's connector from Postgres to the profiles topic."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ CONNECTOR = "card-profiles"
 PATIENCE_S = 180.0
 REQUEST_S = 10.0
 SNAPSHOT_S = 600.0
-"""Patience with the first copy of a table that was already large."""
+"""Longest wait for the first snapshot of a table that is already large, seconds."""
 SLOT = "card_fraud"
 
 PROPERTIES = """\
@@ -24,7 +24,7 @@ bootstrap.servers={bootstrap_servers}
 listeners=http://{host}:{connect}
 rest.advertised.host.name={host}
 group.id=card-fraud-connect
-# plugins lie on the class path and declare themselves: no scan of every class
+# plugins on the class path are found as services: no scan of every class
 plugin.discovery=service_load
 key.converter=org.apache.kafka.connect.json.JsonConverter
 key.converter.schemas.enable=false
@@ -38,9 +38,9 @@ offset.storage.replication.factor=1
 status.storage.replication.factor=1
 offset.storage.partitions=1
 status.storage.partitions=1
-# a killed worker repeats what it sent since its last flush
+# a killed worker sends again what it sent since its last flush
 offset.flush.interval.ms=1000
-# a lone worker need not wait for others, nor long for its own killed predecessor
+# a single worker need not wait for others, nor long for its own killed predecessor
 scheduled.rebalance.max.delay.ms=0
 session.timeout.ms=6000
 heartbeat.interval.ms=1000
@@ -53,7 +53,7 @@ HEAP = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Server:
-    """Starts the worker; its connectors and offsets are in Kafka.
+    """Start the worker; its connectors and offsets are stored in Kafka.
 
     Raises:
         StackError: no Java or no archives.
@@ -74,15 +74,15 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
 
 
 def marker(data_dir: Path) -> str:
-    """The argument that tells this directory's server from all other processes."""
+    """Return the argument that identifies this directory's server among all processes."""
     return f"-Dcard-fraud.server={data_dir / 'connect'}"
 
 
 def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
-    """Waits for the worker, gives it the connector and waits until that runs.
+    """Wait for the worker, configure the connector and wait until it runs.
 
     Raises:
-        StackError: the worker ended, the connector failed for good, or the deadline passed.
+        StackError: the worker ended, or the worker or the connector is not ready at its deadline.
     """
     log = data_dir / "logs" / "connect.log"
     config = connector_config(data_dir, ports)
@@ -95,7 +95,7 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
         states = connector_states(ports)
         if "FAILED" in states:
             _request(ports, "POST", f"/connectors/{CONNECTOR}/restart?includeTasks=true&onlyFailed=true")
-        # a task that waits to try again calls itself RUNNING too: only Postgres knows whether it listens
+        # a task that waits for a retry is RUNNING, too: only Postgres knows whether it reads the slot
         return bool(states) and set(states) == {"RUNNING"} and postgres.replicates(data_dir, ports, SLOT)
 
     processes.wait_until(accepted, server=server, name="connect", log=log, deadline_s=PATIENCE_S)
@@ -103,7 +103,7 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
 
 
 def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]:
-    """What Debezium is told. The password stays in its file: the REST interface shows only its place."""
+    """Build Debezium's configuration; the REST interface shows the path of the password, not itself."""
     secret = data_dir / "connect" / "secret.properties"
     secret.touch(mode=0o600)
     secret.write_text(f"password={postgres.password(data_dir)}\n")
@@ -124,15 +124,16 @@ def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]
         "snapshot.mode": "initial",
         "decimal.handling.mode": "double",
         "tombstones.on.delete": "true",
-        # how long a change may wait for company; half a second by default
+        # how long a change may wait for a batch; half a second by default
         "poll.interval.ms": "100",
-        # after Postgres went away: notice it by a report that fails (10 s), try again soon, and for ever
+        # after a loss of Postgres: a failing status update shows it (default 10 s); then retry soon, and for
+        # ever
         "status.update.interval.ms": "1000",
         "retriable.restart.connector.wait.ms": "1000",
         "errors.max.retries": "-1",
         "slot.max.retries": "60",
         "slot.retry.delay.ms": "1000",
-        # a sign of life when nothing changes; Connect makes its topic
+        # a heartbeat when nothing changes; Connect creates its topic
         "heartbeat.interval.ms": "5000",
         "topic.creation.default.replication.factor": "1",
         "topic.creation.default.partitions": "1",
@@ -141,7 +142,7 @@ def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]
 
 
 def connector_states(ports: Mapping[str, int]) -> list[str]:
-    """State of the connector and of each of its tasks (RUNNING, FAILED ...); empty while there is no task."""
+    """Return the states of the connector and its tasks (RUNNING, FAILED ...); empty without a task."""
     status, answer = _request(ports, "GET", f"/connectors/{CONNECTOR}/status")
     if status != 200 or not answer["tasks"]:
         return []
@@ -149,7 +150,7 @@ def connector_states(ports: Mapping[str, int]) -> list[str]:
 
 
 def failure(ports: Mapping[str, int]) -> str | None:
-    """First line of what a failed connector says; None while it has not failed."""
+    """Return the first line of a failed connector's trace; None while it has not failed."""
     status, answer = _request(ports, "GET", f"/connectors/{CONNECTOR}/status")
     parts = [answer["connector"], *answer["tasks"]] if status == 200 else []
     failed = [part for part in parts if part["state"] == "FAILED"]
@@ -157,7 +158,7 @@ def failure(ports: Mapping[str, int]) -> str | None:
 
 
 def _request(ports: Mapping[str, int], method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """One call of the REST interface: HTTP status and decoded answer; status 0 while nobody listens."""
+    """Call the REST interface; return HTTP status and decoded answer, status 0 while the port is closed."""
     connection = http.client.HTTPConnection(HOST, ports["connect"], timeout=REQUEST_S)
     try:
         payload = None if body is None else json.dumps(body)
@@ -169,7 +170,7 @@ def _request(ports: Mapping[str, int], method: str, path: str, body: Any = None)
         return 0, None
     except ValueError as error:
         raise StackError(
-            f"port {ports['connect']} does not answer as Kafka Connect does: is it its port?"
+            f"port {ports['connect']} does not answer like Kafka Connect: check the port"
         ) from error
     finally:
         connection.close()

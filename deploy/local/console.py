@@ -1,24 +1,24 @@
-"""Progress as a function: what is being done now, one short line each."""
+"""Progress callbacks: functions that receive one short line per action."""
 
 import sys
 import time
 from collections.abc import Callable
 
 Progress = Callable[[str], None]
-"""Receives one line, without a line end, whenever something slow begins or ends."""
+"""Function that receives one line, without a line end, whenever something slow begins or ends."""
 
 
 def silent(message: str) -> None:
-    """Say nothing: the default of library calls."""
+    """Ignore the message: the default of library calls."""
 
 
 def to_stderr() -> Progress:
-    """A progress that writes to stderr, each line with the seconds since now."""
+    """Return a progress callback that writes to stderr, each line with the seconds since this call."""
     begin = time.monotonic()
 
-    def say(message: str) -> None:
+    def write_line(message: str) -> None:
         # one write: two threads must not share a line
         sys.stderr.write(f"{time.monotonic() - begin:6.1f}s  {message}\n")
         sys.stderr.flush()
 
-    return say
+    return write_line

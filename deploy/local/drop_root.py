@@ -1,8 +1,8 @@
-"""Runs a program as user nobody: `python drop_root.py PROGRAM ARGUMENT...`. Plain standard library.
+"""Run a program as user nobody: `python drop_root.py PROGRAM ARGUMENT...`. Standard library only.
 
-Postgres refuses to run as root. As nobody it could often not even reach its own files, because the checkout
-lies under root's private home directory; so it keeps one capability, to pass by file permissions. With it
-Postgres's superuser is as strong as root, so no client is given its password (postgres.USER).
+Postgres refuses to run as root. As nobody it often cannot reach its own files, because the checkout is under
+root's private home directory. So the program keeps one capability, which bypasses file permissions. With it
+Postgres's superuser is as powerful as root, so clients do not get its password (postgres.USER).
 """
 
 import ctypes
@@ -33,7 +33,7 @@ class Data(ctypes.Structure):
 
 
 def become_nobody() -> None:
-    """Gives up root for good; keeps CAP_DAC_OVERRIDE across exec where the kernel allows it."""
+    """Drop root permanently; keep CAP_DAC_OVERRIDE across exec where the kernel allows it."""
     user = pwd.getpwnam(USER)
     libc = ctypes.CDLL(None, use_errno=True)
     linux = sys.platform.startswith("linux")
@@ -43,7 +43,7 @@ def become_nobody() -> None:
     os.setgid(user.pw_gid)
     os.setuid(user.pw_uid)
     if linux:
-        # answers are not looked at: without the capability, whatever needs it says so
+        # results are not checked: without the capability, the program that needs it reports an error
         bit = 1 << CAP_DAC_OVERRIDE
         header, data = Header(CAPABILITY_VERSION_3, 0), (Data * 2)(Data(bit, bit, bit), Data(0, 0, 0))
         libc.capset(ctypes.byref(header), ctypes.byref(data))

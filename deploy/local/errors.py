@@ -1,4 +1,4 @@
-"""What can go wrong while the embedded stack is set up, started or watched."""
+"""The error of the embedded stack."""
 
 from feature_store.errors import FraudError
 

@@ -1,4 +1,4 @@
-"""Is the embedded stack well? Status of each service, its log, and a check that notices what died."""
+"""Health of the embedded stack: status and log of each service, and a check for services that died."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +13,21 @@ from deploy.local.state import ALL, Service
 
 @dataclass(frozen=True)
 class Status:
-    """One service as it is now."""
+    """Current status of one service."""
 
     service: Service
     state: Literal["running", "stopped", "died"]
     pid: int | None
     port: int | None
-    """Where clients reach it, or where they did last time."""
+    """Port for clients, or that of the last start."""
     memory_bytes: int
-    """Resident memory of the service with its children; 0 unless it runs."""
+    """Memory of the service with its children; 0 unless it runs."""
 
 
 def status(data_dir: Path) -> list[Status]:
-    """Status of every service; `died` is one that was started, was not stopped and does not run."""
+    """Return the status of every service; `died`: it was started, was not stopped and does not run."""
     current = state.load(data_dir.resolve())
-    answer = []
+    statuses = []
     for service in ALL:
         server = current.servers.get(service)
         process = processes.running(server)
@@ -35,15 +35,15 @@ def status(data_dir: Path) -> list[Status]:
         if process:
             condition = "running"
         pid = process.pid if process else None
-        answer.append(Status(service, condition, pid, current.ports.get(service), _memory(process)))
-    return answer
+        statuses.append(Status(service, condition, pid, current.ports.get(service), _memory(process)))
+    return statuses
 
 
 def check(data_dir: Path) -> None:
-    """Notices a service that died since it was started, and a connector that gave up; takes milliseconds.
+    """Check that every started service runs and that the connector has not failed; takes milliseconds.
 
     Raises:
-        StackError: with the service, and the tail of its log.
+        StackError: a service died, with the tail of its log, or the connector failed.
     """
     data_dir = data_dir.resolve()
     current = state.load(data_dir)
@@ -61,12 +61,12 @@ def check(data_dir: Path) -> None:
 
 
 def logs(data_dir: Path, service: Service, lines: int = 100) -> str:
-    """The last lines of a service's log; empty if it was never started."""
+    """Return the last lines of a service's log; empty if it was never started."""
     return processes.tail(log_file(data_dir.resolve(), service), lines)
 
 
 def log_file(data_dir: Path, service: Service) -> Path:
-    """Where a service's output goes."""
+    """Return the path of a service's log."""
     return data_dir / "logs" / f"{service}.log"
 
 
@@ -76,7 +76,7 @@ def _memory(process: psutil.Process | None) -> int:
     total = 0
     try:
         for member in [process, *process.children(recursive=True)]:
-            # pss counts memory shared between Postgres processes once
+            # PSS counts memory that Postgres processes share once
             total += member.memory_full_info().pss if psutil.LINUX else member.memory_info().rss
     except psutil.Error:
         return total

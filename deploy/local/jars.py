@@ -1,4 +1,4 @@
-"""The Java archives of the stack and of the job: pinned, fetched by Ivy, verified, cached per user."""
+"""Java archives of the stack and of the job: pinned, fetched by Ivy, verified, cached per user."""
 
 import fcntl
 import hashlib
@@ -21,14 +21,14 @@ from deploy.local.errors import StackError
 
 Group = Literal["spark", "kafka", "connect", "streams"]
 EVERYDAY: tuple[Group, ...] = ("spark", "kafka", "connect")
-"""What the job and its stack need."""
+"""Groups that the job and its stack need."""
 GROUPS: tuple[Group, ...] = (*EVERYDAY, "streams")
-"""With Kafka Streams, which only `fraud compare` needs."""
+"""All groups; Kafka Streams is needed only by `fraud compare`."""
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 SETTINGS_FILE = Path(__file__).with_name("ivysettings.xml")
 ATTEMPTS = 3
-"""Runs of Ivy before giving up; what one run fetched, the next one finds in Ivy's cache."""
+"""Runs of Ivy before giving up; archives of a failed run stay in Ivy's cache."""
 
 LINE = re.compile(
     r"(?P<groups>[a-z,]+) (?P<org>\S+?):(?P<name>\S+?):(?P<version>\S+) sha256:(?P<sha>[0-9a-f]{64})"
@@ -40,7 +40,7 @@ class Jar:
     """One pinned archive."""
 
     groups: frozenset[str]
-    """Who needs it: some of GROUPS."""
+    """The groups that need it, a subset of GROUPS."""
     organisation: str
     artifact: str
     version: str
@@ -48,45 +48,46 @@ class Jar:
 
     @property
     def path(self) -> Path:
-        """Place inside the cache directory."""
+        """Path inside the cache directory."""
         return Path(self.organisation) / f"{self.artifact}-{self.version}.jar"
 
 
 def parse(text: str) -> tuple[Jar, ...]:
-    """The archives of a lock file.
+    """Parse the archives of a lock file.
 
     Raises:
-        StackError: a line that is neither empty, nor a comment, nor an archive of a known group.
+        StackError: a line is neither empty, nor a comment, nor an archive of a known group.
     """
     jars = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
-        found = LINE.fullmatch(line.strip())
-        groups = frozenset(found["groups"].split(",")) if found else frozenset[str]()
-        if not found or not groups <= set(GROUPS):
+        match = LINE.fullmatch(line.strip())
+        groups = frozenset(match["groups"].split(",")) if match else frozenset[str]()
+        if not match or not groups <= set(GROUPS):
             raise StackError(f"line {number} of jars.lock is damaged: restore the file from the repository")
-        jars.append(Jar(groups, found["org"], found["name"], found["version"], found["sha"]))
+        jars.append(Jar(groups, match["org"], match["name"], match["version"], match["sha"]))
     return tuple(jars)
 
 
 def cache_directory() -> Path:
-    """Where this user's archives are kept: $XDG_CACHE_HOME/card-fraud/jars, by default under ~/.cache."""
+    """Return this user's cache of archives: $XDG_CACHE_HOME/card-fraud/jars, by default under ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "card-fraud" / "jars"
 
 
 def ensure(group: Group, *, cache: Path | None = None, progress: Progress = silent) -> list[Path]:
-    """The verified archives of a group, fetched first where they are missing.
+    """Return the verified archives of a group; fetch missing ones first.
 
     Every call checks every file's sha256; several processes may call it at once.
 
     Args:
-        group: whose class path.
-        cache: directory to keep the archives in; default `cache_directory()`.
-        progress: told about downloads.
+        group: group of the archives.
+        cache: directory of the archives; default `cache_directory()`.
+        progress: called with each download step.
 
     Raises:
-        StackError: no Java, no network, no disk, or an archive that is not the pinned one.
+        StackError: no Java, no network, no disk space, or an archive with another checksum than the pinned
+            one.
     """
     cache = cache or cache_directory()
     wanted = [jar for jar in parse(LOCK_FILE.read_text()) if group in jar.groups]
@@ -99,7 +100,7 @@ def ensure(group: Group, *, cache: Path | None = None, progress: Progress = sile
 
 
 def class_path(group: Group, progress: Progress = silent) -> str:
-    """The group's archives as the value of `java -cp`."""
+    """Return the group's archives as the value of `java -cp`."""
     return os.pathsep.join(map(str, ensure(group, progress=progress)))
 
 
@@ -129,7 +130,7 @@ def _locked(cache: Path) -> Iterator[None]:
 
 
 def _fetch(jars: Sequence[Jar], cache: Path, progress: Progress) -> None:
-    """Fetches with Ivy into a directory of its own, verifies, moves into place."""
+    """Fetch archives with Ivy into a temporary directory, verify them and move them into the cache."""
     progress(f"fetching {len(jars)} Java archives, once per user, into {cache}")
     with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as temporary:
         descriptor = Path(temporary) / "ivy.xml"
@@ -189,7 +190,7 @@ def _ivy_command(descriptor: Path, ivy_cache: Path, target: Path) -> list[str]:
 
 
 def _run_ivy(command: Sequence[str], total: int, progress: Progress) -> str | None:
-    """Runs Ivy once; None if it worked, otherwise the reason that it gave."""
+    """Run Ivy once; return None on success, else the reason of the failure."""
     reasons, fetched = ["Ivy gave no reason"], 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         assert ivy.stdout is not None
@@ -200,5 +201,5 @@ def _run_ivy(command: Sequence[str], total: int, progress: Progress) -> str | No
                     progress(f"{fetched} of {total} archives fetched")
             elif re.search(r"Exception|not found|FAILED|timed out|[Ee]rror:", line):
                 reasons.append(line.strip(" \t\n:"))
-    # the first one is the cause; what follows lists its effects
+    # the first reason is the cause; the following ones are its effects
     return None if ivy.returncode == 0 else reasons[:2][-1]

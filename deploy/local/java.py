@@ -1,4 +1,4 @@
-"""Finds the Java that runs Kafka, Connect and Spark."""
+"""The Java runtime for Kafka, Connect and Spark."""
 
 import os
 import re
@@ -26,10 +26,10 @@ class Java:
 
 
 def find() -> Java:
-    """The Java of JAVA_HOME if that is set, otherwise the one on PATH.
+    """Find the Java of JAVA_HOME if that is set, else the one on PATH.
 
     Raises:
-        StackError: there is none, it does not run, or it is older than 17.
+        StackError: there is no Java, it does not run, or it is older than 17.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -58,6 +58,6 @@ def find() -> Java:
 
 
 def parse_release(text: str) -> int | None:
-    """Feature release in the output of `java -version`; 8 for "1.8.0_402"; None where there is none."""
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found[1]) if found else None
+    """Parse the feature release from the output of `java -version`; 8 for "1.8.0_402"; None without one."""
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None

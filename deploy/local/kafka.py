@@ -1,4 +1,4 @@
-"""One Kafka broker in KRaft mode: formatted, configured for one machine, ready when it answers."""
+"""One Kafka broker in KRaft mode, configured for one machine: format, start, wait."""
 
 import os
 import subprocess
@@ -38,12 +38,12 @@ transaction.state.log.num.partitions=4
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 min.insync.replicas=1
-# a lone consumer need not wait for others
+# a single consumer need not wait for others
 group.initial.rebalance.delay.ms=0
-# how long a broker that was killed keeps its successor out (9 s by default)
+# how long the session of a killed broker blocks its restart (9 s by default)
 broker.session.timeout.ms=4000
 broker.heartbeat.interval.ms=1000
-# allow a killed Connect worker to be missed after seconds
+# lets Connect's short session timeout through: a killed worker is noticed after seconds
 group.min.session.timeout.ms=1000
 message.max.bytes=5242880
 # records of a replayed archive are years old by their timestamps: bound the disk by size, not by age
@@ -59,13 +59,13 @@ num.recovery.threads.per.data.dir=2
 
 LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 USER, PASSWORD = "card-fraud", "of-the-embedded-stack"
-"""No secret: other listeners of the same broker ask for none."""
+"""Not secret: the other listeners of this broker need no password."""
 
 HEAP = ("-Xms192m", "-Xmx512m", "-XX:+UseParallelGC", "-XX:MaxDirectMemorySize=256m")
 
 
 def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Server:
-    """Starts the broker on `data_dir`/kafka, formatting that first if it is new.
+    """Start the broker on `data_dir`/kafka; format that directory first if it is new.
 
     Raises:
         StackError: no Java, no archives, or the directory cannot be formatted.
@@ -96,7 +96,7 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
 
 
 def _listeners(ports: Mapping[str, int]) -> tuple[str, str]:
-    """Where the broker listens for clients, and where it tells them to come."""
+    """Return the listeners for clients, and the addresses that the broker advertises for them."""
     listeners = advertised = f"PLAINTEXT://{HOST}:{ports['kafka']}"
     if "proxied" in ports:
         listeners += f",PROXIED://{HOST}:{ports['proxied']}"
@@ -108,15 +108,15 @@ def _listeners(ports: Mapping[str, int]) -> tuple[str, str]:
 
 
 def marker(data_dir: Path) -> str:
-    """The argument that tells this directory's server from all other processes."""
+    """Return the argument that identifies this directory's server among all processes."""
     return f"-Dcard-fraud.server={data_dir / 'kafka'}"
 
 
 def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
-    """Waits until the broker answers a metadata request and has taken its role.
+    """Wait until the broker answers a metadata request and is registered.
 
     Raises:
-        StackError: it ended, or the deadline passed.
+        StackError: the broker ended, or the deadline passed.
     """
     client = topics.admin(bootstrap_servers(ports))
 
@@ -131,12 +131,12 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
 
 
 def bootstrap_servers(ports: Mapping[str, int]) -> str:
-    """Address for clients."""
+    """Return the address for clients."""
     return f"{HOST}:{ports['kafka']}"
 
 
 def guarded(ports: Mapping[str, int]) -> tuple[str, dict[str, str]] | None:
-    """Address of the guarded listener and what a client has to set for it; None if there is none."""
+    """Return the address of the guarded listener and the client settings for it; None without one."""
     if "guarded" not in ports:
         return None
     return f"{HOST}:{ports['guarded']}", {
@@ -148,7 +148,7 @@ def guarded(ports: Mapping[str, int]) -> tuple[str, dict[str, str]] | None:
 
 
 def java_command(heap: tuple[str, ...], class_path: str, marker: str) -> list[str]:
-    """The Java command line up to the main class, the same for broker and Connect."""
+    """Build the Java command line up to the main class, the same for broker and Connect."""
     return [
         str(java.find().executable), *heap, "-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData",
         "-Djava.net.preferIPv4Stack=true", f"-Dlog4j2.configurationFile={LOGGING_FILE}",
@@ -157,7 +157,7 @@ def java_command(heap: tuple[str, ...], class_path: str, marker: str) -> list[st
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with fewer malloc arenas: they cost memory and win nothing here."""
+    """Return this process's environment with fewer malloc arenas, which cost memory and gain nothing here."""
     return {**os.environ, "MALLOC_ARENA_MAX": "2"}
 
 
@@ -166,7 +166,7 @@ def _format(properties: Path, class_path: str, home: Path) -> None:
     command = [
         *java_command(heap, class_path, "-Dcard-fraud.format"),
         "kafka.tools.StorageTool", "format", "--ignore-formatted", "--config", str(properties),
-        # the identity of a cluster that never meets another
+        # a fixed id, because this cluster is never connected to another
         "--cluster-id", "Y2FyZC1mcmF1ZC0wMDAwMQ",
     ]  # fmt: skip
     answer = subprocess.run(command, capture_output=True, text=True, cwd=home, check=False)

@@ -1,4 +1,4 @@
-"""Ports of the embedded stack: given ones, those of the last start, or free ones."""
+"""Ports of the embedded stack: requested ones, those of the last start, or free ones."""
 
 import random
 import socket
@@ -11,38 +11,38 @@ HOST = "127.0.0.1"
 """The only address that the stack listens on."""
 
 RANGE = range(20_000, 32_000)
-"""Where free ports are looked for: below the ports that systems hand to outgoing connections."""
+"""Range of free ports: below the ephemeral ports of outgoing connections."""
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Listening ports; 0 means: the one of the last start if it is free, otherwise any free one."""
+    """Listening ports; 0 means the port of the last start if it is free, else any free one."""
 
     kafka: int = 0
-    """Kafka's clients."""
+    """Kafka's listener for clients."""
     controller: int = 0
-    """Kafka's own KRaft traffic."""
+    """Kafka's KRaft controller."""
     proxied: int = 0
-    """Kafka's listener behind a proxy, where tests with a bad network want one."""
+    """Kafka's listener behind a proxy, for tests with a bad network."""
     proxy: int = 0
-    """Where clients of that listener are told to come: the proxy's own port."""
+    """The proxy's own port, advertised to clients of that listener."""
     guarded: int = 0
-    """Kafka's listener that asks for a user and a password, where tests want one."""
+    """Kafka's listener with user and password, for tests."""
     postgres: int = 0
     connect: int = 0
     """Kafka Connect's REST interface."""
 
 
 def choose(wanted: Ports, previous: Mapping[str, int], names: frozenset[str]) -> dict[str, int]:
-    """Picks a free port for each name.
+    """Choose a free port for each name.
 
     Args:
-        wanted: ports asked for.
-        previous: ports of the last start, kept where they are still free and no other is asked for.
+        wanted: requested ports.
+        previous: ports of the last start, used again if they are free and no other port is requested.
         names: the fields of `Ports` to choose for.
 
     Raises:
-        StackError: a port that was asked for is in use or not allowed, or no free one was found.
+        StackError: a requested port is in use or not allowed, or no free port was found.
     """
     chosen: dict[str, int] = {}
     for name, port in asdict(wanted).items():
@@ -62,9 +62,9 @@ def choose(wanted: Ports, previous: Mapping[str, int], names: frozenset[str]) ->
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port now."""
+    """Return whether a server could listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: TIME_WAIT does not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: TIME_WAIT is free
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError):
@@ -72,9 +72,9 @@ def is_free(port: int) -> bool:
         return True
 
 
-def _find_free(taken: set[int]) -> int:
-    # at random, so that two stacks that start at the same moment hardly ever pick the same
+def _find_free(used: set[int]) -> int:
+    # random, so that two stacks that start at the same moment hardly ever choose the same port
     for port in random.sample(RANGE, 200):
-        if port not in taken and is_free(port):
+        if port not in used and is_free(port):
             return port
     raise StackError(f"no free port found between {RANGE.start} and {RANGE.stop}: close programs that listen")

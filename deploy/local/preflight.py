@@ -1,13 +1,13 @@
-"""Can this machine run the project? Answers before anything slow begins: `python3 -m deploy.local.preflight`.
+"""Check that this machine can run the project, before slow steps: `python3 -m deploy.local.preflight`.
 
-Plain standard library, in a syntax that Python 3.6 still reads, because it runs before the virtual
-environment exists and has to tell an old Python that it is too old.
+Standard library only, in the syntax of Python 3.6: it runs before the virtual environment exists, and must
+report an error on an old Python.
 """
 
 import sys
 
 OLDEST, NEWEST = (3, 11), (3, 14)
-if sys.version_info < OLDEST:  # this file is also read by what it refuses
+if sys.version_info < OLDEST:  # old versions must be able to read this file
     sys.exit(
         "error: this Python is too old, at least 3.11 is needed: install it, or name it: make PYTHON=PATH"
     )
@@ -21,23 +21,24 @@ from feature_store.errors import FraudError  # noqa: E402
 
 GIB = 1024**3
 SETUP_BYTES = 5 * GIB
-"""The virtual environment takes 1.8 GiB, as much again while PySpark is built; archives and data the rest."""
+"""Disk space for a setup: 1.8 GiB for the virtual environment, twice that while PySpark is built, and
+archives and data."""
 RUN_BYTES = 1 * GIB
 
 
 class PreflightError(FraudError):
-    """This machine lacks something; the message says what to install or free."""
+    """This machine lacks a requirement; the message says what to install or free."""
 
 
 def check(root: Path, *, setup: bool) -> None:
-    """Looks at Python, Java and disk; a second at most.
+    """Check Python, Java and disk; takes a second at most.
 
     Args:
         root: the checkout.
-        setup: whether the virtual environment is still to be made.
+        setup: whether the virtual environment does not exist yet.
 
     Raises:
-        FraudError: the first thing that is missing.
+        FraudError: the first requirement that is not met.
     """
     check_python(setup=setup)
     java.find()
@@ -45,7 +46,7 @@ def check(root: Path, *, setup: bool) -> None:
 
 
 def check_python(*, setup: bool, version: tuple[int, int] = sys.version_info[:2]) -> None:
-    """The locked packages have wheels for some Pythons only; Debian ships venv apart."""
+    """Check the version of Python, for which the locked packages have wheels, and the module venv."""
     if not OLDEST <= version <= NEWEST:
         raise PreflightError(
             f"this is Python {_dotted(version)}; the locked packages are for {_dotted(OLDEST)} to "
@@ -64,7 +65,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def check_disk(root: Path, needed: int) -> None:
-    """Enough room for what comes next."""
+    """Check that `needed` bytes are free."""
     free = shutil.disk_usage(root).free
     if free < needed:
         raise PreflightError(
@@ -73,7 +74,7 @@ def check_disk(root: Path, needed: int) -> None:
 
 
 def main() -> None:
-    """Checks the checkout that lies in the working directory; prints nothing if all is well."""
+    """Check the checkout in the working directory; print nothing if all requirements are met."""
     root = Path.cwd()
     try:
         check(root, setup=not (root / ".venv").exists())

@@ -1,4 +1,4 @@
-"""Server processes: started in sessions of their own, recognised again later, stopped for certain."""
+"""Server processes: started in their own sessions, identified later by a marker, stopped reliably."""
 
 import os
 import signal
@@ -14,32 +14,32 @@ import psutil
 from deploy.local.errors import StackError
 
 SAME_START_S = 10.0
-"""Tolerance between recorded and present start time: corrections of the clock move the latter."""
+"""Tolerance between recorded and current start time, which changes with corrections of the clock."""
 
 LOG_LIMIT = 16 * 1024 * 1024
-"""A log larger than this many bytes is set aside (one generation) before the next start."""
+"""Size in bytes from which a log is rotated (one generation) before the next start."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A process that the stack started, as stack.json remembers it."""
+    """A process that the stack started, as recorded in stack.json."""
 
     pid: int
     created: float
     """Start time, seconds since the epoch."""
     marker: str
-    """An argument of its command line that no other process has: it contains the data directory."""
+    """Argument of its command line that no other process has; it contains the data directory."""
 
 
 def spawn(command: Sequence[str], *, marker: str, log: Path, cwd: Path, env: Mapping[str, str]) -> Server:
-    """Starts a server whose output goes to the end of `log`.
+    """Start a server and append its output to `log`.
 
-    It gets a session of its own, so that Ctrl-C in the terminal reaches only whoever started it.
+    The server gets its own session, so that Ctrl-C in the terminal does not reach it.
 
     Raises:
         StackError: the command cannot be run.
     """
-    assert marker in command, "a server is recognised by its marker"
+    assert marker in command, "the marker must be an argument of the command"
     if log.exists() and log.stat().st_size > LOG_LIMIT:
         log.replace(log.with_suffix(".log.1"))
     try:
@@ -55,25 +55,25 @@ def spawn(command: Sequence[str], *, marker: str, log: Path, cwd: Path, env: Map
 
 
 def running(server: Server | None) -> psutil.Process | None:
-    """The live process of a server; None if it ended, or if its pid belongs to somebody else now."""
+    """Return the live process of a server; None if it ended, or if its pid belongs to another program now."""
     if server is None:
         return None
     with suppress(ChildProcessError):
-        os.waitpid(server.pid, os.WNOHANG)  # if it was our child and has ended, do not leave a zombie
+        os.waitpid(server.pid, os.WNOHANG)  # if it is an ended child of this process, leave no zombie
     try:
         process = psutil.Process(server.pid)
         same = abs(process.create_time() - server.created) <= SAME_START_S
-        command = process.cmdline()  # empty for a moment while a program replaces itself by another
+        command = process.cmdline()  # empty for a moment during exec
         return process if same and (server.marker in command or not command) else None
     except psutil.Error:
         return None
 
 
 def find(marker: str) -> Server | None:
-    """A running server with this marker that no record tells of: its starter died before it wrote one."""
+    """Find a running server by its marker, if its starter died before it recorded the server."""
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            # children that Postgres forked for a moment still show their parent's command line
+            # freshly forked children of Postgres still have their parent's command line
             if marker in process.cmdline() and marker not in _parent_command(process):
                 return Server(process.pid, process.create_time(), marker)
     return None
@@ -85,10 +85,10 @@ def _parent_command(process: psutil.Process) -> list[str]:
 
 
 def stop(server: Server, *, gentle: signal.Signals = signal.SIGTERM, patience_s: float = 20.0) -> bool:
-    """Ends a server and everything it started: asks first, kills after `patience_s`.
+    """Stop a server and its descendants: send `gentle`, then SIGKILL after `patience_s`.
 
     Returns:
-        Whether it was running. A process that only has the same pid is left alone.
+        Whether it was running. Another process with the same pid is left alone.
     """
     process = running(server)
     if process is None:
@@ -97,7 +97,7 @@ def stop(server: Server, *, gentle: signal.Signals = signal.SIGTERM, patience_s:
     with suppress(psutil.NoSuchProcess):
         process.send_signal(gentle)
     psutil.wait_procs([process], timeout=patience_s)
-    for member in family:  # whatever is left of it
+    for member in family:  # those that still run
         with suppress(psutil.NoSuchProcess):
             member.kill()
     _reap(server, family, 10.0)
@@ -105,7 +105,7 @@ def stop(server: Server, *, gentle: signal.Signals = signal.SIGTERM, patience_s:
 
 
 def send(server: Server, number: signal.Signals) -> bool:
-    """Sends a signal to the server; SIGKILL goes to its children too, and is waited for.
+    """Send a signal to the server; for SIGKILL include its descendants, and wait until all have ended.
 
     Returns:
         Whether it was running.
@@ -130,14 +130,14 @@ def _descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _reap(server: Server, family: Sequence[psutil.Process], patience_s: float) -> None:
-    _, left = psutil.wait_procs(list(family), timeout=patience_s)
-    if alive := [process for process in left if not _is_zombie(process)]:
-        raise StackError(f"process {alive[0].pid} does not end, not even by SIGKILL: its disk may hang")
+    _, remaining = psutil.wait_procs(list(family), timeout=patience_s)
+    if alive := [process for process in remaining if not _is_zombie(process)]:
+        raise StackError(f"process {alive[0].pid} does not end after SIGKILL: check its disk, which may hang")
     running(server)
 
 
 def _is_zombie(process: psutil.Process) -> bool:
-    """Whether it has ended and only waits for its parent, or an idle init, to take notice."""
+    """Return whether it has ended and its parent, or an idle init, has not reaped it yet."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -145,10 +145,10 @@ def _is_zombie(process: psutil.Process) -> bool:
 
 
 def wait_until(ready: Callable[[], bool], *, server: Server, name: str, log: Path, deadline_s: float) -> None:
-    """Waits until `ready()` answers true.
+    """Wait until `ready()` returns true.
 
     Raises:
-        StackError: the server ended before, or the deadline passed; with the tail of its log.
+        StackError: the server ended, or the deadline passed; with the tail of its log.
     """
     end = time.monotonic() + deadline_s
     while not ready():
@@ -160,7 +160,7 @@ def wait_until(ready: Callable[[], bool], *, server: Server, name: str, log: Pat
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log, indented; empty if there is none."""
+    """Return the last lines of a log, indented; empty if there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 16_384))

@@ -1,7 +1,6 @@
-"""Makes .venv from requirements.lock: `python3 -m deploy.local.setup_venv`. Standard library only.
+"""Create .venv from requirements.lock: `python3 -m deploy.local.setup_venv`. Standard library only.
 
-A stamp in .venv holds the digest of everything that the environment was made from; while it fits, nothing
-is done.
+A stamp file in .venv has the digest of all inputs of the environment; while it matches, nothing is done.
 """
 
 import fcntl
@@ -34,18 +33,18 @@ CAUSES = (
         "a package is not the one that requirements.lock names: check the mirror it came from",
     ),
 )
-"""What pip prints, and what that means for the operator."""
+"""Pattern in pip's output -> cause and remedy for the operator."""
 
 
 class SetupError(FraudError):
-    """The virtual environment could not be made."""
+    """The virtual environment could not be created."""
 
 
 def ensure(root: Path, progress: Progress) -> None:
-    """Brings .venv to what requirements.lock and pyproject.toml say; several processes may call it at once.
+    """Create or update .venv from requirements.lock and pyproject.toml; safe in several processes at once.
 
     Raises:
-        FraudError: something is missing on this machine, or pip failed.
+        FraudError: this machine lacks a requirement, or pip failed.
     """
     (root / ".fraud").mkdir(exist_ok=True)
     with (root / ".fraud" / "setup.lock").open("w") as lock:
@@ -62,7 +61,7 @@ def ensure(root: Path, progress: Progress) -> None:
 
 
 def fingerprint(root: Path) -> str:
-    """Digest of the Python in use, the lock, the project's description and where the checkout lies."""
+    """Compute a digest of the Python version, requirements.lock, pyproject.toml and the checkout's path."""
     digest = hashlib.sha256(f"{sys.version} {root}".encode())
     for name in ("requirements.lock", "pyproject.toml"):
         digest.update(hashlib.sha256((root / name).read_bytes()).digest())
@@ -70,7 +69,7 @@ def fingerprint(root: Path) -> str:
 
 
 def explain(output: str) -> str:
-    """One line on why pip failed, from what it printed."""
+    """Explain in one line, from pip's output, why it failed."""
     for pattern, meaning in CAUSES:
         if re.search(pattern, output):
             return meaning
@@ -86,19 +85,19 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
     pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check",
            "--progress-bar", "off", "--no-deps", "--no-build-isolation", "--no-compile"]  # fmt: skip
     entries = re.findall(r"^\S+==(?:.*\\\n)*.*\n?", (root / "requirements.lock").read_text(), re.MULTILINE)
-    # PySpark comes as source: what builds it must be there before, and be the locked one
+    # PySpark is a source distribution: its build tool must be installed before, in the locked version
     tools = [entry for entry in entries if entry.startswith("setuptools==")]
     if not tools:
         raise SetupError("requirements.lock does not name setuptools: restore the file from the repository")
     with tempfile.TemporaryDirectory() as scratch:
         _run([*pip, "--require-hashes", "-r", _written(scratch, "tools", tools)])
         progress(f"installing {len(entries)} packages, about a minute with a fast network")
-        # pip works with one processor, so there are two of it
+        # pip uses one processor, so two pips run in parallel
         halves = [_written(scratch, f"half-{number}", entries[number::2]) for number in range(2)]
-        told = Told(progress, len(entries))
+        install_progress = InstallProgress(progress, len(entries))
         with ThreadPoolExecutor(len(halves)) as pool:
             runs = [
-                pool.submit(_run, [*pip, "--use-pep517", "--require-hashes", "-r", half], told)
+                pool.submit(_run, [*pip, "--use-pep517", "--require-hashes", "-r", half], install_progress)
                 for half in halves
             ]
         for run in runs:
@@ -106,68 +105,68 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
     progress("installing the project itself")
     _run([*pip, "--quiet", "--editable", str(root)])
     progress("compiling the packages")
-    # pip would do it with one processor, and compile the packages' own tests; a file that this Python cannot
-    # compile is a template or for another one
+    # pip would use one processor, and compile the packages' own tests; files that do not compile are
+    # templates or for another Python version
     compiling = [str(venv / "bin" / "python"), "-m", "compileall", "-qq", "-j", "0", "-x", "/tests?/"]
     subprocess.run([*compiling, str(venv / "lib")], check=False)
     progress("the virtual environment is complete")
 
 
 def _written(directory: str, name: str, entries: Sequence[str]) -> str:
-    """A requirements file of some entries of the lock."""
+    """Write a requirements file of some entries of the lock, and return its path."""
     path = Path(directory, f"{name}.txt")
     path.write_text("".join(entries))
     return str(path)
 
 
 def _usable(venv: Path) -> bool:
-    """Whether .venv is whole and belongs to this Python."""
+    """Return whether .venv is complete and belongs to this version of Python."""
     config, version = venv / "pyvenv.cfg", ".".join(map(str, sys.version_info[:3]))
     return (venv / "bin" / "pip").exists() and f"version = {version}\n" in config.read_text()
 
 
-class Told:
-    """Tells every few seconds how far the runs of pip are, all together."""
+class InstallProgress:
+    """Progress of all runs of pip together, reported every few seconds."""
 
     def __init__(self, progress: Progress, packages: int) -> None:
-        """Nothing is installed yet."""
+        """Start with no package installed."""
         self._progress, self._packages = progress, packages
-        self._seen, self._told_at = 0, time.monotonic()
+        self._count, self._reported_at = 0, time.monotonic()
         self._lock = threading.Lock()
 
     def line(self, line: str) -> None:
-        """A line that one of them printed."""
+        """Process a line of pip's output."""
         with self._lock:
-            self._seen += line.startswith("Collecting ")
-            is_due = time.monotonic() - self._told_at >= 3
+            self._count += line.startswith("Collecting ")
+            is_due = time.monotonic() - self._reported_at >= 3
             if line.startswith("Installing"):
                 self._progress("unpacking, the longest step")
             elif line.startswith("Building") or (is_due and line.startswith("Collecting")):
-                self._progress(f"{self._seen} of {self._packages} packages; {line.split(' (')[0].strip()}")
-                self._told_at = time.monotonic()
+                self._progress(f"{self._count} of {self._packages} packages; {line.split(' (')[0].strip()}")
+                self._reported_at = time.monotonic()
 
 
-def _run(command: Sequence[str], told: Told | None = None) -> None:
-    """Runs pip or venv."""
+def _run(command: Sequence[str], install_progress: InstallProgress | None = None) -> None:
+    """Run pip or venv."""
     output: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
         assert running.stdout is not None
         for line in running.stdout:
             output.append(line)
-            if told is not None:
-                told.line(line)
+            if install_progress is not None:
+                install_progress.line(line)
     if running.returncode != 0:
-        raise SetupError(f"cannot make the virtual environment: {explain(''.join(output))}")
+        raise SetupError(f"cannot create the virtual environment: {explain(''.join(output))}")
 
 
 def main() -> None:
-    """Makes or updates .venv of the checkout in the working directory."""
+    """Create or update .venv of the checkout in the working directory."""
     try:
         ensure(Path.cwd(), to_stderr())
     except FraudError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit("interrupted: the next run goes on")
+        sys.exit("interrupted: run it again to continue")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The embedded stack as a whole: up, down, status, logs; one data directory, one stack."""
+"""The embedded stack as a whole: up, down, status, logs. Each data directory has one stack."""
 
 import shutil
 import signal
@@ -47,20 +47,20 @@ MINIMUM_FREE_BYTES = 1024**3
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where the stack's parts answer."""
+    """Addresses of the stack's services."""
 
     bootstrap_servers: str
-    """Kafka, host:port; empty if it was not started."""
+    """Kafka, host:port; empty if Kafka does not run."""
     postgres_dsn: str
-    """libpq URI of the database with card_profiles; empty if Postgres was not started."""
+    """libpq URI of the database with card_profiles; empty if Postgres does not run."""
     connect_url: str
-    """Kafka Connect's REST interface; empty if it was not started."""
+    """Kafka Connect's REST interface; empty if Connect does not run."""
     mlflow_tracking_uri: str
-    """sqlite database under the data directory; no server."""
+    """SQLite database under the data directory; there is no server."""
     proxied: tuple[int, int] | None = None
-    """For a proxy before Kafka: the port that it has to listen on, and the broker's behind it."""
+    """For a proxy in front of Kafka: its listening port, and the broker's port behind it."""
     guarded: tuple[str, dict[str, str]] | None = None
-    """Kafka, host:port, where a client has to say who it is, and the settings with which it does."""
+    """Kafka's listener with authentication, host:port, and the client settings for it."""
 
 
 def up(
@@ -75,25 +75,25 @@ def up(
     topic_names: Topics = Topics(),  # noqa: B008  # never changed
     progress: Progress = silent,
 ) -> Endpoints:
-    """Starts what does not run yet and waits until all of it is ready.
+    """Start the services that do not run yet, and wait until all are ready.
 
-    What runs is kept; what died, even by SIGKILL, is started again on its data and, if possible, its port.
-    Makes the topics, the table card_profiles and the connector. If anything fails, what this call started is
-    stopped again.
+    Running services are kept. Services that died, even by SIGKILL, are started again on their data and, if
+    possible, their ports. Creates the topics, the table card_profiles and the connector. If anything fails,
+    the services that this call started are stopped again.
 
     Args:
-        data_dir: where everything is kept; made if missing.
+        data_dir: directory of all files; created if missing.
         ports: ports to listen on; 0 for those of the last start, or free ones.
-        services: what to start; connect needs the other two.
+        services: the services to start; connect needs the other two.
         replay: topics take their timestamps from the producer, see `Topics.configs`.
-        partitions: of the topics keyed by card, when they are made.
-        proxied: give Kafka a second listener, whose clients come through a proxy (`Endpoints.proxied`).
-        guarded: give Kafka a listener that asks for user and password (`Endpoints.guarded`).
+        partitions: partitions of new topics that are keyed by card.
+        proxied: give Kafka a second listener for clients behind a proxy (`Endpoints.proxied`).
+        guarded: give Kafka a listener with user and password (`Endpoints.guarded`).
         topic_names: names and settings of the topics.
-        progress: told about each step.
+        progress: called with each step.
 
     Raises:
-        StackError: no Java, port, disk, network or archive, or a service that does not become ready.
+        StackError: no Java, port, disk space, network or archive, or a service does not become ready.
     """
     data_dir = data_dir.resolve()
     wanted = [service for service in ALL if service in services]
@@ -106,14 +106,14 @@ def up(
             _require_disk(data_dir)
         for group in jars.EVERYDAY:
             if group in started:
-                jars.ensure(group, progress=progress)  # all of them, before the first server starts
+                jars.ensure(group, progress=progress)  # all archives, before the first server starts
         for service in startup.STOP_ORDER:
             if service in started:
                 _stop_orphan(data_dir, service)
         if started:
             names = frozenset(name for service in started for name in PORT_NAMES[service])
             if proxied and "kafka" in started:
-                names |= PROXY_NAMES - current.ports.keys()  # a proxy that listens already keeps its port
+                names |= PROXY_NAMES - current.ports.keys()  # a running proxy keeps its port
             if guarded and "kafka" in started:
                 names |= GUARDED_NAMES
             current.ports |= choose(ports, current.ports, names)
@@ -128,7 +128,7 @@ def up(
 
 
 def down(data_dir: Path, *, progress: Progress = silent) -> list[Service]:
-    """Stops what `up` started, and nothing else; data stays.
+    """Stop the services that `up` started, and nothing else; data is kept.
 
     Returns:
         The services that were running.
@@ -141,13 +141,13 @@ def down(data_dir: Path, *, progress: Progress = silent) -> list[Service]:
 
 
 def stop(data_dir: Path, service: Service) -> None:
-    """Stops one service in an orderly way."""
+    """Stop one service gracefully."""
     with state.exclusive(data_dir.resolve()):
         startup.stop(data_dir.resolve(), state.load(data_dir.resolve()), [service])
 
 
 def kill(data_dir: Path, service: Service, number: signal.Signals = signal.SIGKILL) -> bool:
-    """Sends a signal to one service, for tests of what happens then; it counts as died, not as stopped.
+    """Send a signal to one service, for tests; a service that ends by it counts as died, not as stopped.
 
     Returns:
         Whether it was running.
@@ -157,10 +157,10 @@ def kill(data_dir: Path, service: Service, number: signal.Signals = signal.SIGKI
 
 
 def endpoints(data_dir: Path) -> Endpoints:
-    """Where the running stack of this directory answers.
+    """Return the addresses of the running stack of this directory.
 
     Raises:
-        StackError: nothing of it runs.
+        StackError: no service runs.
     """
     data_dir = data_dir.resolve()
     current = state.load(data_dir)
@@ -178,7 +178,7 @@ def endpoints(data_dir: Path) -> Endpoints:
 
 
 def _stop_orphan(data_dir: Path, service: Service) -> None:
-    """Stops a server of ours that stack.json does not know: its starter was killed too early."""
+    """Stop a server that is not recorded in stack.json, because its starter was killed too early."""
     orphan = processes.find(MARKERS[service](data_dir))
     if orphan:
         processes.stop(orphan, gentle=startup.GENTLE[service])

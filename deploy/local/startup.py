@@ -1,4 +1,4 @@
-"""The order in which the parts of the stack come up and go down."""
+"""Start and stop order of the stack's services."""
 
 import signal
 from collections.abc import Callable, Collection
@@ -15,26 +15,26 @@ from deploy.local.state import Service, State
 from streaming_job.contracts.topics import Topics
 
 STOP_ORDER: tuple[Service, ...] = ("connect", "postgres", "kafka")
-"""Writers before those they write to."""
+"""Order of stops: writers before the servers that they write to."""
 
 GENTLE: dict[Service, signal.Signals] = {
     "connect": signal.SIGTERM,
-    "postgres": signal.SIGINT,  # "fast": SIGTERM would wait until every client has left
+    "postgres": signal.SIGINT,  # "fast": SIGTERM would wait until every client has disconnected
     "kafka": signal.SIGTERM,
 }
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one call of `up` has to do."""
+    """Work of one call of `up`."""
 
     data_dir: Path
     state: State
-    """Recorded and saved as servers come and go."""
+    """Recorded state; saved whenever a server is started or stopped."""
     wanted: Collection[Service]
-    """What has to be ready in the end."""
+    """Services that must be ready at the end."""
     started: Collection[Service]
-    """Those of them that do not run yet."""
+    """Wanted services that do not run yet."""
     topics: Topics
     replay: bool
     partitions: int
@@ -42,10 +42,10 @@ class Plan:
 
 
 def bring_up(plan: Plan) -> None:
-    """Starts Postgres and Kafka side by side, then Connect; waits until all that is wanted is ready.
+    """Start Postgres and Kafka in parallel, then Connect; wait until all wanted services are ready.
 
     Raises:
-        StackError: one of them failed; what this call started may still run.
+        StackError: a service failed; services that this call started may still run.
     """
     writing, cancelled = Lock(), Event()
     data_dir, ports = plan.data_dir, plan.state.ports
@@ -60,7 +60,7 @@ def bring_up(plan: Plan) -> None:
         if cancelled.is_set():
             with writing:
                 stop(data_dir, plan.state, [service])
-            raise StackError(f"{service} was not waited for: the start of the stack was given up")
+            raise StackError(f"{service} was stopped: the start of the stack was cancelled")
         return plan.state.servers[service]
 
     def bring_postgres() -> None:
@@ -75,22 +75,22 @@ def bring_up(plan: Plan) -> None:
         topics.create(servers, plan.topics, replay=plan.replay, partitions=plan.partitions)
         plan.progress(f"kafka is ready on port {ports['kafka']}")
 
-    both: dict[Service, Callable[[], None]] = {"postgres": bring_postgres, "kafka": bring_kafka}
-    with ThreadPoolExecutor(len(both)) as pool:
-        first: list[Future[None]] = []
+    starters: dict[Service, Callable[[], None]] = {"postgres": bring_postgres, "kafka": bring_kafka}
+    with ThreadPoolExecutor(len(starters)) as pool:
+        futures: list[Future[None]] = []
         try:
             for service in plan.wanted:
-                if service in both:
-                    first.append(pool.submit(both[service]))
-            for future in wait(first, return_when=FIRST_EXCEPTION).done:
+                if service in starters:
+                    futures.append(pool.submit(starters[service]))
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                 future.result()
         except BaseException:
-            # one failed, or Ctrl-C: whoever waits for a server sees that end, and ends too
+            # one failed, or Ctrl-C: stopping the servers ends the threads that wait for them
             cancelled.set()
-            while wait(first, timeout=0.1).not_done:
+            while wait(futures, timeout=0.1).not_done:
                 with writing:
                     stop(data_dir, plan.state, plan.started)
-            raise  # the caller stops what is left
+            raise  # the caller stops the remaining servers
     if "connect" in plan.wanted:
         server = launch("connect", lambda: connect.start(data_dir, ports, plan.progress))
         connect.wait(data_dir, server, ports)
@@ -100,7 +100,7 @@ def bring_up(plan: Plan) -> None:
 def stop(
     data_dir: Path, current: State, services: Collection[Service], progress: Progress = silent
 ) -> list[Service]:
-    """Stops those of the services that are recorded, in order, and strikes them off the record.
+    """Stop those of the services that are recorded, in STOP_ORDER, and remove them from the record.
 
     Returns:
         The services that were running.

@@ -1,4 +1,4 @@
-"""stack.json: what runs, where, since when. The stack's memory between two commands."""
+"""stack.json: the recorded ports and servers of a stack, shared by all its commands."""
 
 import fcntl
 import json
@@ -22,16 +22,16 @@ ALL: tuple[Service, ...] = ("postgres", "kafka", "connect")
 
 @dataclass
 class State:
-    """Everything that a later command must know about the stack of one data directory."""
+    """Recorded state of the stack of one data directory."""
 
     ports: dict[str, int] = field(default_factory=dict)
-    """Listening ports by name, kept after `down` so that the next start uses them again."""
+    """Listening ports by name; kept after `down`, so that the next start uses them again."""
     servers: dict[Service, Server] = field(default_factory=dict)
-    """What was started and not stopped, by service; it may have died since."""
+    """Servers that were started and not stopped, by service; they may have died since."""
 
 
 def load(data_dir: Path) -> State:
-    """The recorded state; an empty one where there is none.
+    """Load the recorded state; an empty one if there is none.
 
     Raises:
         StackError: the file is damaged.
@@ -49,18 +49,18 @@ def load(data_dir: Path) -> State:
 
 
 def save(data_dir: Path, state: State) -> None:
-    """Replaces the recorded state in one step."""
-    fresh = data_dir / (FILE + ".new")
-    fresh.write_text(json.dumps(asdict(state), indent=2) + "\n")
-    fresh.replace(data_dir / FILE)
+    """Replace the recorded state atomically."""
+    temporary = data_dir / (FILE + ".new")
+    temporary.write_text(json.dumps(asdict(state), indent=2) + "\n")
+    temporary.replace(data_dir / FILE)
 
 
 @contextmanager
 def exclusive(data_dir: Path, progress: Progress = silent) -> Iterator[None]:
-    """Keeps other commands from starting or stopping the same stack meanwhile; they wait.
+    """Lock the stack: other commands that start or stop it wait.
 
     Raises:
-        StackError: the data directory cannot be made or written.
+        StackError: the data directory cannot be created or written.
     """
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def exclusive(data_dir: Path, progress: Progress = silent) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress(f"waiting for another command that works on {data_dir}")
+            progress(f"waiting for another command on {data_dir}")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Creates the project's topics with their settings; brings existing ones to these only where asked to."""
+"""Creation of the project's topics with their settings; existing topics are altered only on request."""
 
 import time
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ REQUEST_S = 30.0
 
 
 def admin(bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> AdminClient:
-    """An admin client that keeps quiet while the broker is still starting."""
+    """Create an admin client that logs nothing while the broker is still starting."""
     config: dict[str, Any] = {
         **(kafka or {}),
         "bootstrap.servers": bootstrap_servers,
@@ -44,20 +44,20 @@ def create(
     alter: bool = True,
     kafka: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Creates what is missing and sets every topic's configuration; partition counts of existing topics stay.
+    """Create missing topics and set every topic's configuration; partition counts of existing topics stay.
 
     Args:
-        bootstrap_servers: the broker.
-        topics: names and settings.
+        bootstrap_servers: address of the broker.
+        topics: names and settings of the topics.
         replay: see `Topics.configs`.
-        partitions: count for the topics that are keyed by card.
+        partitions: number of partitions of new topics that are keyed by card.
         replication: replicas of each partition of new topics.
-        alter: bring existing topics to these settings, too, as the embedded stack does with its own. A
-            bank's are not ours to change: a setting taken back may delete what they hold.
-        kafka: more client settings (librdkafka names).
+        alter: whether to alter the settings of existing topics, as the embedded stack does with its own. A
+            bank's topics must not be altered: a changed setting may delete their records.
+        kafka: additional client settings (librdkafka names).
 
     Returns:
-        Where existing topics, if left alone, are otherwise than wanted, and what to do: one line for each.
+        Without `alter`, the differences of existing topics with their remedies, one line for each.
 
     Raises:
         StackError: the broker refused.
@@ -82,9 +82,9 @@ def create(
                     client, topics, existing[name], wanted[name], counts[name], replication
                 )
             ]
-        other = [name for name in wanted if name in existing and not _holds(client, name, wanted[name])]
-        if other:
-            resources = [_resource(name, wanted[name]) for name in other]
+        differing = [name for name in wanted if name in existing and not _matches(client, name, wanted[name])]
+        if differing:
+            resources = [_resource(name, wanted[name]) for name in differing]
             for change in client.incremental_alter_configs(resources, request_timeout=REQUEST_S).values():
                 change.result(timeout=REQUEST_S)
         _wait_for_broker(client, wanted)
@@ -94,23 +94,25 @@ def create(
 
 
 def _wait_for_broker(client: AdminClient, wanted: Mapping[str, Mapping[str, str | None]]) -> None:
-    """Waits until the broker acts on what its controller accepted: the first record must be right already."""
+    """Wait until the broker has applied what its controller accepted: it must hold for the first record."""
     end = time.monotonic() + REQUEST_S
-    left = list(wanted)
-    while left:
-        known = client.list_topics(timeout=REQUEST_S).topics
-        left = [name for name in left if name not in known or not _holds(client, name, wanted[name])]
-        if left and time.monotonic() > end:
+    pending = list(wanted)
+    while pending:
+        existing = client.list_topics(timeout=REQUEST_S).topics
+        pending = [
+            name for name in pending if name not in existing or not _matches(client, name, wanted[name])
+        ]
+        if pending and time.monotonic() > end:
             raise StackError(
-                f"the broker does not take over the settings of {', '.join(left)}: look into its log"
+                f"the broker does not apply the settings of {', '.join(pending)}: look into its log"
             )
-        if left:
+        if pending:
             time.sleep(0.02)
 
 
-def _holds(client: AdminClient, name: str, config: Mapping[str, str | None]) -> bool:
-    """Whether the broker's settings of a topic are these; None stands for a value that was never set."""
-    entries = _described(client, name)
+def _matches(client: AdminClient, name: str, config: Mapping[str, str | None]) -> bool:
+    """Return whether the broker has these settings for a topic; None stands for a value that is not set."""
+    entries = _described_settings(client, name)
     if entries is None:
         return False
     own = {
@@ -129,25 +131,25 @@ def _differences(
     partitions: int,
     replication: int,
 ) -> list[str]:
-    """What a topic (its metadata) is and should not be."""
+    """List the differences of an existing topic (its metadata), with their remedies."""
     name = topic.topic
-    found = {key: entry.value for key, entry in (_described(client, name) or {}).items()}
+    actual = {key: entry.value for key, entry in (_described_settings(client, name) or {}).items()}
     sizes = len(topic.partitions), min(len(part.replicas) for part in topic.partitions.values())
-    # whole records of cards: the longer they lie there, the worse
+    # dead letters have whole records of cards: they should not be kept longer than needed
     at_most = ("retention.ms",) if name == topics.dead_letters else ()
     remedies = {
-        topics.transactions: f"say --partitions {sizes[0]}; more need a new topic and a new job id",
-        topics.merchant_facts: "make it anew: a promise stands behind its facts in one partition only",
-        topics.model_rollouts: "make it anew: the order of rollouts is that of one partition",
+        topics.transactions: f"give --partitions {sizes[0]}; another number needs a new topic and job id",
+        topics.merchant_facts: "create it anew: promises hold only for facts in the same partition",
+        topics.model_rollouts: "create it anew: the order of rollouts is that of one partition",
     }
-    counted = partitions if name in remedies else None
+    wanted_partitions = partitions if name in remedies else None
     return [
-        *topic_comparison.of_settings(name, found, config, at_most),
-        *topic_comparison.of_sizes(name, sizes, (counted, replication), remedies.get(name, "")),
+        *topic_comparison.of_settings(name, actual, config, at_most),
+        *topic_comparison.of_sizes(name, sizes, (wanted_partitions, replication), remedies.get(name, "")),
     ]
 
 
-def _described(client: AdminClient, name: str) -> Mapping[str, Any] | None:
+def _described_settings(client: AdminClient, name: str) -> Mapping[str, Any] | None:
     (answer,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
     try:
         entries: Mapping[str, Any] = answer.result(timeout=REQUEST_S)
@@ -172,9 +174,9 @@ def _new(name: str, partitions: int, replication: int, config: Mapping[str, str 
 
 
 def _settings(topics: Topics, name: str, config: Mapping[str, str]) -> dict[str, str | None]:
-    """The wanted settings, and None (the broker's default) for those that only the other mode sets."""
-    known = {key for replay in (False, True) for key in topics.configs(replay=replay)[name]}
-    return {key: config.get(key) for key in sorted(known)}
+    """Return the wanted settings, and None (the broker's default) for those that only the other mode sets."""
+    keys = {key for replay in (False, True) for key in topics.configs(replay=replay)[name]}
+    return {key: config.get(key) for key in sorted(keys)}
 
 
 def _resource(name: str, config: Mapping[str, str | None]) -> ConfigResource:
