@@ -15,7 +15,7 @@ DASHBOARDS = (
 
 
 def files() -> dict[Path, str]:
-    """The text of each file."""
+    """Render the text of each file."""
     return {
         HOME / f"{dashboard.uid}.json": json.dumps(dashboard.to_json(), indent=1, ensure_ascii=False) + "\n"
         for dashboard in DASHBOARDS

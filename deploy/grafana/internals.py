@@ -1,4 +1,4 @@
-"""The job from inside: where time goes, how big the state is, where event time stands."""
+"""Dashboard of the job's internals: time by phase, size of the state, event time, the sidecar."""
 
 from deploy.grafana.panels import Dashboard, Panel, Query, Row
 from deploy.grafana.queries import JOB, ahead, gauge, quantile, quantiles, rate
@@ -6,7 +6,7 @@ from deploy.grafana.queries import JOB, ahead, gauge, quantile, quantiles, rate
 GROUP = "group {{key_group}}"
 PHASES = Panel(
     "Where time goes",
-    "Seconds a second that all key groups spend in a phase. What grows after a rollout is the model's.",
+    "Seconds per second that all key groups spend in a phase. Growth after a rollout is due to the model.",
     "s",
     "falling_behind",
     (Query(rate("fraud_phase_seconds_total", "phase"), "{{phase}}"),),
@@ -14,20 +14,20 @@ PHASES = Panel(
 )
 COMMITS = Panel(
     "Commits",
-    "Kafka transactions a second, and the mean time from one commit of a key group to its next.",
+    "Kafka transactions per second, and the mean time from one commit of a key group to its next.",
     "short",
     "no_commits",
     (
-        Query(rate("fraud_commits_total"), "commits a second"),
+        Query(rate("fraud_commits_total"), "commits per second"),
         Query(
             f"{rate('fraud_commit_interval_seconds_sum')} / {rate('fraud_commit_interval_seconds_count')}",
-            "seconds between",
+            "seconds between commits",
         ),
     ),
 )
 PER_COMMIT = Panel(
     "Records in a commit",
-    "Mean number of records that a Kafka transaction decides: it grows with the load.",
+    "Mean number of records per Kafka transaction; it grows with the load.",
     "short",
     "falling_behind",
     (Query(f"{rate('fraud_records_total')} / {rate('fraud_commits_total')}", "records"),),
@@ -38,7 +38,7 @@ _TIME = Row(
         PHASES,
         Panel(
             "Phases of the newest commit",
-            "Seconds by key group and phase: one group that differs has a hot card or a slow machine.",
+            "Seconds by key group and phase; a group that differs has a hot card or a slow machine.",
             "s",
             "partition_behind",
             (Query(gauge("fraud_group_phase_seconds", "key_group, phase"), GROUP + " {{phase}}"),),
@@ -47,14 +47,14 @@ _TIME = Row(
         PER_COMMIT,
         Panel(
             "Commit interval by key group",
-            "The newest commit after the one before.",
+            "Time from the previous commit of a key group to its newest.",
             "s",
             "no_commits",
             (Query(gauge("fraud_group_commit_interval_seconds", "key_group"), GROUP),),
         ),
         Panel(
             "Learned limits",
-            "How long something may take before a verdict calls it slow: ten times the 99th percentile.",
+            "Durations from which a verdict says slow: ten times the 99th percentile.",
             "s",
             "falling_behind",
             (Query(gauge("fraud_limit_seconds", "limit"), "{{limit}}"),),
@@ -66,7 +66,7 @@ _STATE = Row(
     (
         Panel(
             "Cards",
-            "Cards in the state, and those that no profile is known of.",
+            "Cards in the state, and those without a profile.",
             "short",
             "strangers",
             (
@@ -76,21 +76,21 @@ _STATE = Row(
         ),
         Panel(
             "Transactions kept",
-            "Transactions in the state of all cards; they are forgotten by age.",
+            "Transactions in the state of all cards; old ones are dropped.",
             "short",
             "state_grows",
             (Query(gauge("fraud_state_events"), "transactions"),),
         ),
         Panel(
             "Bytes",
-            "Of the local copies of the state.",
+            "Size of the local copies of the state.",
             "bytes",
             "state_grows",
             (Query(gauge("fraud_state_bytes"), "bytes"),),
         ),
         Panel(
             "Starts and rebuilds",
-            "Instances of the job that took over, and local copies rebuilt, in an hour.",
+            "Starts of the job, and rebuilds of local copies of the state, in an hour.",
             "short",
             "restarts",
             (
@@ -100,14 +100,14 @@ _STATE = Row(
         ),
         Panel(
             "Tables to be read",
-            "Records of the tables before a group decides; 0 once they are loaded.",
+            "Records of the tables that a key group must still read before it decides.",
             "short",
             "loading_tables",
             (Query(gauge("fraud_group_table_lag_records", "key_group"), GROUP),),
         ),
         Panel(
             "Epoch",
-            "Number of the epoch by key group: it must climb.",
+            "Number of the epoch by key group; it must grow.",
             "short",
             "checkpoint_old",
             (Query(gauge("fraud_group_epoch", "key_group"), GROUP),),
@@ -119,7 +119,7 @@ _EVENTS = Row(
     (
         Panel(
             "Age of the watermark",
-            "By partition; of idle ones it does not count.",
+            "By partition; idle partitions do not count.",
             "s",
             "watermark_stuck",
             (
@@ -131,14 +131,14 @@ _EVENTS = Row(
         ),
         Panel(
             "Lateness",
-            "Arrival of transactions after their event time.",
+            "Time from a transaction's event time to its arrival.",
             "s",
             "out_of_order",
             quantiles("fraud_event_lateness_seconds", "0.5", "0.95", "0.99"),
         ),
         Panel(
             "Idle partitions",
-            "1: nothing waits in it and nothing came for a minute.",
+            "1: no record waits and none has come for a minute.",
             "short",
             "idle",
             (Query(gauge("fraud_partition_idle", "topic, partition"), "{{topic}}-{{partition}}"),),
@@ -199,6 +199,6 @@ _SIDECAR = Row(
 DASHBOARD = Dashboard(
     "fraud-internals",
     "Card fraud: job internals",
-    "Where time goes, how big the state is, where event time stands, how the sidecar does.",
+    "Time by phase, size of the state, event time, and the sidecar.",
     (_TIME, _STATE, _EVENTS, _SIDECAR),
 )

@@ -1,4 +1,4 @@
-"""The job under load: whether it keeps up, and what it does for that."""
+"""Dashboard for load tests: whether the job keeps up, and its work."""
 
 from deploy.grafana.internals import COMMITS, PER_COMMIT, PHASES
 from deploy.grafana.overview import DEAD_LETTERS, LAG_RECORDS, LAG_SECONDS, LATENCY, THROUGHPUT
@@ -8,7 +8,7 @@ from deploy.grafana.queries import JOB, gauge, rate
 DASHBOARD = Dashboard(
     "fraud-load-test",
     "Card fraud: load test",
-    "The job's side of a load test. Latency from intended times is in its report.",
+    "The job during a load test. Latency from intended send times is in the test's report.",
     (
         Row("Does it keep up?", (THROUGHPUT, LAG_RECORDS, LAG_SECONDS, LATENCY)),
         Row(
@@ -19,7 +19,7 @@ DASHBOARD = Dashboard(
                 PHASES,
                 Panel(
                     "Load of a key group",
-                    "Share of its time that a key group works: at 1 the core is full.",
+                    "Share of time that a key group works; at 1 its core is fully used.",
                     "percentunit",
                     "falling_behind",
                     (
@@ -39,7 +39,7 @@ DASHBOARD = Dashboard(
                 DEAD_LETTERS,
                 Panel(
                     "Repeats and missing scores",
-                    "Transactions left out as decided before, and those without a score.",
+                    "Transactions left out as repetitions, and transactions without a score.",
                     "ops",
                     "input_repeats",
                     (
@@ -61,7 +61,7 @@ DASHBOARD = Dashboard(
                 ),
                 Panel(
                     "Alerts",
-                    "Alerts a minute.",
+                    "Alerts per minute.",
                     "short",
                     "alerts_dry_up",
                     (Query(f"max(increase(fraud_alerts_total{JOB}[1m]))", "alerts"),),

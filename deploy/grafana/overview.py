@@ -1,4 +1,4 @@
-"""What an engineer on call looks at first: lag, then what it may come from."""
+"""Dashboard for engineers on call: lag first, then its possible causes."""
 
 from deploy.grafana.panels import Dashboard, Panel, Query, Row
 from deploy.grafana.queries import gauge, quantiles, rate
@@ -14,7 +14,7 @@ LATENCY = Panel(
 )
 LAG_SECONDS = Panel(
     "Lag, seconds",
-    "How long the oldest record that is not processed has been waiting, by partition. Near zero is good.",
+    "Age of the oldest unprocessed record, by partition. Near zero is good.",
     "s",
     "falling_behind",
     (Query(gauge("fraud_partition_lag_seconds", "topic, partition"), PLACE),),
@@ -22,14 +22,14 @@ LAG_SECONDS = Panel(
 )
 LAG_RECORDS = Panel(
     "Lag, records",
-    "Records that could have been processed and are not, by partition.",
+    "Records that are available and not processed, by partition.",
     "short",
     "falling_behind",
     (Query(gauge("fraud_partition_lag_records", "topic, partition"), PLACE),),
 )
 DEAD_LETTERS = Panel(
     "Dead letters",
-    "Records refused, by reason. A steady trickle is a sender's fault; a step is a schema's.",
+    "Refused records, by reason. A steady rate points to one sender, a step to a change of the schema.",
     "ops",
     "dead_letters",
     (Query(rate("fraud_dead_letters_total", "reason"), "{{reason}}"),),
@@ -37,13 +37,13 @@ DEAD_LETTERS = Panel(
 )
 THROUGHPUT = Panel(
     "Throughput",
-    "Records that come, transactions decided, and alerts.",
+    "Incoming records, decided transactions and alerts.",
     "ops",
     "stuck",
     (
         Query(
             'sum(max by (topic, partition) (rate(fraud_partition_end_offset{job="$job"}[$__rate_interval])))',
-            "come",
+            "incoming",
         ),
         Query(rate("fraud_transactions_total"), "decided"),
         Query(rate("fraud_alerts_total"), "alerts"),
@@ -54,7 +54,7 @@ _LAG = Row(
     (
         Panel(
             "Lag",
-            "How long the oldest record of all inputs has been waiting.",
+            "Age of the oldest unprocessed record of all inputs.",
             "s",
             "freshness_budget",
             (Query(gauge("fraud_lag_seconds")),),
@@ -65,7 +65,7 @@ _LAG = Row(
         ),
         Panel(
             "Held back",
-            "Records behind a producer's open transaction: nobody who reads committed records gets them.",
+            "Records behind a producer's open transaction, which read_committed consumers do not get.",
             "short",
             "open_transaction",
             (Query(gauge("fraud_held_records")),),
@@ -75,7 +75,7 @@ _LAG = Row(
         ),
         Panel(
             "Verdict",
-            "How the job does, as the most severe reason says.",
+            "The job's verdict, from its most severe reason.",
             "short",
             "not_ready",
             (Query(gauge("fraud_verdict", "fraud_verdict") + " == 1", "{{fraud_verdict}}"),),
@@ -84,8 +84,8 @@ _LAG = Row(
             height=4,
         ),
         Panel(
-            "Alerts that fire",
-            "Of our rules, by severity; none is good.",
+            "Firing alerts",
+            "Firing alerts of the project's rules, by severity; 0 is good.",
             "short",
             "not_ready",
             (
@@ -106,8 +106,8 @@ _LAG = Row(
         LAG_SECONDS,
         LAG_RECORDS,
         Panel(
-            "Partitions that are not fine",
-            "Partitions by verdict, without OK and IDLE.",
+            "Partitions with problems",
+            "Partitions by verdict, except OK and IDLE.",
             "short",
             "not_moving",
             (
@@ -122,7 +122,7 @@ _LAG = Row(
         ),
         Panel(
             "Readiness",
-            "Each rule of /readyz: 1 holds, 0 does not.",
+            "Each check of /readyz: 1 passes, 0 fails.",
             "short",
             "not_ready",
             (Query('min by (check) (fraud_ready_check{job="$job"})', "{{check}}"),),
@@ -136,8 +136,8 @@ _OBJECTIVES = Row(
         LATENCY,
         Panel(
             "Burn of the error budgets",
-            "Slow transactions, and time with stale records, of the last hour, in budgets of 30 days: "
-            "1 uses the budget up in 30 days, 14.4 pages.",
+            "Slow transactions and time with stale records in the last hour, relative to the budgets of 30 days: "
+            "1 uses up the budget in 30 days, 14.4 pages.",
             "short",
             "freshness_budget",
             (
@@ -150,11 +150,11 @@ _OBJECTIVES = Row(
 )
 _WORK = Row("Work", (THROUGHPUT, DEAD_LETTERS))
 _CORRECT = Row(
-    "Correctness, and what decisions rest on",
+    "Correctness and freshness",
     (
         Panel(
             "What the audit found",
-            "Alerts missing, duplicated, unexpected or different in a quarter of an hour. Above 0 pages.",
+            "Alerts that are missing, duplicated, unexpected or different, in 15 minutes. Above 0 pages.",
             "short",
             "alerts_missing",
             tuple(
@@ -193,6 +193,6 @@ _CORRECT = Row(
 DASHBOARD = Dashboard(
     "fraud-overview",
     "Card fraud: overview",
-    "For who is on call: lag first, then objectives, work, and what decisions rest on.",
+    "For engineers on call: lag first, then objectives, work, and correctness.",
     (_LAG, _OBJECTIVES, _WORK, _CORRECT),
 )

@@ -11,7 +11,7 @@ WIDTH = 24
 
 @dataclass(frozen=True)
 class Query:
-    """One query; `legend` is Grafana's: labels in double braces."""
+    """One query; `legend` is in Grafana's format, with labels in double braces."""
 
     expression: str
     legend: str = ""
@@ -19,13 +19,13 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """A titled question with its answer over time."""
+    """A panel of a dashboard."""
 
     title: str
     description: str
-    """What is seen, and what is good."""
+    """What the panel shows, and which values are good."""
     unit: str
-    """Grafana's name of it: s, ops, bytes, percentunit, short ..."""
+    """Grafana's name of the unit: s, ops, bytes, percentunit, short ..."""
     runbook: str
     """Entry of docs/runbook.md that each point links to."""
     queries: tuple[Query, ...]
@@ -34,7 +34,7 @@ class Panel:
     width: int = 12
     height: int = 8
     red_from: float | None = None
-    """Where it is bad; None: nowhere."""
+    """Threshold from which values are red; None: no threshold."""
     stacked: bool = False
 
 
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A page of Grafana; its address has the uid, which therefore stays."""
+    """A dashboard of Grafana; its URL contains the uid, which must therefore not change."""
 
     uid: str
     title: str
@@ -58,7 +58,7 @@ class Dashboard:
     since: str = "now-1h"
 
     def to_json(self) -> dict[str, Any]:
-        """What Grafana imports or is provisioned with."""
+        """Build the JSON that Grafana imports."""
         return {
             "uid": self.uid,
             "title": self.title,
@@ -123,17 +123,17 @@ def _alerts() -> dict[str, Any]:
 
 
 def _placed(rows: tuple[Row, ...]) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = []
+    panels: list[dict[str, Any]] = []
     y = 0
     for row in rows:
-        place = {"x": 0, "y": y, "w": WIDTH, "h": 1}
-        made.append(
+        grid_position = {"x": 0, "y": y, "w": WIDTH, "h": 1}
+        panels.append(
             {
-                "id": len(made) + 1,
+                "id": len(panels) + 1,
                 "type": "row",
                 "title": row.title,
                 "collapsed": False,
-                "gridPos": place,
+                "gridPos": grid_position,
                 "panels": [],
             }
         )
@@ -141,14 +141,14 @@ def _placed(rows: tuple[Row, ...]) -> list[dict[str, Any]]:
         for panel in row.panels:
             if x + panel.width > WIDTH:
                 x, y, tallest = 0, y + tallest, 0
-            place = {"x": x, "y": y, "w": panel.width, "h": panel.height}
-            made.append(_panel(panel, len(made) + 1, place))
+            grid_position = {"x": x, "y": y, "w": panel.width, "h": panel.height}
+            panels.append(_panel(panel, len(panels) + 1, grid_position))
             x, tallest = x + panel.width, max(tallest, panel.height)
         y += tallest
-    return made
+    return panels
 
 
-def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
+def _panel(panel: Panel, number: int, grid_position: dict[str, int]) -> dict[str, Any]:
     instant = panel.kind in ("stat", "table")
     targets = [
         {
@@ -167,7 +167,7 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         "type": panel.kind,
         "title": panel.title,
         "description": panel.description,
-        "gridPos": place,
+        "gridPos": grid_position,
         "datasource": DATASOURCE,
         "targets": targets,
         "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
@@ -219,4 +219,4 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "yAxis": {"unit": "short"},
     },
 }
-"""By kind of panel."""
+"""Panel options by kind of panel."""

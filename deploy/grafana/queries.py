@@ -1,6 +1,6 @@
-"""Expressions that several panels use.
+"""PromQL expressions that several panels use.
 
-Several sidecars export the same totals of one job: the greatest is taken, and they are never added up.
+Several sidecars may export the same totals of one job, so expressions take the maximum and never add them up.
 """
 
 from deploy.grafana.panels import Query
@@ -9,35 +9,35 @@ JOB = '{job="$job"}'
 
 
 def rate(metric: str, by: str = "", where: str = "") -> str:
-    """Growth of a counter a second, by labels."""
+    """Build the rate of a counter per second, by labels."""
     selector = f'{{job="$job"{"," + where if where else ""}}}'
     grouping = f"max by ({by})" if by else "max"
     return f"{grouping} (rate({metric}{selector}[$__rate_interval]))"
 
 
 def gauge(metric: str, by: str = "", where: str = "") -> str:
-    """A gauge, by labels."""
+    """Build a gauge, by labels."""
     selector = f'{{job="$job"{"," + where if where else ""}}}'
     grouping = f"max by ({by})" if by else "max"
     return f"{grouping} ({metric}{selector})"
 
 
 def share(part: str, whole: str) -> str:
-    """One counter's growth of another's."""
+    """Build the ratio of one counter's rate to another's."""
     return f"{rate(part)} / {rate(whole)}"
 
 
 def ahead(metric: str) -> str:
-    """Seconds by which a point in time is ahead of Prometheus, or behind it (negative)."""
+    """Build the seconds by which a timestamp metric is ahead of Prometheus's clock; negative if behind."""
     return f"max({metric}{JOB} - timestamp({metric}{JOB}))"
 
 
 def quantile(metric: str, at: str, by: str = "") -> str:
-    """A quantile of a histogram, by labels."""
+    """Build a quantile of a histogram, by labels."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({at}, {rate(f'{metric}_bucket', labels)})"
 
 
-def quantiles(metric: str, *shares: str) -> tuple[Query, ...]:
-    """Quantiles of a histogram, each a query."""
-    return tuple(Query(quantile(metric, one), f"p{float(one) * 100:g}") for one in shares)
+def quantiles(metric: str, *levels: str) -> tuple[Query, ...]:
+    """Build one query for each quantile of a histogram."""
+    return tuple(Query(quantile(metric, level), f"p{float(level) * 100:g}") for level in levels)

@@ -1,4 +1,4 @@
-"""What comes out, for the team that works on the alerts."""
+"""Dashboard for the risk team: alerts, rules, scores and precision."""
 
 from deploy.grafana.overview import DEAD_LETTERS
 from deploy.grafana.panels import Dashboard, Panel, Query, Row
@@ -6,7 +6,7 @@ from deploy.grafana.queries import JOB, gauge, quantiles, rate, share
 
 
 def _precision(by: str) -> str:
-    """Share of frauds among the alerts with a label, by rule, model or rollout."""
+    """Build the share of frauds among the alerts with a label, by rule, model or rollout."""
     fraud, genuine = (
         gauge("fraud_alert_outcomes", "name", f'by="{by}", outcome="{outcome}"')
         for outcome in ("fraud", "genuine")
@@ -29,12 +29,12 @@ _ALERTS = Row(
         ),
         Panel(
             "Alerts",
-            "Alerts written, and those kept back because the card had one a short while before.",
+            "Alerts written, and alerts suppressed by the cooldown of their card.",
             "ops",
             "alert_storm",
             (
                 Query(rate("fraud_alerts_total"), "written"),
-                Query(rate("fraud_suppressed_total"), "kept back"),
+                Query(rate("fraud_suppressed_total"), "suppressed"),
             ),
         ),
         Panel(
@@ -47,7 +47,7 @@ _ALERTS = Row(
         ),
         Panel(
             "Scores",
-            "How many transactions a second get a score of so much at most.",
+            "Transactions per second by upper bound of the score.",
             "ops",
             "alerts_dry_up",
             (Query(rate("fraud_score_bucket", "le"), "{{le}}"),),
@@ -55,7 +55,7 @@ _ALERTS = Row(
         ),
         Panel(
             "Quantiles of scores",
-            "Median, 95th and 99th percentile: they move when the model or the customers change.",
+            "Median, 95th and 99th percentile; they change with the model or the customers' behaviour.",
             "percentunit",
             "alerts_dry_up",
             quantiles("fraud_score", "0.5", "0.95", "0.99"),
@@ -76,7 +76,7 @@ _ALERTS = Row(
         ),
         Panel(
             "Labels and facts",
-            "Labels that became facts about merchants, and facts that came too late for their hour.",
+            "Labels that became merchant facts, and facts that came too late for their hour.",
             "ops",
             "clock_skew",
             (
@@ -87,7 +87,7 @@ _ALERTS = Row(
     ),
 )
 _DECIDED_WITH = Row(
-    "What decisions rest on",
+    "Inputs of decisions",
     (
         Panel(
             "Without a profile",
@@ -105,11 +105,11 @@ _DECIDED_WITH = Row(
         ),
         Panel(
             "Changes of profiles",
-            "Profile versions taken over, and those that came behind a transaction of their card.",
+            "Profile versions applied, and those that came behind a transaction of their card.",
             "ops",
             "profiles_quiet",
             (
-                Query(rate("fraud_profile_changes_total"), "taken over"),
+                Query(rate("fraud_profile_changes_total"), "applied"),
                 Query(rate("fraud_late_table_changes_total"), "late"),
             ),
         ),
@@ -126,7 +126,7 @@ _DECIDED_WITH = Row(
         DEAD_LETTERS,
         Panel(
             "What the audit found",
-            "Alerts that are missing, doubled, unexpected or different since the audit began, of its sample.",
+            "Missing, duplicated, unexpected or different alerts in the audit's sample, since its start.",
             "short",
             "alerts_missing",
             tuple(
@@ -140,7 +140,7 @@ _DECIDED_WITH = Row(
 DASHBOARD = Dashboard(
     "fraud-risk",
     "Card fraud: risk team",
-    "Alerts, rules and scores, and what decisions rest on.",
+    "Alerts, rules, scores, precision, and the inputs of decisions.",
     (_ALERTS, _DECIDED_WITH),
     refresh="1m",
     since="now-24h",

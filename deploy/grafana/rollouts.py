@@ -1,4 +1,4 @@
-"""Which model decides, and how its challengers compare."""
+"""Dashboard of rollouts: the model that decides, and its challengers."""
 
 from deploy.grafana.panels import Dashboard, Panel, Query, Row
 from deploy.grafana.queries import JOB, gauge, quantile, rate
@@ -9,7 +9,7 @@ _NOW = Row(
     (
         Panel(
             "Model",
-            "The model that scored last, by key group: the same in all, but for the seconds of a change.",
+            "The model that scored last, by key group; they differ only for seconds during a change.",
             "short",
             "groups_disagree",
             (Query(gauge("fraud_model_info", "key_group, name, version, digest")),),
@@ -25,7 +25,7 @@ _NOW = Row(
         ),
         Panel(
             "Phase",
-            "Where each of the newest rollouts stands.",
+            "Phase of each of the newest rollouts.",
             "short",
             "guard_breach",
             (
@@ -50,7 +50,7 @@ _NOW = Row(
         ),
         Panel(
             "Set aside",
-            "Rollouts by which a key group cannot decide; 0 is good.",
+            "Rollouts that a key group cannot use; 0 is good.",
             "short",
             "rollouts_set_aside",
             (Query(gauge("fraud_rollouts_set_aside", "key_group"), "group {{key_group}}"),),
@@ -85,7 +85,7 @@ _TRIALS = Row(
         ),
         Panel(
             "Scored, and decided",
-            "Transactions a second that a challenger scored, and of these decided (a canary's members).",
+            "Transactions per second that a challenger scored, and that it decided (a canary's members).",
             "ops",
             "guard_breach",
             (
@@ -108,7 +108,7 @@ _TRIALS = Row(
         ),
         Panel(
             "Card-hours",
-            "Card-hours with alerts so far: what the guard of the alert rate counts.",
+            "Card-hours with alerts so far, which the guard of the alert rate counts.",
             "short",
             "guard_breach",
             (
@@ -133,7 +133,7 @@ _TRIALS = Row(
         ),
         Panel(
             "Time to score",
-            "Seconds a row, of the same rows, by role.",
+            "Seconds per row, for the same rows, by role.",
             "s",
             "guard_breach",
             (
@@ -159,7 +159,7 @@ _TRIALS = Row(
         ),
         Panel(
             "Shadow alerts",
-            "Verdicts of challengers that differ from the champion's, a second.",
+            "Verdicts of challengers that differ from the champion's, per second.",
             "ops",
             "guard_breach",
             (Query(f"max (rate(fraud_shadow_alerts_total{JOB}[$__rate_interval]))", "differ"),),

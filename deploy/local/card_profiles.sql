@@ -1,4 +1,4 @@
--- what the bank knows about a card; Debezium turns every change into a record of bank.public.card_profiles
+-- the bank's profile of each card; Debezium writes every change to the topic bank.public.card_profiles
 CREATE TABLE IF NOT EXISTS card_profiles (
     card_id      text PRIMARY KEY CHECK (length(card_id) BETWEEN 1 AND 64),
     status       text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'blocked', 'closed')),

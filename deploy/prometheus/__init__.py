@@ -1,4 +1,4 @@
-"""Rules and configuration for Prometheus: YAML files, of which `rules/absence.yml` is made by `absence`."""
+"""Rules and configuration for Prometheus: YAML files; the module `absence` generates `rules/absence.yml`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A Prometheus of one's own: our configuration and rules with other targets, on a port of this machine."""
+"""A local Prometheus with the project's configuration and rules, for one sidecar."""
 
 import shutil
 from pathlib import Path
@@ -11,55 +11,55 @@ from feature_store.errors import FraudError
 
 
 class PrometheusError(FraudError):
-    """There is no Prometheus to be started."""
+    """Prometheus is not installed."""
 
 
 def binary() -> str:
-    """Path of the program.
+    """Return the path of the program.
 
     Raises:
         PrometheusError: it is not installed.
     """
-    found = shutil.which("prometheus")
-    if found is None:
+    path = shutil.which("prometheus")
+    if path is None:
         raise PrometheusError("no program prometheus on the PATH; install it (apt install prometheus)")
-    return found
+    return path
 
 
 def is_installed() -> bool:
-    """Whether there is a program to be started."""
+    """Return whether Prometheus is installed."""
     return shutil.which("prometheus") is not None
 
 
 def write_config(
     path: Path, target: str, scrape_s: int = 5, evaluate_s: int = 15, audit: Path | None = None
 ) -> None:
-    """Our configuration for one sidecar.
+    """Write the configuration for one sidecar.
 
     Args:
-        path: of the file.
+        path: path of the file.
         target: host:port of the sidecar.
         scrape_s: seconds between two scrapes.
         evaluate_s: seconds between two evaluations of the rules.
-        audit: file of targets (JSON) that says where the continuous audit is, read again when it changes.
+        audit: JSON file with the target of the continuous audit; Prometheus reads it again when it changes.
     """
     config: dict[str, Any] = yaml.safe_load(CONFIG.read_text())
     config["global"] = {"scrape_interval": f"{scrape_s}s", "evaluation_interval": f"{evaluate_s}s"}
     config["rule_files"] = [str(RULES / "*.yml")]
     config["scrape_configs"] = [{"job_name": "card-fraud", "static_configs": [{"targets": [target]}]}]
     if audit is not None:
-        found = [{"files": [str(audit)]}]
-        config["scrape_configs"].append({"job_name": "card-fraud-audit", "file_sd_configs": found})
+        discovery = [{"files": [str(audit)]}]
+        config["scrape_configs"].append({"job_name": "card-fraud-audit", "file_sd_configs": discovery})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(config))
 
 
 def command(config: Path, storage: str, listen: str) -> list[str]:
-    """The command that serves it.
+    """Build the command that starts Prometheus.
 
     Args:
-        config: of `write_config`.
-        storage: the argument that names the directory of its data.
+        config: file of `write_config`.
+        storage: the argument that names the data directory.
         listen: host:port.
     """
     return [
