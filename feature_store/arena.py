@@ -159,7 +159,7 @@ class FileArena(Arena):
         return sum((self._directory / name).stat().st_blocks * 512 for name in DTYPES)
 
     def is_current(self) -> bool:
-        """Whether no other process has resized or replaced a file since it was mapped here."""
+        """Return whether no other process has resized or replaced a file since it was mapped here."""
         try:
             stats = [((self._directory / name).stat(), self._mapped[name]) for name in DTYPES]
         except OSError:

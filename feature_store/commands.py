@@ -32,7 +32,7 @@ def features(
     profiles: Annotated[
         Path | None,
         typer.Option(
-            help="Parquet, the profile contract's columns; with arrival_time (ms): known from then on"
+            help="Parquet, the profile contract's columns; with arrival_time (ms): visible from then on"
         ),
     ] = None,
     labels: Annotated[Path | None, typer.Option(help="Parquet, the chargeback contract's columns")] = None,

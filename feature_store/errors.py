@@ -2,7 +2,7 @@
 
 
 class FraudError(Exception):
-    """Something went wrong that the operator can act on.
+    """An error that the operator can act on.
 
     The message is one line: what happened, then what to do. The command line prints it without a
     traceback and exits with `exit_code`.

@@ -152,9 +152,9 @@ class GroupState:
         self.reserve("hots", hot, more)
         size = self.arena.arrays["hots"].size
         # whole rings: these arrays follow the size of `hots`
-        for name, each in (("buckets", BUCKETS_PER_CARD), ("latest", HOT_IDS)):
-            if self.arena.arrays[name].size != size * each:
-                self.arena.resize(name, size * each)
+        for name, records_per_card in (("buckets", BUCKETS_PER_CARD), ("latest", HOT_IDS)):
+            if self.arena.arrays[name].size != size * records_per_card:
+                self.arena.resize(name, size * records_per_card)
 
     def _locate(self, lo: NDArray[np.uint64], hi: NDArray[np.uint64]) -> NDArray[np.int32]:
         arrays = self.arena.arrays
@@ -226,7 +226,7 @@ class GroupState:
         return int(apply_changes(self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers))
 
     def apply(self, batch: NDArray[np.void], numbers: NDArray[np.int32]) -> Applied:
-        """Accept a batch of transactions and compute their features as of each one's arrival.
+        """Accept a batch of transactions and compute the features of each as of its arrival.
 
         Args:
             batch: records of TRANSACTION in log order, shape (n,).

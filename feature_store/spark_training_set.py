@@ -159,8 +159,8 @@ def compute(
         with _report_progress(spark, progress), _task_errors():
             for row in done.collect():
                 counts[row["outcome"]] += row["rows"]
-        for left in part.glob("part-*.[0-9]*"):
-            left.unlink()  # files of abandoned attempts
+        for leftover in part.glob("part-*.[0-9]*"):
+            leftover.unlink()  # files of abandoned attempts
     return Summary(counts)
 
 
@@ -192,10 +192,10 @@ def _session(master: str) -> Iterator[SparkSession]:
     )
     try:
         spark = builder.getOrCreate()
-    except PySparkException as fault:
+    except PySparkException as error:
         raise SparkRunError(
-            f"Spark does not start ({str(fault).splitlines()[0]}); is Java 17 there?"
-        ) from fault
+            f"Spark does not start ({str(error).splitlines()[0]}); is Java 17 there?"
+        ) from error
     try:
         yield spark
     finally:

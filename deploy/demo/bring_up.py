@@ -52,26 +52,26 @@ def begin(options: Options, steps: Steps) -> Run:
     Raises:
         DemoError: an unfinished run has other options.
     """
-    old = state.load(options.data_dir)
-    if old is not None and not old.finished and not options.fresh:
-        differing = state.differences(old, options)
+    previous = state.load(options.data_dir)
+    if previous is not None and not previous.finished and not options.fresh:
+        differing = state.differences(previous, options)
         if differing:
             raise DemoError(
                 f"an unfinished demo in {options.data_dir} has {', '.join(differing)}; "
                 "give the same to continue it, or --fresh"
             )
-        old.restarts += 1
-        old.save(options.data_dir)
-        since = datetime.fromtimestamp(old.begun).strftime("%Y-%m-%d %H:%M:%S")
+        previous.restarts += 1
+        previous.save(options.data_dir)
+        since = datetime.fromtimestamp(previous.begun).strftime("%Y-%m-%d %H:%M:%S")
         steps.print_line(f"Found an unfinished demo in {options.data_dir}, begun at {since}: continuing it.")
-        stopped = children.stop_leftovers(options.data_dir, old)
+        stopped = children.stop_leftovers(options.data_dir, previous)
         if stopped:
             steps.print_line(f"Stopped its processes that were still running: {', '.join(stopped)}.")
-        return old
-    if old is not None:
-        fate = "ended" if old.finished else "was killed and is dropped"
+        return previous
+    if previous is not None:
+        fate = "ended" if previous.finished else "was killed and is dropped"
         steps.print_line(f"The last demo in {options.data_dir} {fate}: starting from the beginning.")
-        children.stop_leftovers(options.data_dir, old)
+        children.stop_leftovers(options.data_dir, previous)
     state.clear(options.data_dir)
     run = Run(options.story(), time.time())
     run.save(options.data_dir)

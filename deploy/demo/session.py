@@ -77,10 +77,10 @@ class Session:
         try:
             self._load.start()
             self._alerts.measure_from(self._load.begun_at)
-            with ExitStack() as shown:
+            with ExitStack() as context:
                 live = None
                 if self._console.is_terminal:
-                    live = shown.enter_context(Live(console=self._console, auto_refresh=False))
+                    live = context.enter_context(Live(console=self._console, auto_refresh=False))
                 if self._tour is not None:
                     self._tour.start()
                 while not (self._enough.wait(TICK_S) or self._is_over()):
@@ -89,9 +89,9 @@ class Session:
                     self._tour.stop()
                 self._take_picture()
                 self._load.stop()
-                fed = time.time()
+                fed_at = time.time()
                 wait(
-                    lambda: self._has_caught_up(fed),
+                    lambda: self._has_caught_up(fed_at),
                     "the job makes no progress",
                     self._decided,
                     lambda: self._show(live, DRAINING),
@@ -102,7 +102,7 @@ class Session:
             self._alerts.stop()
 
     def _is_over(self) -> bool:
-        """Whether the load is over; a tour is always completed, even if the demo's time is shorter."""
+        """Return whether the load is over; a tour is always completed, even if the demo's time is shorter."""
         if self._tour is None:
             return self._load.is_over
         enough = time.time() - self._load.begun_at >= (self._options.for_s or 0.0)
@@ -180,12 +180,12 @@ class Session:
         )
 
     def _decided(self) -> int:
-        """Transaction records that have an outcome."""
+        """Count the transaction records that have an outcome."""
         counts = self._system.progress.totals.counts
         return sum(counts[name] for name in ("transactions", "duplicates", "dead_letters"))
 
     def _last_decided_at(self) -> float:
-        """When the newest transactions were decided, seconds since 1970-01-01 UTC; 0 before any."""
+        """Return when the newest transactions were decided, seconds since 1970-01-01 UTC; 0 before any."""
         topic = self._system.settings.topics.transactions
         active = [
             part["active_at"] or 0

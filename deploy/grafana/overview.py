@@ -136,8 +136,8 @@ _OBJECTIVES = Row(
         LATENCY,
         Panel(
             "Burn of the error budgets",
-            "Slow transactions and time with stale records in the last hour, relative to the budgets of 30 days: "
-            "1 uses up the budget in 30 days, 14.4 pages.",
+            "Slow transactions and time with stale records in the last hour, relative to the budgets of 30 "
+            "days: 1 uses up the budget in 30 days, 14.4 pages.",
             "short",
             "freshness_budget",
             (

@@ -169,8 +169,8 @@ def _accept_existing(creation: Any) -> None:
 
 
 def _new(name: str, partitions: int, replication: int, config: Mapping[str, str | None]) -> NewTopic:
-    given = {key: value for key, value in config.items() if value is not None}
-    return NewTopic(name, num_partitions=partitions, replication_factor=replication, config=given)
+    settings = {key: value for key, value in config.items() if value is not None}
+    return NewTopic(name, num_partitions=partitions, replication_factor=replication, config=settings)
 
 
 def _settings(topics: Topics, name: str, config: Mapping[str, str]) -> dict[str, str | None]:

@@ -1,1 +1,1 @@
-"""Merchant label features: what was known of a merchant's frauds when a transaction arrived there."""
+"""Merchant label features: a merchant's reported frauds as of the arrival of a transaction there."""

@@ -137,5 +137,5 @@ def _milliseconds(column: pa.ChunkedArray) -> NDArray[np.int64]:
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
         return np.asarray(column.cast(pa.int64()))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as fault:
-        raise LabelError(f"reported_at is no time in ms ({fault}); mend the labels") from None
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise LabelError(f"reported_at is no time in ms ({error}); mend the labels") from None
