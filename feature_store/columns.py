@@ -63,7 +63,7 @@ def _words(values: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _unit(words: NDArray[np.uint64]) -> int:
-    """Compute the greatest common divisor (1 if all are zero); a sample rules out most columns early."""
+    """Compute the greatest common divisor (1 if all are 0); for most columns a sample shows that it is 1."""
     unit = int(np.gcd.reduce(words[:_SAMPLE]))
     if unit == 1:
         return 1

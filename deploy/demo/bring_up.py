@@ -108,7 +108,9 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
                 roll_out(champion, settings, replay)
                 run.champion = True
                 run.save(options.data_dir)
-            steps.print_line(f"    {champion.learnt_from}; AUC ROC {champion.auc_roc:.3f} on what followed")
+            steps.print_line(
+                f"    {champion.learnt_from}; AUC ROC {champion.auc_roc:.3f} on the newest quarter"
+            )
         links = _processes(options, run, steps, lag, progress, settings)
         yield System(stack.endpoints(options.data_dir), settings, lag, progress, world, replay, links)
     finally:

@@ -83,7 +83,7 @@ def test_damaged_memory_is_told(tmp_path: Path):
 def test_two_demos_do_not_share_a_directory(tmp_path: Path):
     with (
         state.exclusive(tmp_path),
-        pytest.raises(DemoError, match="another demo works"),
+        pytest.raises(DemoError, match="another demo runs"),
         state.exclusive(tmp_path),
     ):
         pass
