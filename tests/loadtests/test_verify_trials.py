@@ -180,7 +180,7 @@ def test_trial_that_left_the_totals_may_not_come_back_without_its_past():
     two = Counter({"transactions": 2})
     commits = [Told("1", True, 1, {pair: two}, {pair: two}), Told("2", False, 1, {pair: one}, {pair: one})]
     TrialAudit(problems).check_group(commits)
-    assert problems == ["2: the totals of trials are not those before it and its own counts"]
+    assert problems == ["2: the totals of trials are not the previous ones plus its own counts"]
 
 
 def test_alert_of_a_trial_may_not_lack_who_decided(tried):
