@@ -82,8 +82,8 @@ class Found:
     def compare_shadows(self, outcome: Outcome) -> None:
         """Compare the shadow alerts that an outcome requires, and remove them from the index."""
         for expected in outcome.shadows:
-            source = outcome.topic, outcome.partition, outcome.offset
-            source = *source, expected["rollout_id"], expected["challenger"]
+            names = expected["rollout_id"], expected["challenger"]
+            source = outcome.topic, outcome.partition, outcome.offset, *names
             self._compare(self._topics.shadow_alerts, source, expected, outcome)
 
     def _compare(self, topic: str, source: Source, expected: dict[str, Any], outcome: Outcome) -> None:
