@@ -90,7 +90,7 @@ def measure(plan: Plan, say: Say) -> Iterator[Found]:
 
 def _kill(scene: kills.Scene, count: int, end: float, say: Say) -> Iterator[Figure]:
     took: dict[str, list[float]] = defaultdict(list)
-    for number, name in enumerate(kills.drawn(scene.chance, count), 1):
+    for number, name in enumerate(kills.draw(scene.chance, count), 1):
         if time.monotonic() > end:
             break
         say(f"kill {number} of {count}: {name}")
@@ -109,14 +109,14 @@ def _disturb(
     relay: Relay, network: Proxy, chance: random.Random, count: int, end: float, say: Say
 ) -> Iterator[Figure]:
     took: dict[str, list[float]] = defaultdict(list)
-    for number, fault in enumerate(proxy.drawn(chance, count, TRANSACTION_TIMEOUT_MS / 1000), 1):
+    for number, fault in enumerate(proxy.draw(chance, count, TRANSACTION_TIMEOUT_MS / 1000), 1):
         if time.monotonic() > end:
             break
         say(f"fault {number} of {count}: {fault}")
-        begun, before = time.monotonic(), len(network.struck)
+        begun, before = time.monotonic(), len(network.injected)
         network.arm(fault)
         relay.burst()
-        relay.until(partial(_grown, network.struck, before), f"a request for {fault}")
+        relay.until(partial(_grown, network.injected, before), f"a request for {fault}")
         relay.installed.caught_up(relay.job)
         took[f"{fault.api.name.lower()}, {fault.kind}"].append(time.monotonic() - begun)
     yield from _all_seconds("fault", took)

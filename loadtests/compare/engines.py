@@ -15,7 +15,7 @@ from deploy.local import java, kafka
 from loadtests.compare.errors import CompareError
 from loadtests.compare.kafka_streams.build import build
 from loadtests.compare.quix import venv
-from loadtests.faults.job_process import gone
+from loadtests.faults.job_process import wait_until_gone
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
@@ -122,7 +122,7 @@ class Engine:
         for process in family:
             if process.is_running():
                 process.kill()
-        gone(family)
+        wait_until_gone(family)
 
     @property
     def pid(self) -> int:

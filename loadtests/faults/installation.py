@@ -42,7 +42,7 @@ POLL_S = 0.1
 """Rarely enough that asking costs the job nothing."""
 PARTITIONERS = {Partitioner.MURMUR2: "murmur2_random", Partitioner.CRC32: "consistent_random"}
 """What librdkafka calls them."""
-NOBODY = b"card"
+NO_CARD = b"card"
 """Key of records that name no card."""
 _numbers = itertools.count()
 
@@ -283,5 +283,5 @@ def card_of(value: bytes | None) -> bytes:
     try:
         card = json.loads(value or b"")["card_id"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return NOBODY
-    return card.encode(errors="surrogatepass") if isinstance(card, str) and card else NOBODY
+        return NO_CARD
+    return card.encode(errors="surrogatepass") if isinstance(card, str) and card else NO_CARD

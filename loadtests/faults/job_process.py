@@ -96,7 +96,7 @@ class JobProcess:
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        gone(family)
+        wait_until_gone(family)
 
     def kill_driver_only(self) -> list[psutil.Process]:
         """SIGKILL to the driver's Python process alone; returns what it leaves behind."""
@@ -112,9 +112,9 @@ class JobProcess:
     def terminate(self) -> int:
         """Ask for a graceful stop and wait for it; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.ended()
+        return self.exit_code()
 
-    def ended(self) -> int:
+    def exit_code(self) -> int:
         """Wait for the end; returns the exit code."""
         return self.process.wait(PATIENCE_S)
 
@@ -140,7 +140,7 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
     return []
 
 
-def gone(processes: list[psutil.Process]) -> None:
+def wait_until_gone(processes: list[psutil.Process]) -> None:
     """Wait until processes have ended.
 
     Raises:

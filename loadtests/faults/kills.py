@@ -8,7 +8,7 @@ from pathlib import Path
 from deploy.local import stack
 from deploy.local.state import Service
 from loadtests.faults.errors import FaultError
-from loadtests.faults.job_process import gone
+from loadtests.faults.job_process import wait_until_gone
 from loadtests.faults.relay import Relay
 from streaming_job.runtime.failpoints import Step
 
@@ -20,7 +20,7 @@ def worker_at(step: Step) -> Callable[["Scene"], None]:
     """SIGKILL to the Python worker that reaches a step; Spark repeats its task, the job goes on."""
 
     def kill(scene: "Scene") -> None:
-        scene.relay.stand_still(step).kill()
+        scene.relay.hang_at(step).kill()
         scene.caught_up()
 
     return kill
@@ -31,7 +31,7 @@ def job_at(step: Step) -> Callable[["Scene"], None]:
 
     def kill(scene: "Scene") -> None:
         relay = scene.relay
-        standing = relay.stand_still(step)
+        standing = relay.hang_at(step)
         assert step in IN_WORKER or standing.pid == relay.job.process.pid
         relay.job.kill()
         relay.restart()
@@ -46,10 +46,10 @@ def driver_only(scene: "Scene") -> None:
     nothing that does not end by itself.
     """
     relay = scene.relay
-    relay.stand_still(scene.chance.choice(IN_WORKER))
+    relay.hang_at(scene.chance.choice(IN_WORKER))
     family = relay.job.kill_driver_only()
     relay.restart()
-    gone(family)
+    wait_until_gone(family)
 
 
 def jvm(scene: "Scene") -> None:
@@ -63,7 +63,7 @@ def jvm(scene: "Scene") -> None:
 
 def _ends_and_says(relay: Relay, words: str) -> None:
     """Wait for the end of a job that cannot go on, see that it names the cause, and start the next one."""
-    if relay.job.ended() != 1 or words not in relay.job.error:
+    if relay.job.exit_code() != 1 or words not in relay.job.error:
         raise FaultError(f"the job ended otherwise: {relay.job.log[-3000:]}")
     relay.restart()
 
@@ -132,7 +132,7 @@ class Scene:
         self.relay.installed.caught_up(self.relay.job)
 
 
-def drawn(chance: random.Random, count: int) -> list[str]:
+def draw(chance: random.Random, count: int) -> list[str]:
     """Names of kills by chance, each equally often.
 
     Args:

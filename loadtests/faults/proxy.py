@@ -62,7 +62,7 @@ class Fault:
         return f"{self.api.name.lower()}: {self.kind}, {self.delay_s:.1f} s"
 
 
-def drawn(chance: random.Random, count: int, longest_s: float) -> list[Fault]:
+def draw(chance: random.Random, count: int, longest_s: float) -> list[Fault]:
     """Faults by chance, each kind on each request equally often.
 
     Args:
@@ -114,7 +114,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._armed: Fault | None = None
         self._server: asyncio.Server | None = None
-        self.struck: list[Fault] = []
+        self.injected: list[Fault] = []
         """Faults that have happened, in order."""
         self.late = 0
         """Requests that are still to arrive."""
@@ -179,13 +179,13 @@ class Proxy:
             if fault is not None and fault.api == api:
                 self._armed = None
                 if fault.kind == Kind.REQUEST_LOST:
-                    self.struck.append(fault)
+                    self.injected.append(fault)
                     return
                 if fault.kind == Kind.REQUEST_LATE:
                     connection.left = True
                     connection.client.transport.abort()
                     self.late += 1
-                    self.struck.append(fault)
+                    self.injected.append(fault)
                     try:
                         await asyncio.sleep(fault.delay_s)
                         connection.answered.clear()
@@ -209,7 +209,7 @@ class Proxy:
                     continue
                 fault = connection.hit.pop(number, None)
                 if fault is not None:
-                    self.struck.append(fault)
+                    self.injected.append(fault)
                     if fault.kind != Kind.ANSWER_LOST:
                         await asyncio.sleep(fault.delay_s)
                     if fault.kind != Kind.ANSWER_LATE:

@@ -56,7 +56,7 @@ class Relay:
         """Send transactions, some of them late, broken or repeated."""
         self.installed.send(events, **DISTURBED)
 
-    def stand_still(self, step: Step) -> psutil.Process:
+    def hang_at(self, step: Step) -> psutil.Process:
         """Send transactions until a process of the job stands still at a step, and return that.
 
         Raises:

@@ -23,12 +23,14 @@ def _provoke(scene: Scene) -> None:
     scene.caught_up()
     shutil.rmtree(checkpoint, ignore_errors=True)  # the job creates and removes files meanwhile
     scene.note(f"a copy was made, and the job continued; now {checkpoint.name} is deleted")
-    scene.note(f"the job ends with status {scene.job.ended()}: {scene.job.error}")
+    scene.note(f"the job ends with status {scene.job.exit_code()}: {scene.job.error}")
     shutil.rmtree(checkpoint, ignore_errors=True)
     scene.start_job()
-    if scene.job.ended() == 0:
+    if scene.job.exit_code() == 0:
         raise FaultError("the job has not refused to start on an empty checkpoint")
-    scene.note(f"started on an empty checkpoint it ends with status {scene.job.ended()}: {scene.job.error}")
+    scene.note(
+        f"started on an empty checkpoint it ends with status {scene.job.exit_code()}: {scene.job.error}"
+    )
 
 
 def _mend(scene: Scene) -> None:

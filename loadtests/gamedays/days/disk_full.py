@@ -33,7 +33,7 @@ def _provoke(scene: Scene) -> None:
         while output.write(bytes(4096)):
             pass
     scene.note("the checkpoint's disk is full")
-    scene.note(f"the job ends with status {scene.job.ended()}: {scene.job.error}")
+    scene.note(f"the job ends with status {scene.job.exit_code()}: {scene.job.error}")
 
 
 def _mend(scene: Scene) -> None:

@@ -49,7 +49,7 @@ class Supervisor:
         while not self._stop.wait(0.2):
             if not self.job.runs:
                 error = self.job.error or self.job.log.strip().splitlines()[-1]
-                self._scene.journal.add(self._name, f"exit status {self.job.ended()}: {error[:160]}")
+                self._scene.journal.add(self._name, f"exit status {self.job.exit_code()}: {error[:160]}")
                 self.job = self._start()
 
 
