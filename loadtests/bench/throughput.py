@@ -77,7 +77,7 @@ def _figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
     firsts = {commit.key_group: commit for commit in reversed(drain)}
     measured = [commit for commit in drain if commit is not firsts[commit.key_group]]
     if not measured:
-        raise BenchError("the backlog fits into one commit; use more --events")
+        raise BenchError("the backlog fits into one commit; give more --events")
     events = sum(commit.decided + commit.repeated for commit in measured)
     begin = min(commit.written_at for commit in drain)
     seconds = (max(commit.written_at for commit in drain) - begin) / 1000
