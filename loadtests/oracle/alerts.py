@@ -7,7 +7,7 @@ from loadtests.oracle.card import Card, Profile
 from loadtests.oracle.membership import bucket
 from loadtests.oracle.records import UNITS, Transaction
 from loadtests.oracle.rollouts import Plan, Scorer
-from loadtests.oracle.scoring import Score, known
+from loadtests.oracle.scoring import Score, json_number
 from loadtests.oracle.tables import BEGINNING
 from loadtests.oracle.trials import Run, Vote
 from models.policy import Counts, Decision, alert_id, decide
@@ -131,7 +131,7 @@ def alert(
         "model_failure": score.failure or unexplained,
         "threshold": scorer.policy.threshold,
         "reasons": top_features,
-        "features": {name: known(item.features[name]) for name in ALL_NAMES if name in item.features},
+        "features": {name: json_number(item.features[name]) for name in ALL_NAMES if name in item.features},
         "model": _named(scorer),
         "rollout_id": scorer.rollout_id,
         "rollout_seq": scorer.seq,

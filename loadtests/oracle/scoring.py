@@ -64,7 +64,7 @@ def _score(model: Model, row: list[float]) -> Score:
     return Score(float(probabilities[0]))
 
 
-def known(value: float) -> float | None:
+def json_number(value: float) -> float | None:
     """Return a value for JSON: None for NaN."""
     return None if math.isnan(value) else value
 
@@ -89,7 +89,7 @@ def reasons(model: Model, row: list[float], score: Score) -> tuple[list[dict[str
         return [], "unexplained"
     raised = sorted((-share, column) for column, share in enumerate(contributions[0].tolist()) if share > 0)
     top_features = [
-        {"feature": model.feature_names[column], "value": known(row[column]), "contribution": -negative}
+        {"feature": model.feature_names[column], "value": json_number(row[column]), "contribution": -negative}
         for negative, column in raised[:REASONS]
     ]
     return top_features, None
