@@ -95,7 +95,7 @@ class Follower:
             position = memory.positions.get((topics.transactions, partition), 0)
             if first > position:
                 raise FollowError(
-                    f"{topics.transactions}[{partition}] begins at {first}, the audit stands at {position}: "
+                    f"{topics.transactions}[{partition}] begins at {first}, the audit is at {position}: "
                     "transactions in between were deleted; continue from a --state of an audit that read them"
                 )
         if memory.positions:
@@ -171,14 +171,14 @@ class Follower:
         for record in self._new(topics.dead_letters):
             try:
                 letter = json.loads(record.value or b"")
-                place = str(letter["topic"]), int(letter["partition"]), int(letter["offset"])
+                source = str(letter["topic"]), int(letter["partition"]), int(letter["offset"])
                 reason = letter["reason"]
             except (ValueError, KeyError, TypeError):
                 memory.found.add_dead_letter(record)  # reports it as malformed
                 continue
-            if place[0] == topics.model_rollouts and reason == Reason.MODEL_UNAVAILABLE.value:
-                memory.unavailable.add(place[2])
-            if self._is_audited(*place):
+            if source[0] == topics.model_rollouts and reason == Reason.MODEL_UNAVAILABLE.value:
+                memory.unavailable.add(source[2])
+            if self._is_audited(*source):
                 memory.found.add_dead_letter(record)
 
     def _is_audited(self, topic: str, partition: int, offset: int) -> bool:
@@ -199,9 +199,9 @@ class Follower:
             self._oracle = Oracle(memory.profiles, log, self._load, self._rules, memory.cards)
         arrivals = {record[:3]: record.timestamp for record in (*profiles, *rollouts)}
         for letter in letters:
-            place = letter.topic, letter.partition, letter.offset
-            if self._is_audited(*place):
-                self._compare(arrivals[place], letter)
+            source = letter.topic, letter.partition, letter.offset
+            if self._is_audited(*source):
+                self._compare(arrivals[source], letter)
 
     def _has_row(self, record: Record) -> bool:
         """Return whether a profile record is folded: it is of a card of the sample, or audited itself."""

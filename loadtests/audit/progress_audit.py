@@ -66,8 +66,8 @@ class ProgressAudit:
             self.problems.append(f"job-progress offset {record.offset}: not a progress record")
             return
         if any(
-            place[0] == self._transactions and end > self._ends.get(place, 0)
-            for place, _, end in progress.spans
+            partition[0] == self._transactions and end > self._ends.get(partition, 0)
+            for partition, _, end in progress.spans
         ):
             return
         if commit in self._progress:
@@ -86,14 +86,17 @@ class ProgressAudit:
         """Return the offsets up to which any key group, and every key group, has read the tables."""
         furthest: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
         for commit, progress in self._progress.items():
-            for place, _, end in progress.spans:
-                if place[0] != self._transactions:
-                    groups = furthest[place]
+            for partition, _, end in progress.spans:
+                if partition[0] != self._transactions:
+                    groups = furthest[partition]
                     groups[commit.key_group] = max(end, groups.get(commit.key_group, 0))
         key_groups = max((progress.key_groups for progress in self._progress.values()), default=1)
         return (
-            {place: max(groups.values()) for place, groups in furthest.items()},
-            {place: min(groups.get(g, 0) for g in range(key_groups)) for place, groups in furthest.items()},
+            {partition: max(groups.values()) for partition, groups in furthest.items()},
+            {
+                partition: min(groups.get(g, 0) for g in range(key_groups))
+                for partition, groups in furthest.items()
+            },
         )
 
     def check(self) -> None:
@@ -121,7 +124,8 @@ class ProgressAudit:
         for commit, progress in self._progress.items():
             counted.update(progress.counts)
             counted["dead_letters"] -= sum(
-                offset >= settled.get(place, 0) for place, offset in self._dead_letters.get(commit, ())
+                offset >= settled.get(partition, 0)
+                for partition, offset in self._dead_letters.get(commit, ())
             )
         for name, expected in (
             ("transactions", kinds[Kind.PASSED] + kinds[Kind.ALERT] + kinds[Kind.SUPPRESSED]),
@@ -178,14 +182,14 @@ class ProgressAudit:
         )
         reached: Ends = {}
         for commit in commits:
-            for place, start, end in self._progress[commit].spans:
-                previous_end = reached.get(place, start)
+            for partition, start, end in self._progress[commit].spans:
+                previous_end = reached.get(partition, start)
                 if previous_end != start or end < start:
                     self.problems.append(
-                        f"{commit}: {place[0]}[{place[1]}] goes from {start} to {end}, "
+                        f"{commit}: {partition[0]}[{partition[1]}] goes from {start} to {end}, "
                         f"the previous commit ended at {previous_end}"
                     )
-                reached[place] = end
+                reached[partition] = end
 
     def _check_running_totals(self, commits: Iterable[Commit]) -> None:
         """Check that each record's totals are the previous record's totals plus its own counts."""

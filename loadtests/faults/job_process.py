@@ -85,9 +85,8 @@ class JobProcess:
         matches = []
         for process in self.descendants():
             with suppress(psutil.Error):
-                if (
-                    name in " ".join(process.cmdline()).split()
-                ):  # a forked process has its command line in one string
+                # a forked process has its command line in one string
+                if name in " ".join(process.cmdline()).split():
                     matches.append(process)
         return matches
 

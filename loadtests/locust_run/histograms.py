@@ -82,8 +82,8 @@ class HistogramLog:
 
 def read_log(path: Path) -> HdrHistogram:
     """Return the sum of all intervals of a log."""
-    whole = empty()
+    total = empty()
     reader = HistogramLogReader(str(path), empty())
-    while reader.add_next_interval_histogram(whole):
+    while reader.add_next_interval_histogram(total):
         pass
-    return whole
+    return total

@@ -62,8 +62,7 @@ def failures(
         bounds: their bounds.
         audit: the audit; None: not made, and not checked.
         own_topics: whether no other producer writes to the topics. Then exactly the sent transactions must
-        have
-            been audited, and the workers must have received every alert.
+            have been audited, and the workers must have received every alert.
     """
     reasons = [f"fault: {result.fault}"] if result.fault else []
     reasons += [f"worker lost: {worker}" for worker in result.lost_workers]

@@ -59,7 +59,7 @@ class HotCard:
         windows: dict[str, int],
         by_arrival: dict[str, int],
         events: list[Event],
-        known: list[tuple[Transaction, int] | None],
+        transactions: list[tuple[Transaction, int] | None],
     ) -> None:
         self._widths = {name: length // BUCKETS for name, length in windows.items()}
         self._rings: dict[str, dict[int, Bucket]] = {name: {} for name in windows}
@@ -72,7 +72,7 @@ class HotCard:
         self._last_spike = -1
         self.kept: list[Event] = []
         """The newest events, sorted by event time."""
-        for event, remembered in zip(events, known, strict=True):
+        for event, remembered in zip(events, transactions, strict=True):
             self._enter(event)
             if remembered is not None:
                 self._remember(*remembered)

@@ -191,10 +191,10 @@ def _transactions(
     """Return the card's transactions with that id that a label applies to; `labelled` is its arrival, ms."""
     if card is None:
         return []
-    kept = len(card.times) if card.hot is None else len(card.hot.kept)
+    remembered = len(card.times) if card.hot is None else len(card.hot.kept)
     candidates = [
         (tx, arrival)
-        for tx, arrival in list(zip(card.transactions, card.arrivals, strict=True))[-kept:]
+        for tx, arrival in list(zip(card.transactions, card.arrivals, strict=True))[-remembered:]
         if arrival <= labelled and tx.event_time > labelled - (MONTH_MS + lateness_ms - DAY_MS)
     ]
     matches = [(tx, arrival) for tx, arrival in candidates if tx.transaction_id == transaction_id]

@@ -124,9 +124,9 @@ class ProfileLog:
         The first version of each card stays: its time is that of the first profile.
         """
         for card_id, versions in self._versions.items():
-            known = [number for number, version in enumerate(versions) if version.known_from <= arrival]
-            if known and known[-1] > 1:
-                self._versions[card_id] = [versions[0], *versions[known[-1] :]]
+            replaced = [number for number, version in enumerate(versions) if version.known_from <= arrival]
+            if replaced and replaced[-1] > 1:
+                self._versions[card_id] = [versions[0], *versions[replaced[-1] :]]
 
     def in_force(self, card_id: str, arrival: int) -> Profile | None:
         """Return the newest version at `arrival`; None without one or after a delete."""

@@ -89,8 +89,8 @@ class Trials:
             counts[alerted] += 1
             for unit in [("cards", -1), ("card_hours", hour)][: 1 + is_open]:
                 key = pair, unit[0], run, card_id, unit[1]
-                before = self._alerted.get(key, (False, False))
-                self._alerted[key] = before[0] or champion.alerts, before[1] or vote.alerts
+                previous = self._alerted.get(key, (False, False))
+                self._alerted[key] = previous[0] or champion.alerts, previous[1] or vote.alerts
 
     def counts(self) -> dict[Pair, Counter[str]]:
         """Return all counts so far."""

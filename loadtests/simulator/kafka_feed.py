@@ -57,8 +57,7 @@ class KafkaFeed:
         Args:
             bootstrap_servers: host:port[,host:port].
             kafka: more librdkafka settings, for example for security. With transactional.id a whole `run` is
-            one
-                Kafka transaction, which read_committed consumers see at once.
+                one Kafka transaction, which read_committed consumers see at once.
             archive: whether records have their own arrivals as timestamps (the topics must have CreateTime);
                 otherwise the broker sets timestamps.
             clock: default: the system clock.

@@ -61,8 +61,8 @@ def _duplicate_field(record: Record, choice: int) -> bytes:
 
 
 def _broken_json(record: Record, choice: int) -> bytes:
-    whole = _json(record)
-    return (whole[: 1 + choice % (len(whole) - 1)], whole[:-1] + b",}", whole.replace(b'"', b"'"))[choice % 3]
+    text = _json(record)
+    return (text[: 1 + choice % (len(text) - 1)], text[:-1] + b",}", text.replace(b'"', b"'"))[choice % 3]
 
 
 def _extra_fields(record: Record, choice: int) -> bytes:

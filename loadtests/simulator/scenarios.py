@@ -79,8 +79,8 @@ class Frauds:
     @staticmethod
     def concat(parts: "list[Frauds]") -> "Frauds":
         """Concatenate parts, sorted by time."""
-        whole = Frauds(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Frauds)))
-        return whole.take(np.argsort(whole.at, kind="stable"))
+        merged = Frauds(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Frauds)))
+        return merged.take(np.argsort(merged.at, kind="stable"))
 
 
 class Campaigns:

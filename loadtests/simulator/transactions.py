@@ -72,10 +72,10 @@ class Stream:
         for block in self.blocks(events=events, until_ms=until_ms):
             pending.append(block)
             if sum(map(len, pending)) >= n:
-                whole = EventBatch.concat(pending)
-                cut = len(whole) - len(whole) % n
-                yield from (whole.take(slice(at, at + n)) for at in range(0, cut, n))
-                pending = [whole.take(slice(cut, None))]
+                merged = EventBatch.concat(pending)
+                cut = len(merged) - len(merged) % n
+                yield from (merged.take(slice(at, at + n)) for at in range(0, cut, n))
+                pending = [merged.take(slice(cut, None))]
         if pending and any(map(len, pending)):
             yield EventBatch.concat(pending)
 

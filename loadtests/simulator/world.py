@@ -156,9 +156,11 @@ def _bounds(country: np.ndarray) -> npt.NDArray[np.int64]:
 
 def _merchants(seed: int, n: int) -> Merchants:
     rng = generator(seed, "merchants")
-    places = len(countries.COUNTRIES)
+    country_count = len(countries.COUNTRIES)
     # at least one merchant in every country, so that trips to it can pay
-    country = np.concatenate([np.arange(places), rng.choice(places, n - places, p=countries.WEIGHTS)])
+    country = np.concatenate(
+        [np.arange(country_count), rng.choice(country_count, n - country_count, p=countries.WEIGHTS)]
+    )
     country = np.sort(country).astype(np.int16)
     first = _bounds(country)
     mcc = rng.choice(len(MCC), n, p=_MCC_SHARE).astype(np.int8)

@@ -195,7 +195,7 @@ def test_log_whose_beginning_is_gone_is_refused() -> None:
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.commit()
     del log.topics["transactions"][:2]
-    with pytest.raises(FollowError, match="begins at 2, the audit stands at 0"):
+    with pytest.raises(FollowError, match="begins at 2, the audit is at 0"):
         Audited(log)
 
 
