@@ -89,7 +89,7 @@ def test_each_finding_is_told_in_words() -> None:
     log.planned["fraud-alerts"].pop()
     log.commit()
     audited, told = Audited(log), []
-    audited.follower.findings.tell = lambda *words: told.append(words)
+    audited.follower.findings.on_finding = lambda *words: told.append(words)
     audited.settle()
     assert [words[:2] for words in told] == [("fraud-alerts", "missing")]
 
