@@ -1,1 +1,1 @@
-"""Simulator, replays and benchmarks: everything that produces load."""
+"""Simulator, benchmarks, load tests, game days and audits of the job."""

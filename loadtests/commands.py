@@ -1,4 +1,4 @@
-"""`fraud verify`: audit a job against its input, from outside: all of it, a sample for ever, or one alert."""
+"""`fraud verify`: audits a job's output against its input: all of it, a sample continuously, or one alert."""
 
 import json
 import logging
@@ -29,86 +29,90 @@ from streaming_job.settings import JobSettings
 
 app = typer.Typer(add_completion=False)
 MANY = 200_000
-"""More transactions than this are worth the start of a process for each partition."""
+"""With more transactions than this, each partition is judged in its own process."""
 
 
 @app.command()
 def verify(
     alert_id: Annotated[
-        str | None, typer.Argument(help="Make this alert again, byte for byte, and say what it rests on.")
+        str | None, typer.Argument(help="Rebuild this alert, byte for byte, and show what it depends on.")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write the verdict there, as JSON.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Audit a sample behind the running job until stopped.")
     ] = False,
-    share: Annotated[float, typer.Option(help="Of the cards; with --follow.", min=0.0001, max=1.0)] = 0.05,
+    share: Annotated[
+        float, typer.Option(help="Share of the cards; with --follow.", min=0.0001, max=1.0)
+    ] = 0.05,
     behind: Annotated[
-        float, typer.Option(help="Age of what is audited, seconds; with --follow.", min=0)
+        float, typer.Option(help="Minimal age of audited records, seconds; with --follow.", min=0)
     ] = 60,
     metrics_port: Annotated[
         int, typer.Option(help="Prometheus metrics on 127.0.0.1; 0: any; with --follow.", min=0, max=65535)
     ] = 9109,
     state: Annotated[
         Path | None,
-        typer.Option(help="File from which a restart goes on; default: from the log; with --follow."),
+        typer.Option(
+            help="File with the audit's state, for restarts; default: read the log again; with --follow."
+        ),
     ] = None,
 ) -> None:
-    """Recompute from the input topics which alerts and dead letters had to be, and compare.
+    """Recompute alerts and dead letters from the input topics, and compare them with the outputs.
 
     Settings come from FRAUD_... variables, as for the job. The exit status is 1 if anything is missing,
-    duplicated or unexpected, if the job's own account in job-progress does not agree, or if the alert asked
-    for differs. With --follow findings are logged and exported as metrics.
+    duplicated or unexpected, if job-progress does not agree, or if the given alert differs. With --follow
+    findings are logged and exported as metrics.
     """
     settings = environment.settings(JobSettings)
     if alert_id is not None and follow:
-        raise typer.BadParameter("either one alert, or --follow")
+        raise typer.BadParameter("give either an alert id or --follow")
     if settings.merchant_facts and (follow or alert_id is not None):
         raise typer.BadParameter(
-            "with FRAUD_MERCHANT_FACTS only the whole log can be audited: what is known of a merchant rests "
-            "on all cards"
+            "with FRAUD_MERCHANT_FACTS only the whole log can be audited: merchant features depend on "
+            "all cards"
         )
     if follow:
         plan = endless.Plan(share=share, behind_s=behind, state=state, metrics_port=metrics_port)
         run_endlessly(settings, plan)
     elif alert_id is not None:
-        _one(settings, alert_id, report)
+        _audit_alert(settings, alert_id, report)
     else:
-        _whole(settings, report)
+        _audit_all(settings, report)
 
 
-def _whole(settings: JobSettings, report: Path | None) -> None:
+def _audit_all(settings: JobSettings, report: Path | None) -> None:
     verdict = run(settings)
-    found = verdict.report()
+    result = verdict.report()
     if report is not None:
-        report.write_text(json.dumps(found, indent=2) + "\n")
-    typer.echo(json.dumps({name: found[name] for name in list(found)[:7]}))
+        report.write_text(json.dumps(result, indent=2) + "\n")
+    typer.echo(json.dumps({name: result[name] for name in list(result)[:7]}))
     for line in (*verdict.findings.examples, *verdict.problems):
         typer.echo(line, err=True)
     if not verdict.is_clean:
         sys.exit(1)
 
 
-def _one(settings: JobSettings, alert_id: str, report: Path | None) -> None:
+def _audit_alert(settings: JobSettings, alert_id: str, report: Path | None) -> None:
     directory = settings.work_dir / "models"
-    found = one_alert.rebuild(
+    rebuilt = one_alert.rebuild(
         TopicLog(settings.bootstrap_servers, settings.kafka),
         settings,
         lambda ref: registry.load(ref, settings.mlflow_tracking_uri, directory),
         alert_id,
     )
-    text = json.dumps(found.report(), indent=2)
+    text = json.dumps(rebuilt.report(), indent=2)
     if report is not None:
         report.write_text(text + "\n")
     typer.echo(text)
-    if not found.is_clean:
+    if not rebuilt.is_clean:
         sys.exit(1)
 
 
 def run_endlessly(settings: JobSettings, plan: endless.Plan) -> None:
-    """Audit until SIGINT or SIGTERM, which end it in order: what it remembers is saved.
+    """Audit until SIGINT or SIGTERM, then save the state.
 
     Raises:
-        FraudError: a model cannot be had, or transactions are gone that were not audited.
+        FraudError: a model cannot be loaded, or transactions were deleted before they were audited.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     stop = Event()
@@ -129,7 +133,7 @@ def run(settings: JobSettings, *, console: Console | None = None) -> audit.Verdi
     """Audit a job, with a progress bar on a terminal.
 
     Raises:
-        FraudError: a topic or a model cannot be had.
+        FraudError: a topic cannot be read, or a model cannot be loaded.
     """
     columns = (
         SpinnerColumn(),
@@ -150,7 +154,7 @@ def run(settings: JobSettings, *, console: Console | None = None) -> audit.Verdi
             from_registry(settings),
             judge=in_processes(settings) if many else None,
             committed=committed,
-            progress=lambda what, done, total: bar.update(
-                task, description=what, completed=done, total=total or None
+            progress=lambda text, done, total: bar.update(
+                task, description=text, completed=done, total=total or None
             ),
         )

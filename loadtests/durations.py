@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: 90s, 5m, 2h, 7d."""
+"""Parser of durations: 90s, 5m, 2h, 7d."""
 
 import re
 
@@ -8,12 +8,12 @@ _UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0
 
 
 def seconds(text: str) -> float:
-    """Seconds of a text like 500ms, 90, 90s, 5m, 2h or 7d.
+    """Parse a duration like 500ms, 90, 90s, 5m, 2h or 7d; returns seconds.
 
     Raises:
-        FraudError: not a length of time, or zero.
+        FraudError: not a duration, or zero.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)\s*", text)
     if not match or not float(match[1]):
-        raise FraudError(f"{text!r} is no length of time; write for example 90s, 5m, 2h or 7d")
+        raise FraudError(f"{text!r} is not a duration; write for example 90s, 5m, 2h or 7d")
     return float(match[1]) * _UNITS[match[2]]

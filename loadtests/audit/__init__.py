@@ -1,1 +1,1 @@
-"""Audits: what a job wrote against what the log says it had to write, all at once or running behind it."""
+"""Audits: compare a job's outputs with those that the oracle computes, all at once or continuously."""

@@ -1,4 +1,4 @@
-"""Whether a record that was found says what was expected, field by field, up to the last bits of numbers."""
+"""Field-by-field comparison of a record with the expected one, with tolerances for floating-point numbers."""
 
 import math
 from typing import Any
@@ -11,55 +11,55 @@ TOLERANCES = {
     "features": FEATURE_TOLERANCE,
     "reasons": FEATURE_TOLERANCE,
 }
-"""By field; all others have to be equal."""
+"""Absolute and relative tolerance by field; all other fields have to be equal."""
 
 
-def as_told(
-    expected: dict[str, Any], found: Any, looked_at: frozenset[str], optional: frozenset[str]
+def adapted_to_release(
+    expected: dict[str, Any], alert: Any, looked_at: frozenset[str], optional: frozenset[str]
 ) -> dict[str, Any]:
-    """What to expect of an alert that a former release may have written.
+    """Adapt the expected alert to what an older release may have written.
 
     Args:
-        expected: of this release.
-        found: the alert as parsed.
-        looked_at: features of its model: a release that computed fewer tells these at least.
-        optional: fields that former releases did not write; some of them are all of them.
+        expected: the alert that this release writes.
+        alert: the parsed alert on the topic.
+        looked_at: features of the alert's model; even a release with fewer features writes these.
+        optional: fields that older releases did not write; a release writes all of them or none.
     """
-    if isinstance(found, dict) and optional.isdisjoint(found):
+    if isinstance(alert, dict) and optional.isdisjoint(alert):
         expected = {name: value for name, value in expected.items() if name not in optional}
-    known = found.get("features") if isinstance(found, dict) else None
-    if not isinstance(known, dict) or not looked_at <= known.keys():
+    written = alert.get("features") if isinstance(alert, dict) else None
+    if not isinstance(written, dict) or not looked_at <= written.keys():
         return expected
-    features = {name: value for name, value in expected["features"].items() if name in known}
+    features = {name: value for name, value in expected["features"].items() if name in written}
     return {**expected, "features": features}
 
 
-def different_fields(expected: dict[str, Any], found: Any) -> list[str]:
-    """Names of the record's fields that do not agree; fields that only `found` has are not looked at."""
-    if not isinstance(found, dict):
+def different_fields(expected: dict[str, Any], actual: Any) -> list[str]:
+    """Return the names of the fields that differ; fields that only the actual record has are ignored."""
+    if not isinstance(actual, dict):
         return ["everything"]
     return [
         name
         for name, value in expected.items()
-        if name not in found or not _agree(value, found[name], TOLERANCES.get(name, 0.0))
+        if name not in actual or not _agree(value, actual[name], TOLERANCES.get(name, 0.0))
     ]
 
 
-def _agree(expected: Any, found: Any, tolerance: float) -> bool:
+def _agree(expected: Any, actual: Any, tolerance: float) -> bool:
     if isinstance(expected, dict):
         return (
-            isinstance(found, dict)
-            and expected.keys() == found.keys()
-            and all(_agree(value, found[name], tolerance) for name, value in expected.items())
+            isinstance(actual, dict)
+            and expected.keys() == actual.keys()
+            and all(_agree(value, actual[name], tolerance) for name, value in expected.items())
         )
     if isinstance(expected, list):
         return (
-            isinstance(found, list)
-            and len(expected) == len(found)
-            and all(_agree(one, other, tolerance) for one, other in zip(expected, found, strict=True))
+            isinstance(actual, list)
+            and len(expected) == len(actual)
+            and all(_agree(item, other, tolerance) for item, other in zip(expected, actual, strict=True))
         )
-    if isinstance(expected, bool) or isinstance(found, bool) or not isinstance(expected, int | float):
-        return type(expected) is type(found) and bool(expected == found)
-    return isinstance(found, int | float) and math.isclose(
-        expected, found, rel_tol=tolerance, abs_tol=tolerance
+    if isinstance(expected, bool) or isinstance(actual, bool) or not isinstance(expected, int | float):
+        return type(expected) is type(actual) and bool(expected == actual)
+    return isinstance(actual, int | float) and math.isclose(
+        expected, actual, rel_tol=tolerance, abs_tol=tolerance
     )

@@ -1,4 +1,4 @@
-"""Everything on the log that one alert can rest on: its card's records up to it, and the rollouts."""
+"""The records that one alert depends on: its card's records up to it, and the rollouts."""
 
 import json
 from collections.abc import Iterable
@@ -18,20 +18,20 @@ class AlertError(FraudError):
 
 @dataclass(frozen=True)
 class CardLog:
-    """What an alert rests on."""
+    """The records that an alert depends on."""
 
     alerts: list[Record]
-    """The alert, as often as it was written, on whichever topic."""
+    """All records of the alert, on either alert topic."""
     alert: dict[str, Any]
     transactions: list[Record]
-    """Records of its partition that may be of its card, up to its transaction, in the order of offsets."""
+    """Records that may be of the card, up to the alert's transaction, in the order of offsets."""
     profiles: list[Record]
-    """Records that may be of its card's row, in the order of offsets."""
+    """Records that may be of the card's row, in the order of offsets."""
     snapshot_end: int | None
-    """When the first snapshot of the profiles ended, ms."""
+    """End of the first snapshot of the profiles, ms; None if it has not ended."""
     rollouts: list[Record]
     refused: dict[int, str]
-    """By offset of the rollouts that the job refused: the reason."""
+    """Reasons of refused rollout events, by offset."""
 
     @property
     def source(self) -> tuple[int, int]:
@@ -40,24 +40,24 @@ class CardLog:
 
 
 def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
-    """Read what an alert rests on; of the transactions only its partition, up to its own.
+    """Read the records that an alert depends on; of the transactions only its partition, up to its own.
 
     Raises:
-        AlertError: there is no such alert, or its transaction is gone.
+        AlertError: there is no such alert, or its transaction was deleted.
         TopicReadError: a topic cannot be read.
     """
-    found = [
+    alerts = [
         record
         for topic in (topics.fraud_alerts, topics.suppressed_alerts)
         for record in _read(log, topic)
         if alert_id.encode() in (record.value or b"") and _alert(record).get("alert_id") == alert_id
     ]
-    if not found:
+    if not alerts:
         raise AlertError(
             f"there is no alert {alert_id} on {topics.fraud_alerts} or {topics.suppressed_alerts}; check the "
             "id, and how long the topics are kept"
         )
-    alert = _alert(found[0])
+    alert = _alert(alerts[0])
     try:
         card_id, source = str(alert["card_id"]), alert["source"]
         partition, offset = int(source["partition"]), int(source["offset"])
@@ -66,14 +66,14 @@ def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
     first = log.beginnings(topics.transactions).get(partition, 0)
     if first:
         raise AlertError(
-            f"{topics.transactions}[{partition}] begins at {first}: what the card did before is gone, so "
+            f"{topics.transactions}[{partition}] begins at {first}: older transactions were deleted, so "
             f"alert {alert_id} cannot be decided again; keep the topic for longer"
         )
     transactions = list(_of(card_id, log.read(topics.transactions, {partition: offset + 1})))
     if not transactions or transactions[-1].offset != offset:
         raise AlertError(
             f"transaction {topics.transactions}[{partition}]@{offset} of alert {alert_id} is not on the log "
-            "(any more); keep the topic for longer"
+            "any more; keep the topic for longer"
         )
     snapshot_ends: list[int] = []
     profiles: list[Record] = []
@@ -88,7 +88,7 @@ def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
             if letter.get("topic") == topics.model_rollouts:
                 refused[int(letter["offset"])] = str(letter["reason"])
     rollouts = list(log.read(topics.model_rollouts))
-    return CardLog(found, alert, transactions, profiles, min(snapshot_ends, default=None), rollouts, refused)
+    return CardLog(alerts, alert, transactions, profiles, min(snapshot_ends, default=None), rollouts, refused)
 
 
 def _read(log: Log, topic: str) -> Iterable[Record]:
@@ -100,14 +100,14 @@ def _read(log: Log, topic: str) -> Iterable[Record]:
 
 def _alert(record: Record) -> dict[str, Any]:
     try:
-        found = json.loads(record.value or b"")
+        alert = json.loads(record.value or b"")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return alert if isinstance(alert, dict) else {}
 
 
 def _of(card_id: str, records: Iterable[Record]) -> Iterable[Record]:
-    """Records that name the card, or may do so in other letters."""
+    """Yield the records that contain the card's id, or may contain it escaped."""
     word = json.dumps(card_id, ensure_ascii=False).encode("utf-8", "surrogatepass")
     for record in records:
         content = (record.key or b"") + b" " + (record.value or b"")

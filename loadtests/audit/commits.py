@@ -1,30 +1,30 @@
-"""Which of the job's Kafka transactions wrote a record, and of which input record it tells."""
+"""Commit and input record of an output record, from its headers and its value."""
 
 import json
 from typing import NamedTuple
 
 from loadtests.oracle import Record
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """(topic, partition)."""
 
 
 class Commit(NamedTuple):
-    """Names one Kafka transaction of the job."""
+    """Identifies one Kafka transaction of the job."""
 
     query_id: str
-    """Of the checkpoint; a restored one keeps it."""
+    """Query id of the checkpoint; a restored checkpoint keeps it."""
     key_group: int
     commit_id: int
-    """1, 2, ... in each key group, through all restarts."""
+    """1, 2, ... in each key group, continued after restarts."""
 
     def __str__(self) -> str:
-        """For reports."""
+        """Return the name used in reports."""
         return f"commit {self.commit_id} of key group {self.key_group}"
 
 
 def commit_of(record: Record) -> Commit:
-    """The commit that wrote a record, by its headers; one that never was if they do not tell."""
+    """Return the commit that wrote a record, from its headers; without them a commit with id -1."""
     headers = dict(record.headers)
     try:
         return Commit(
@@ -37,7 +37,7 @@ def commit_of(record: Record) -> Commit:
 
 
 def source(record: Record) -> tuple[int, int]:
-    """Partition and offset of an alert's transaction; -1 if it does not tell."""
+    """Return partition and offset of an alert's transaction; -1 if it has none."""
     try:
         source = json.loads(record.value or b"")["source"]
         return source["partition"], source["offset"]
@@ -45,8 +45,8 @@ def source(record: Record) -> tuple[int, int]:
         return -1, -1
 
 
-def source_of_letter(record: Record) -> tuple[Place, int]:
-    """((topic, partition), offset) of a dead letter's record; -1 if it does not tell."""
+def source_of_letter(record: Record) -> tuple[TopicPartition, int]:
+    """Return ((topic, partition), offset) of a dead letter's record; -1 if it has none."""
     try:
         letter = json.loads(record.value or b"")
         return (str(letter["topic"]), int(letter["partition"])), int(letter["offset"])

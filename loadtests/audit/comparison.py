@@ -1,4 +1,4 @@
-"""Compares what is on the output topics with what the oracle says, record by record."""
+"""Comparison of the output topics with the oracle's outcomes, record by record."""
 
 import base64
 import json
@@ -6,74 +6,73 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadtests.audit.agreement import as_told, different_fields
+from loadtests.audit.agreement import adapted_to_release, different_fields
 from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
 from loadtests.oracle import Outcome, Part, Record, digest, part
 from streaming_job.contracts.topics import Topics
 
-Place = tuple[Any, ...]
-"""(topic, partition, offset) of a transaction; of a shadow alert also rollout_id and name of a challenger."""
+Source = tuple[Any, ...]
+"""(topic, partition, offset) of an input record; for a shadow alert also rollout_id and challenger."""
 
 
 class Found:
-    """The output topics, as compact as an audit allows; what has been compared is taken out.
+    """Index of the records on the output topics that were not yet compared.
 
     Args:
-        findings: where everything that does not agree goes.
+        findings: collects the differences.
         topics: names of the topics.
-        settled: remembers what was taken out, so that what comes again later is known; None: nothing comes
-            later.
+        settled: remembers compared records, to recognise later duplicates; None if none can come later.
     """
 
     def __init__(
         self, findings: Findings, topics: Topics | None = None, settled: "Settled | None" = None
     ) -> None:
         self.findings, self._topics, self._settled = findings, topics or Topics(), settled
-        # not by alert_id: a transaction that comes again, long after it was forgotten, has the same
-        self._alerts: dict[str, dict[Place, Record]] = {
+        # not by alert_id: a transaction repeated long after it was forgotten has the same one
+        self._alerts: dict[str, dict[Source, Record]] = {
             name: {}
             for name in (
                 self._topics.fraud_alerts, self._topics.suppressed_alerts, self._topics.shadow_alerts
             )
         }  # fmt: skip
-        self._dead_letters: dict[Place, tuple[str, bytes]] = {}
+        self._dead_letters: dict[Source, tuple[str, bytes]] = {}
 
     def add_alert(self, record: Record) -> None:
-        """Take in a record of fraud-alerts, suppressed-alerts or shadow-alerts."""
+        """Add a record of fraud-alerts, suppressed-alerts or shadow-alerts."""
         try:
             alert = json.loads(record.value or b"")
-            source = alert["source"]
-            place: Place = str(source["topic"]), int(source["partition"]), int(source["offset"])
+            position = alert["source"]
+            source: Source = str(position["topic"]), int(position["partition"]), int(position["offset"])
             if record.topic == self._topics.shadow_alerts:
-                place = *place, str(alert["rollout_id"]), str(alert["challenger"])
+                source = *source, str(alert["rollout_id"]), str(alert["challenger"])
         except (ValueError, KeyError, TypeError):
-            self.findings.add(record.topic, UNEXPECTED, f"{_place(record)}: not an alert")
+            self.findings.add(record.topic, UNEXPECTED, f"{_position(record)}: not an alert")
             return
-        found = self._alerts[record.topic]
-        if place in found or self._was_there(record.topic, place):
-            text = f"{_place(record)}: alert of {_words(place)} again"
+        alerts = self._alerts[record.topic]
+        if source in alerts or self._was_compared(record.topic, source):
+            text = f"{_position(record)}: another alert for {_text(source)}"
             self.findings.add(record.topic, DUPLICATED, text)
             return
-        found[place] = record
+        alerts[source] = record
 
     def add_dead_letter(self, record: Record) -> None:
-        """Take in a record of dead-letters."""
+        """Add a record of dead-letters."""
         try:
             letter = json.loads(record.value or b"")
-            place = letter["topic"], letter["partition"], letter["offset"]
+            source = letter["topic"], letter["partition"], letter["offset"]
             content = digest(_content(letter, "key"), _content(letter, "value"))
             reason = letter["reason"]
         except (ValueError, KeyError, TypeError):
-            self.findings.add(record.topic, UNEXPECTED, f"{_place(record)}: not a dead letter")
+            self.findings.add(record.topic, UNEXPECTED, f"{_position(record)}: not a dead letter")
             return
-        if place in self._dead_letters or self._was_there(record.topic, place):
-            text = f"{_place(record)}: dead letter of {_words(place)} again"
+        if source in self._dead_letters or self._was_compared(record.topic, source):
+            text = f"{_position(record)}: another dead letter for {_text(source)}"
             self.findings.add(record.topic, DUPLICATED, text)
             return
-        self._dead_letters[place] = reason, content
+        self._dead_letters[source] = reason, content
 
     def compare_alert(self, outcome: Outcome) -> None:
-        """Take out the alert that an outcome asks for, from the topic that it has to be on."""
+        """Compare the alert that an outcome requires, and remove it from the index."""
         expected = outcome.alert
         assert expected is not None
         suppressed = "suppressed_by" in expected
@@ -81,98 +80,100 @@ class Found:
         self._compare(topic, (outcome.topic, outcome.partition, outcome.offset), expected, outcome)
 
     def compare_shadows(self, outcome: Outcome) -> None:
-        """Take out the shadow alerts that an outcome asks for."""
+        """Compare the shadow alerts that an outcome requires, and remove them from the index."""
         for expected in outcome.shadows:
-            source = outcome.topic, outcome.partition, outcome.offset
-            place = *source, expected["rollout_id"], expected["challenger"]
-            self._compare(self._topics.shadow_alerts, place, expected, outcome)
+            names = expected["rollout_id"], expected["challenger"]
+            source = outcome.topic, outcome.partition, outcome.offset, *names
+            self._compare(self._topics.shadow_alerts, source, expected, outcome)
 
-    def _compare(self, topic: str, place: Place, expected: dict[str, Any], outcome: Outcome) -> None:
-        record, where = self._alerts[topic].pop(place, None), f"{_words(place)}: {topic}"
+    def _compare(self, topic: str, source: Source, expected: dict[str, Any], outcome: Outcome) -> None:
+        record, where = self._alerts[topic].pop(source, None), f"{_text(source)}: {topic}"
         if record is None:
             text = f"{where}: no alert for transaction {expected['transaction_id']}"
             self.findings.add(topic, MISSING, text)
             return
-        self._settle(topic, place)
-        found = json.loads(record.value or b"")
+        self._settle(topic, source)
+        alert = json.loads(record.value or b"")
         if "features" in expected:
-            expected = as_told(expected, found, outcome.looked_at, outcome.optional)
-        wrong = different_fields(expected, found)
+            expected = adapted_to_release(expected, alert, outcome.looked_at, outcome.optional)
+        wrong = different_fields(expected, alert)
         if record.key != expected["card_id"].encode():
             wrong.append("the record's key")
         if wrong:
             details = "; ".join(
-                f"{name}: {found.get(name)!r} instead of {expected.get(name)!r}" for name in wrong
+                f"{name}: {alert.get(name)!r} instead of {expected.get(name)!r}" for name in wrong
             )
             self.findings.add(topic, DIFFERENT, f"{where}: alert differs in {details}")
 
     def compare_dead_letter(self, outcome: Outcome) -> None:
-        """Take out the dead letter that an outcome asks for."""
+        """Compare the dead letter that an outcome requires, and remove it from the index."""
         assert outcome.reason is not None
-        topic, place = self._topics.dead_letters, (outcome.topic, outcome.partition, outcome.offset)
-        found = self._dead_letters.pop(place, None)
-        if found is None:
-            text = f"{_words(place)}: no dead letter {outcome.reason.value}"
+        topic, source = self._topics.dead_letters, (outcome.topic, outcome.partition, outcome.offset)
+        letter = self._dead_letters.pop(source, None)
+        if letter is None:
+            text = f"{_text(source)}: no dead letter {outcome.reason.value}"
             self.findings.add(topic, MISSING, text)
             return
-        self._settle(topic, place)
-        if found != (outcome.reason.value, outcome.digest):
-            what = found[0] if found[0] != outcome.reason.value else "other bytes than the record's"
-            text = f"{_words(place)}: dead letter {what} instead of {outcome.reason.value}"
+        self._settle(topic, source)
+        if letter != (outcome.reason.value, outcome.digest):
+            actual = letter[0] if letter[0] != outcome.reason.value else "other bytes than the record's"
+            text = f"{_text(source)}: dead letter {actual} instead of {outcome.reason.value}"
             self.findings.add(topic, DIFFERENT, text)
 
     def finish(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Whatever is left was not expected, except what the audited part of the log does not reach.
+        """Report the remaining records as unexpected, except those beyond the audited part of the log.
 
-        Where more is to come this is asked for again: what is told once is not told again.
+        May be called repeatedly: each record is reported once.
         """
         for topic, alerts in self._alerts.items():
-            for place in [place for place in alerts if _is_before(place, ends)]:
-                text = f"{_place(alerts.pop(place))}: unexpected alert for {_words(place)}"
-                self._unexpected(topic, place, text)
-        for place in [place for place in self._dead_letters if _is_before(place, ends)]:
-            reason, _ = self._dead_letters.pop(place)
-            text = f"unexpected dead letter {reason} for {_words(place)}"
-            self._unexpected(self._topics.dead_letters, place, text)
+            for source in [source for source in alerts if _is_before(source, ends)]:
+                text = f"{_position(alerts.pop(source))}: unexpected alert for {_text(source)}"
+                self._unexpected(topic, source, text)
+        for source in [source for source in self._dead_letters if _is_before(source, ends)]:
+            reason, _ = self._dead_letters.pop(source)
+            text = f"unexpected dead letter {reason} for {_text(source)}"
+            self._unexpected(self._topics.dead_letters, source, text)
 
-    def _unexpected(self, topic: str, place: Place, text: str) -> None:
-        self._settle(topic, place)
+    def _unexpected(self, topic: str, source: Source, text: str) -> None:
+        self._settle(topic, source)
         self.findings.add(topic, UNEXPECTED, text)
 
-    def _settle(self, topic: str, place: Place) -> None:
+    def _settle(self, topic: str, source: Source) -> None:
         if self._settled is not None:
-            self._settled.add(topic, place)
+            self._settled.add(topic, source)
 
-    def _was_there(self, topic: str, place: Place) -> bool:
-        return self._settled is not None and self._settled.has(topic, place)
+    def _was_compared(self, topic: str, source: Source) -> bool:
+        return self._settled is not None and self._settled.has(topic, source)
 
 
 class Settled:
-    """Places whose records were found and compared, so that a second one is known for what it is."""
+    """Sources of the records that were already compared; recognises a second record as a duplicate."""
 
     def __init__(self) -> None:
-        self._places: dict[str, set[Place]] = {}
+        self._places: dict[str, set[Source]] = {}
 
-    def add(self, topic: str, place: Place) -> None:
-        """Remember a place of which an output topic held a record."""
-        self._places.setdefault(topic, set()).add(place)
+    def add(self, topic: str, source: Source) -> None:
+        """Remember the source of a compared record of an output topic."""
+        self._places.setdefault(topic, set()).add(source)
 
-    def has(self, topic: str, place: Place) -> bool:
-        """Whether the topic held a record of the place before."""
-        return place in self._places.get(topic, ())
+    def has(self, topic: str, source: Source) -> bool:
+        """Return whether a record of this source was already compared."""
+        return source in self._places.get(topic, ())
 
     def drop_before(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Forget what lies before some offsets: what comes of it from now on is unexpected."""
+        """Drop the sources before these offsets; later records of them count as unexpected."""
         for topic, places in self._places.items():
-            self._places[topic] = {place for place in places if place[2] >= ends.get((place[0], place[1]), 0)}
+            self._places[topic] = {
+                source for source in places if source[2] >= ends.get((source[0], source[1]), 0)
+            }
 
 
-def _is_before(place: Place, ends: Mapping[tuple[str, int], int]) -> bool:
-    return bool(place[2] < ends.get((place[0], place[1]), math.inf))
+def _is_before(source: Source, ends: Mapping[tuple[str, int], int]) -> bool:
+    return bool(source[2] < ends.get((source[0], source[1]), math.inf))
 
 
 def _content(letter: dict[str, Any], name: str) -> Part | None:
-    """What a dead letter tells of the key or the value: the bytes themselves, or their size and SHA-256."""
+    """Return size and SHA-256 of the record's key or value; computed if the letter carries the bytes."""
     carried = letter[f"{name}_base64"]
     if carried is not None:
         return part(base64.b64decode(carried))
@@ -180,9 +181,9 @@ def _content(letter: dict[str, Any], name: str) -> Part | None:
     return None if sha256 is None else Part(int(letter[f"{name}_bytes"]), bytes.fromhex(sha256))
 
 
-def _words(place: Place) -> str:
-    return f"{place[0]}[{place[1]}]@{place[2]}" + "".join(f" {name}" for name in place[3:])
+def _text(source: Source) -> str:
+    return f"{source[0]}[{source[1]}]@{source[2]}" + "".join(f" {name}" for name in source[3:])
 
 
-def _place(record: Record) -> str:
-    return _words((record.topic, record.partition, record.offset))
+def _position(record: Record) -> str:
+    return _text((record.topic, record.partition, record.offset))

@@ -1,4 +1,4 @@
-"""`fraud verify --follow`: steps of a continuing audit, until it is stopped; findings are loud."""
+"""`fraud verify --follow`: runs a continuous audit until it is stopped; logs and exports its findings."""
 
 import logging
 import time
@@ -17,24 +17,24 @@ from streaming_job.settings import JobSettings
 
 logger = logging.getLogger(__name__)
 LINES_PER_STEP = 20
-"""Findings of a step that are logged in words; the rest are counted."""
+"""Findings of a step that are logged in full; the rest are only counted."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a continuing audit is run."""
+    """Parameters of a continuous audit."""
 
     share: float = 0.05
-    """Of the cards."""
+    """Share of the cards."""
     behind_s: float = 60.0
-    """Age of what is audited."""
+    """Minimal age of audited records, seconds."""
     every_s: float = 5.0
-    """From one step to the next."""
+    """Time between two steps, seconds."""
     state: Path | None = None
-    """File with what the audit remembers; None: a restart begins at the beginning of the log."""
+    """File with the audit's state; None: a restart reads the log from its beginning."""
     save_every_s: float = 300.0
     metrics_port: int = 9109
-    """On the loopback interface; 0: any."""
+    """Port on the loopback interface; 0: any free port."""
 
 
 def follow(
@@ -47,52 +47,52 @@ def follow(
     clock: Callable[[], float] = time.time,
     started: Callable[[int], None] = lambda port: None,
 ) -> None:
-    """Audit what the job does until asked to stop; what is known then is saved.
+    """Audit the job's output until stopped; the state is saved then.
 
     Args:
-        log: where the topics are.
-        settings: of the job.
-        load: gives the model of a rollout.
-        plan: how.
-        stop: ends it when set.
-        clock: seconds since 1970-01-01 UTC.
-        started: gets the port of the metrics.
+        log: reads the topics.
+        settings: the job's settings.
+        load: loads the model of a rollout.
+        plan: parameters of the audit.
+        stop: ends the audit when set.
+        clock: returns seconds since 1970-01-01 UTC.
+        started: called with the port of the metrics.
 
     Raises:
-        FollowError: transactions are gone that were not audited.
-        MemoryFileError: the file of an earlier audit is of no use.
+        FollowError: transactions were deleted before they were audited.
+        MemoryFileError: the file of an earlier audit cannot be used.
     """
     memory = _memory(settings, plan)
     follower = Follower(log, settings, load, memory, clock)
-    logger.warning("audit of a share of %g of the cards: %s", plan.share, _begins(memory))
+    logger.warning("audit of a share of %g of the cards: %s", plan.share, _start_text(memory))
     start = clock()
 
     def lag_s() -> float:
         return clock() - (start if follower.point is None else follower.point.seen_s)
 
     metrics = AuditMetrics(_outputs(settings), lag_s)
-    loud = _Loud(metrics)
-    follower.findings.tell = loud.tell
+    finding_log = _FindingLog(metrics)
+    follower.findings.on_finding = finding_log.add
     port, end = metrics.serve(plan.metrics_port)
     started(port)
 
-    def seen() -> None:
+    def after_chunk() -> None:
         metrics.advance(follower.checked, 0)
         if stop.is_set():
-            raise _StoppedError("asked to stop in the middle of a step")
+            raise _StoppedError("stopped in the middle of a step")
 
     try:
         saved = clock()
         while not stop.is_set():
-            # any other error may come in the middle of a chunk: what is remembered then is of no use
+            # any other error may leave a chunk half judged: then the state must not be saved
             try:
-                follower.step(seen)
+                follower.step(after_chunk)
                 metrics.advance(follower.checked, follower.audited_until_s)
             except TopicReadError as fault:
-                logger.warning("audit waits: %s", fault)
+                logger.warning("the audit retries at its next step: %s", fault)
             except _StoppedError:
                 break
-            loud.end_step()
+            finding_log.end_step()
             if plan.state is not None and clock() - saved >= plan.save_every_s:
                 memory.save(plan.state)
                 saved = clock()
@@ -104,7 +104,7 @@ def follow(
 
 
 class _StoppedError(Exception):
-    """The audit was asked to stop, between two chunks."""
+    """The audit was stopped between two chunks."""
 
 
 def _memory(settings: JobSettings, plan: Plan) -> Memory:
@@ -118,36 +118,34 @@ def _outputs(settings: JobSettings) -> tuple[str, ...]:
     return topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts, topics.dead_letters
 
 
-def _begins(memory: Memory) -> str:
+def _start_text(memory: Memory) -> str:
     if memory.positions:
-        stands = ", ".join(
+        positions = ", ".join(
             f"{topic}[{partition}]@{memory.positions[topic, partition]}"
             for topic, partition in sorted(memory.arrivals)
         )
-        return (
-            f"goes on at {stands or 'the beginning of the log'}, with {len(memory.cards)} cards from its file"
-        )
+        return f"continues at {positions or 'the beginning of the log'} with {len(memory.cards)} saved cards"
     if memory.told_from_ms:
         moment = datetime.fromtimestamp(memory.told_from_ms / 1000, UTC).isoformat(timespec="seconds")
         return (
-            f"reads the log from its beginning and audits what arrived since {moment}: older alerts are gone"
+            f"reads the log from its beginning and audits arrivals since {moment}: older alerts were deleted"
         )
     return "reads the log from its beginning and audits all of it"
 
 
-class _Loud:
-    """Logs and counts findings."""
+class _FindingLog:
+    """Logs findings and counts them in the metrics."""
 
     def __init__(self, metrics: AuditMetrics) -> None:
         self._metrics, self._lines = metrics, 0
 
-    def tell(self, topic: str, kind: str, text: str) -> None:
-        self._metrics.find(topic, kind)
+    def add(self, topic: str, kind: str, text: str) -> None:
+        self._metrics.count(topic, kind)
         self._lines += 1
         if self._lines <= LINES_PER_STEP:
             logger.error("AUDIT: %s on %s: %s", kind, topic, text)
 
     def end_step(self) -> None:
         if self._lines > LINES_PER_STEP:
-            logger.error("AUDIT: %d findings more in this step", self._lines - LINES_PER_STEP)
+            logger.error("AUDIT: %d more findings in this step", self._lines - LINES_PER_STEP)
         self._lines = 0

@@ -1,4 +1,4 @@
-"""What a continuing audit exports to Prometheus, on a port of its own."""
+"""Prometheus metrics of a continuous audit, on their own port."""
 
 from collections.abc import Callable, Iterable
 from wsgiref.simple_server import WSGIServer
@@ -11,11 +11,11 @@ LOOPBACK = "127.0.0.1"
 
 
 class AuditMetrics:
-    """The metrics of a follower; every label is there from the start, so the first finding is an increase.
+    """Metrics of a follower. Every label exists from the start, so the first finding is an increase.
 
     Args:
         topics: names of the output topics.
-        lag_s: gives how old the settled point is, seconds; asked for at every scrape.
+        lag_s: returns the age of the settled point, seconds; called at every scrape.
     """
 
     def __init__(self, topics: Iterable[str], lag_s: Callable[[], float]) -> None:
@@ -41,27 +41,27 @@ class AuditMetrics:
         )
         lag = Gauge("fraud_audit_lag_seconds", "Age of what was audited last.", registry=self.registry)
         lag.set_function(lag_s)
-        self._told = 0
+        self._exported = 0
 
-    def find(self, topic: str, kind: str) -> None:
+    def count(self, topic: str, kind: str) -> None:
         """Count a finding, as `Findings.add` does."""
         for name in ("missing", "unexpected", "different") if kind == "different" else (kind,):
             self._findings[name].labels(topic).inc()
 
     def advance(self, checked: int, until_s: float) -> None:
-        """Tell how far the audit is.
+        """Export the progress of the audit.
 
         Args:
-            checked: transactions decided again since the start.
-            until_s: what had arrived by then was audited, seconds since 1970-01-01 UTC; 0: nothing yet.
+            checked: transactions judged since the start.
+            until_s: arrivals up to this time were audited, seconds since 1970-01-01 UTC; 0: none yet.
         """
-        self._checked.inc(checked - self._told)
-        self._told = checked
+        self._checked.inc(checked - self._exported)
+        self._exported = checked
         if until_s:
             self._until.set(until_s)
 
     def serve(self, port: int) -> tuple[int, Callable[[], None]]:
-        """Answer at /metrics on the loopback interface; returns the port and what ends it. Port 0: any."""
+        """Serve /metrics on the loopback interface; returns the port and a stop function. Port 0: any."""
         server: WSGIServer
         server, thread = start_http_server(port, LOOPBACK, self.registry)
 

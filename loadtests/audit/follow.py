@@ -1,8 +1,8 @@
-"""The continuing audit behind `fraud verify --follow`: a sample of the cards, a minute behind the job.
+"""The continuous audit behind `fraud verify --follow`: audits a sample of the cards, a minute behind the job.
 
-Each step goes the way that `verify` goes at once: progress, which says how far there is something to audit;
-the outputs, all that is there; the tables as far as the job had read them; the transactions up to the settled
-point. What had to come of those is compared and taken out; what is left of them was not expected.
+A step reads in the same order as `verify`: progress records, which determine the settled point; all new
+outputs; the tables as far as the job had read them; the transactions up to the settled point. Expected
+records are compared and removed; the records that remain were not expected.
 """
 
 import json
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from feature_store.errors import FraudError
-from loadtests.audit.commits import Place
+from loadtests.audit.commits import TopicPartition
 from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Load
 from loadtests.audit.memory import Memory
@@ -27,22 +27,22 @@ from streaming_job.contracts import Reason
 from streaming_job.settings import JobSettings
 
 CHUNK = 5_000
-"""Transactions read between two looks at the clock and the metrics."""
+"""Transactions read between two updates of the metrics."""
 
 
 class FollowError(FraudError):
-    """The audit cannot go on from where it stands."""
+    """The audit cannot continue from its position."""
 
 
 class Follower:
-    """Audits what a job has done since the last step; all it knows is in its memory.
+    """Audits the job's output since the last step; all its state is in `memory`.
 
     Args:
-        log: where the topics are.
-        settings: of the job.
-        load: gives the model of a rollout.
-        memory: of the steps before; moves on.
-        clock: seconds since 1970-01-01 UTC: dates what progress says, decides nothing else.
+        log: reads the topics.
+        settings: the job's settings.
+        load: loads the model of a rollout.
+        memory: state after the previous steps; updated in place.
+        clock: returns seconds since 1970-01-01 UTC; only dates the points of progress.
     """
 
     def __init__(
@@ -58,25 +58,25 @@ class Follower:
         self._sample = Sample(memory.share)
         self._models: dict[ModelRef, Model] = {}
         self._load_new = load
-        places = log.ends(self._topics.transactions)
+        ends = log.ends(self._topics.transactions)
         self._rules = Rules(
             settings.allowed_lateness_ms,
             settings.allowed_skew_ms,
-            len(places),
+            len(ends),
             settings.partitioner.value,
             settings.refuse_card_numbers,
         )
         self._oracle: Oracle | None = None
         self.findings = memory.found.findings
-        """Since this follower was made."""
+        """Findings since this follower was created."""
         self.checked = 0
-        """Transactions decided again since this follower was made; those that only build up cards apart."""
+        """Transactions judged since this follower was created, without those that only build up cards."""
         self.point: Point | None = None
-        """The settled point of the last step that is over."""
+        """Settled point of the last completed step."""
         self.audited_until_s = 0.0
-        """What had arrived by then was audited, seconds since 1970-01-01 UTC; 0: nothing yet."""
-        self._arrived: list[tuple[float, dict[Place, int]]] = []
-        """Where the log ended at moments that are not yet audited."""
+        """Arrivals up to this time were audited, seconds since 1970-01-01 UTC; 0: none yet."""
+        self._arrived: list[tuple[float, dict[TopicPartition, int]]] = []
+        """(time, ends of the log) of moments that are not yet audited."""
         self._require_whole_log()
 
     def _load(self, scorer: Scorer) -> Model:
@@ -85,18 +85,18 @@ class Follower:
         return self._models[scorer.model]
 
     def _require_whole_log(self) -> None:
-        """See that no transaction is gone that has not been judged, and from when on the outputs are there.
+        """Check that no unjudged transaction was deleted, and find out since when the outputs are complete.
 
         Raises:
-            FollowError: transactions are gone.
+            FollowError: transactions were deleted.
         """
         memory, topics = self.memory, self._topics
         for partition, first in self._log.beginnings(topics.transactions).items():
             position = memory.positions.get((topics.transactions, partition), 0)
             if first > position:
                 raise FollowError(
-                    f"{topics.transactions}[{partition}] begins at {first}, the audit stands at {position}: "
-                    "what cards did in between is gone; go on from a --state of an audit that has read it"
+                    f"{topics.transactions}[{partition}] begins at {first}, the audit is at {position}: "
+                    "transactions in between were deleted; continue from a --state of an audit that read them"
                 )
         if memory.positions:
             return
@@ -114,15 +114,15 @@ class Follower:
         topics = self._topics
         return topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts, topics.dead_letters
 
-    def step(self, seen: Callable[[], None] = lambda: None) -> None:
+    def step(self, after_chunk: Callable[[], None] = lambda: None) -> None:
         """Audit up to the newest settled point.
 
         Args:
-            seen: called now and then, while there is much to do.
+            after_chunk: called after each chunk of transactions.
 
         Raises:
             FollowError: transactions were deleted before they were judged.
-            TopicReadError: a topic cannot be read; the step can be asked for again.
+            TopicReadError: a topic cannot be read; the step can be repeated.
         """
         memory, now = self.memory, self._clock()
         self._require_whole_log()
@@ -136,15 +136,15 @@ class Follower:
         point = memory.points.settled(now)
         if point is None:
             return
-        self._take_outputs()
+        self._read_outputs()
         self._fold_tables(point)
         transactions = self._until(topic, point.transactions)
         while records := list(islice(transactions, CHUNK)):
             self._judge(records)
-            seen()
-        every = {(topic, p): 0 for p in range(self._rules.partitions)}
+            after_chunk()
+        partitions = {(topic, p): 0 for p in range(self._rules.partitions)}
         memory.positions |= point.transactions
-        memory.found.finish(every | point.furthest | point.transactions)
+        memory.found.finish(partitions | point.furthest | point.transactions)
         memory.forget()
         self.point = point
         while self._arrived and reaches(memory.positions, self._arrived[0][1]):
@@ -162,7 +162,7 @@ class Follower:
             if not may_lack:
                 raise
 
-    def _take_outputs(self) -> None:
+    def _read_outputs(self) -> None:
         memory, topics = self.memory, self._topics
         for topic in (topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts):
             for record in self._new(topic, may_lack=topic != topics.fraud_alerts):
@@ -171,18 +171,18 @@ class Follower:
         for record in self._new(topics.dead_letters):
             try:
                 letter = json.loads(record.value or b"")
-                place = str(letter["topic"]), int(letter["partition"]), int(letter["offset"])
+                source = str(letter["topic"]), int(letter["partition"]), int(letter["offset"])
                 reason = letter["reason"]
             except (ValueError, KeyError, TypeError):
-                memory.found.add_dead_letter(record)  # which says that it is none
+                memory.found.add_dead_letter(record)  # reports it as malformed
                 continue
-            if place[0] == topics.model_rollouts and reason == Reason.MODEL_UNAVAILABLE.value:
-                memory.unavailable.add(place[2])
-            if self._is_audited(*place):
+            if source[0] == topics.model_rollouts and reason == Reason.MODEL_UNAVAILABLE.value:
+                memory.unavailable.add(source[2])
+            if self._is_audited(*source):
                 memory.found.add_dead_letter(record)
 
     def _is_audited(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether a dead letter of the record there is: rollouts are few, and audited all."""
+        """Return whether a dead letter of this record is audited: those of rollout events all are."""
         return topic == self._topics.model_rollouts or self._sample.has_place(topic, partition, offset)
 
     def _fold_tables(self, point: Point) -> None:
@@ -199,19 +199,19 @@ class Follower:
             self._oracle = Oracle(memory.profiles, log, self._load, self._rules, memory.cards)
         arrivals = {record[:3]: record.timestamp for record in (*profiles, *rollouts)}
         for letter in letters:
-            place = letter.topic, letter.partition, letter.offset
-            if self._is_audited(*place):
-                self._compare(arrivals[place], letter)
+            source = letter.topic, letter.partition, letter.offset
+            if self._is_audited(*source):
+                self._compare(arrivals[source], letter)
 
     def _has_row(self, record: Record) -> bool:
-        """Whether a record of the profiles is worth folding: a row of the sample, or to be audited."""
+        """Return whether a profile record is folded: it is of a card of the sample, or audited itself."""
         if self._sample.has_place(record.topic, record.partition, record.offset):
             return True
         if b'"last"' in (record.value or b""):
-            return True  # it may say when the first snapshot ended
+            return True  # it may end the first snapshot
         return self._sample.may_have(record.key) or self._sample.may_have(record.value)
 
-    def _until(self, topic: str, ends: dict[Place, int]) -> Iterator[Record]:
+    def _until(self, topic: str, ends: dict[TopicPartition, int]) -> Iterator[Record]:
         positions = self.memory.positions
         of_topic = {partition: end for (name, partition), end in ends.items() if name == topic}
         starts = {partition: positions.get((topic, partition), 0) for partition in of_topic}
@@ -221,13 +221,13 @@ class Follower:
     def _judge(self, records: Iterable[Record]) -> None:
         memory, oracle = self.memory, self._oracle
         assert oracle is not None
-        asked: list[Record] = []
+        in_sample: list[Record] = []
         outcomes: list[tuple[Record, Outcome]] = []
-        reached: dict[Place, Record] = {}
+        reached: dict[TopicPartition, Record] = {}
         for record in records:
-            place = record.topic, record.partition
-            reached[place] = record
-            is_audited = self._sample.has_place(*place, record.offset)
+            partition = record.topic, record.partition
+            reached[partition] = record
+            is_audited = self._sample.has_place(*partition, record.offset)
             if not is_audited and not self._sample.may_have(record.value):
                 continue
             try:
@@ -237,23 +237,23 @@ class Follower:
                     outcomes.append((record, dead_letter(record, refusal.reason)))
                 continue
             if self._sample.has_card(tx.card_id):
-                asked.append(record)
-        outcomes += zip(asked, oracle.judge(asked), strict=True)
+                in_sample.append(record)
+        outcomes += zip(in_sample, oracle.judge(in_sample), strict=True)
         oracle.trials = Trials()  # counted over all cards, not over a sample
         for record, outcome in outcomes:
             self.checked += record.timestamp >= memory.told_from_ms and outcome.kind is not Kind.DEAD_LETTER
             self._compare(record.timestamp, outcome)
-        for place, record in reached.items():
-            memory.positions[place] = record.offset + 1
-            memory.arrivals[place] = max(record.timestamp, memory.arrivals.get(place, 0))
+        for partition, record in reached.items():
+            memory.positions[partition] = record.offset + 1
+            memory.arrivals[partition] = max(record.timestamp, memory.arrivals.get(partition, 0))
 
     def _compare(self, arrival: int, outcome: Outcome) -> None:
-        found = self.memory.found
+        outputs = self.memory.found
         if arrival < self.memory.told_from_ms:
-            found.findings = Findings()
+            outputs.findings = Findings()
         if outcome.alert:
-            found.compare_alert(outcome)
-        found.compare_shadows(outcome)
+            outputs.compare_alert(outcome)
+        outputs.compare_shadows(outcome)
         if outcome.kind is Kind.DEAD_LETTER:
-            found.compare_dead_letter(outcome)
-        found.findings = self.findings
+            outputs.compare_dead_letter(outcome)
+        outputs.findings = self.findings

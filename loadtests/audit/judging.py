@@ -1,7 +1,7 @@
-"""Runs the oracle over the transactions of a log: here, or in one process for each partition.
+"""Runs the oracle over the transactions of a log, in this process or in one process for each partition.
 
-A card lives in one partition (a transaction anywhere else is a dead letter), so partitions are judged apart
-from each other; every judge reads the tables for itself.
+A card belongs to one partition (its transactions elsewhere are dead letters), so partitions are judged
+independently. Every judge reads the tables for itself.
 """
 
 import gc
@@ -38,7 +38,7 @@ STEP = 2_000
 Ends = Mapping[tuple[str, int], int]
 """(topic, partition) -> first offset that is not audited."""
 Load = Callable[[Scorer], Model]
-"""Gives the model of a rollout's champion or challenger."""
+"""Loads the model of a rollout's champion or challenger."""
 
 
 class JudgeError(FraudError):
@@ -46,28 +46,28 @@ class JudgeError(FraudError):
 
 
 class Judged(NamedTuple):
-    """Some transactions and what had to become of them."""
+    """Outcomes of some transactions."""
 
     kinds: Counter[Kind]
     outcomes: list[Outcome]
-    """Those that leave a record; of the rest there is nothing to compare."""
+    """Outcomes with an output record; the others need no comparison."""
     trials: Mapping[Pair, Counter[str]]
-    """What trials count of all transactions of a judge; empty but for its last word."""
+    """Trial counts of all transactions of a judge, in its last report; empty in the others."""
 
 
 Judge = Callable[[Ends], Iterator[Judged]]
-"""Judges all transactions up to the ends."""
+"""Judges all transactions before the ends."""
 
 
 def partition_ends(ends: Ends, topic: str) -> dict[int, int]:
-    """The ends of one topic by partition."""
+    """Return the ends of one topic, by partition."""
     return {partition: end for (name, partition), end in ends.items() if name == topic}
 
 
 def tables(
     log: Log, settings: JobSettings, ends: Ends, load: Load
 ) -> tuple[ProfileLog, RolloutLog, list[Outcome]]:
-    """The tables as the log tells them, and the dead letters among their records.
+    """Fold the tables from the log; also returns the dead letters among their records.
 
     Raises:
         JudgeError: there is no champion, so nothing can have been decided.
@@ -83,30 +83,30 @@ def tables(
 
 
 def _unavailable(log: Log, topics: Topics) -> set[int]:
-    """Offsets of the proposals whose models the job could not have, as it said."""
-    word = Reason.MODEL_UNAVAILABLE.value
-    letters = (record.value or b"" for record in log.read(topics.dead_letters))
-    told = [json.loads(letter) for letter in letters if word.encode() in letter]
+    """Return the offsets of the proposals that the job refused because a model was unavailable."""
+    reason = Reason.MODEL_UNAVAILABLE.value
+    values = (record.value or b"" for record in log.read(topics.dead_letters))
+    letters = [json.loads(letter) for letter in values if reason.encode() in letter]
     return {
         letter["offset"]
-        for letter in told
-        if (letter["topic"], letter["reason"]) == (topics.model_rollouts, word)
+        for letter in letters
+        if (letter["topic"], letter["reason"]) == (topics.model_rollouts, reason)
     }
 
 
 def merchants(
     log: Log, settings: JobSettings, ends: Ends, profiles: ProfileLog
 ) -> tuple[MerchantLog | None, list[Outcome]]:
-    """All merchants' payments, and the dead letters among the labels; None without merchant facts."""
+    """Read all merchants' payments, and the dead letters among the labels; None without merchant facts."""
     if settings.merchant_delay_ms is None:
         return None, []
     topics = settings.topics
-    found = MerchantLog(_rules(log, settings), settings.merchant_delay_ms, profiles)
-    read = (
+    payments = MerchantLog(_rules(log, settings), settings.merchant_delay_ms, profiles)
+    records = (
         log.read(topic, partition_ends(ends, topic))
         for topic in (topics.transactions, topics.labels, topics.chargebacks)
     )
-    return found, found.read(*read)
+    return payments, payments.read(*records)
 
 
 def _rules(log: Log, settings: JobSettings) -> Rules:
@@ -119,14 +119,14 @@ def _rules(log: Log, settings: JobSettings) -> Rules:
     )
 
 
-def here(log: Log, settings: JobSettings, load: Load, everywhere: Ends | None = None) -> Judge:
-    """Judges in this process.
+def in_this_process(log: Log, settings: JobSettings, load: Load, everywhere: Ends | None = None) -> Judge:
+    """Return a judge that runs in this process.
 
     Args:
-        log: where the topics are.
-        settings: of the job.
-        load: gives the model of a rollout.
-        everywhere: ends of all partitions, where others are judged elsewhere.
+        log: reads the topics.
+        settings: the job's settings.
+        load: loads the model of a rollout.
+        everywhere: ends of all partitions, if other processes judge the others.
     """
 
     def judge(ends: Ends) -> Iterator[Judged]:
@@ -148,18 +148,21 @@ def here(log: Log, settings: JobSettings, load: Load, everywhere: Ends | None = 
 
 
 def in_processes(settings: JobSettings) -> Judge:
-    """Judges each partition in a process of its own; the models come from the registry."""
+    """Return a judge that runs one process for each partition; the models come from the registry."""
 
     def judge(ends: Ends) -> Iterator[Judged]:
         context = get_context("spawn")
         readers: list[Connection] = []
-        for place in ends:
-            if place[0] != settings.topics.transactions:
+        for partition in ends:
+            if partition[0] != settings.topics.transactions:
                 continue
             reader, writer = context.Pipe(duplex=False)
-            mine = {other: end for other, end in ends.items() if other[0] != place[0]} | {place: ends[place]}
-            # daemons end with us; if we are killed, their next report fails and they end too
-            context.Process(target=_judge_partition, args=(settings, mine, ends, writer), daemon=True).start()
+            own_ends = {other: end for other, end in ends.items() if other[0] != partition[0]}
+            own_ends[partition] = ends[partition]
+            # daemons end with this process; if it is killed, their next report fails and they end too
+            context.Process(
+                target=_judge_partition, args=(settings, own_ends, ends, writer), daemon=True
+            ).start()
             writer.close()
             readers.append(reader)
         while readers:
@@ -180,19 +183,19 @@ def in_processes(settings: JobSettings) -> Judge:
 
 
 def from_registry(settings: JobSettings) -> Load:
-    """Loads models as the job does: by digest, which is checked at every load."""
+    """Return a loader of models from the registry, which checks each model's digest, as the job does."""
     directory = settings.work_dir / "models"
     return lambda scorer: registry.load(scorer.model, settings.mlflow_tracking_uri, directory)
 
 
 def _judge_partition(settings: JobSettings, ends: Ends, everywhere: Ends, reports: Connection) -> None:
-    gc.disable()  # histories hold millions of objects and no cycles: walking them finds nothing
+    gc.disable()  # histories have millions of objects and no cycles: collections would only cost time
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
     try:
-        for judged in here(log, settings, from_registry(settings), everywhere)(ends):
+        for judged in in_this_process(log, settings, from_registry(settings), everywhere)(ends):
             reports.send(judged)
         reports.send(None)
     except BrokenPipeError:
-        pass  # nobody waits for the rest
+        pass  # the reader has ended
     except FraudError as error:
         reports.send(error)

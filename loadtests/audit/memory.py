@@ -1,8 +1,7 @@
-"""What a continuing audit remembers between its steps, in memory and in a file: of cards of its sample only.
+"""State of a continuous audit between its steps, in memory and in a file; only of the cards in its sample.
 
-By the sizes of its objects a kept transaction costs about 0.8 kB, a card 1 kB beside them. Kept are the
-transactions of 38 days (those that a window can still reach), so share x transactions in 38 days x 0.8 kB is
-what an audit needs.
+By object sizes a transaction takes about 0.8 kB, and a card another 1 kB. The transactions of 38 days are
+kept, which is as far as a window reaches, so an audit needs share x transactions in 38 days x 0.8 kB.
 """
 
 import io
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import FraudError
-from loadtests.audit.commits import Place
+from loadtests.audit.commits import TopicPartition
 from loadtests.audit.comparison import Found, Settled
 from loadtests.audit.findings import Findings
 from loadtests.audit.settled import SettledPoints
@@ -23,7 +22,7 @@ from streaming_job.settings import JobSettings
 
 VERSION = 1
 KEEP_SETTLED_MS = 8 * DAY_MS
-"""An alert that comes again is known as a second one for as long as this after its transaction."""
+"""A second alert is recognised as a duplicate for this long after its transaction."""
 OURS = ("loadtests.", "models.policy", "models.registry", "streaming_job.contracts")
 PLAIN = {
     ("collections", "Counter"),
@@ -34,12 +33,12 @@ PLAIN = {
 
 
 class MemoryFileError(FraudError):
-    """The file with what an earlier audit remembers is of no use."""
+    """The state file of an earlier audit cannot be used."""
 
 
 @dataclass
 class Memory:
-    """Everything that the next step needs of those before it."""
+    """The state that a step needs of the previous ones."""
 
     job_id: str
     share: float
@@ -47,41 +46,41 @@ class Memory:
     points: SettledPoints
     found: Found
     settled: Settled
-    positions: dict[Place, int] = field(default_factory=dict)
-    """Next offset to read of each partition of every topic; of the transactions: to judge."""
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    """Next offset to read, by partition of every topic; for the transactions the next to judge."""
     told_from_ms: int = 0
-    """What arrived before only builds up the cards: alerts of that time are gone from the topics."""
+    """Transactions before this arrival (ms) only build up cards: their alerts were deleted."""
     profiles: ProfileLog = field(default_factory=ProfileLog)
     rollouts: list[Record] = field(default_factory=list)
     """All records of the rollout topic so far."""
     unavailable: set[int] = field(default_factory=set)
-    """Offsets of proposals whose models the job could not have."""
+    """Offsets of the proposals that the job refused because a model was unavailable."""
     cards: dict[str, Card] = field(default_factory=dict)
-    arrivals: dict[Place, int] = field(default_factory=dict)
-    """Newest arrival judged of each partition of the transactions, ms."""
-    days: list[tuple[int, dict[Place, int]]] = field(default_factory=list)
-    """Day (of arrival, since 1970) and where the audit stood when it began."""
+    arrivals: dict[TopicPartition, int] = field(default_factory=dict)
+    """Newest judged arrival, by partition of the transactions, ms."""
+    days: list[tuple[int, dict[TopicPartition, int]]] = field(default_factory=list)
+    """Days of arrival (since 1970-01-01) with the audit's positions at their beginnings."""
 
     @classmethod
     def empty(cls, settings: JobSettings, share: float, behind_s: float) -> "Memory":
-        """Nothing has been read."""
+        """Return the state before anything was read."""
         topics, settled = settings.topics, Settled()
         points = SettledPoints(topics, settings.job_id, behind_s)
         found = Found(Findings(), topics, settled)
         return cls(settings.job_id, share, settings.allowed_lateness_ms, points, found, settled)
 
     def forget(self) -> None:
-        """Drop, once a day of arrivals, what nothing that is still to come can ask for."""
+        """Drop what no later record can need; does so once per day of arrival."""
         now = min(self.arrivals.values(), default=0)
         day = now // DAY_MS
         if not now or (self.days and self.days[-1][0] >= day):
             return
-        self.days.append((day, {place: self.positions.get(place, 0) for place in self.arrivals}))
+        self.days.append((day, {partition: self.positions.get(partition, 0) for partition in self.arrivals}))
         while len(self.days) > 1 and self.days[1][0] * DAY_MS <= now - KEEP_SETTLED_MS:
             del self.days[0]
         if self.days[0][0] * DAY_MS <= now - KEEP_SETTLED_MS:
             self.settled.drop_before(self.days[0][1])
-        # a day more than needed: arrivals of different partitions are not in step
+        # a day more than needed, because the arrivals of partitions differ
         reach = MONTH_MS + max(self.lateness_ms, REPEAT_MS) + DAY_MS
         for card_id in [
             card_id for card_id, card in self.cards.items() if now - card.arrival > FORGET_AFTER_MS + DAY_MS
@@ -92,7 +91,7 @@ class Memory:
         self.profiles.drop_before(now - reach)
 
     def save(self, path: Path) -> None:
-        """Write everything into a file, at once or not at all, for this user's eyes only."""
+        """Write the state to a file atomically, with permissions for this user only."""
         findings, self.found.findings = self.found.findings, Findings()
         try:
             blob = pickle.dumps((VERSION, self), protocol=5)
@@ -107,10 +106,10 @@ class Memory:
 
     @classmethod
     def load(cls, path: Path, settings: JobSettings, share: float, behind_s: float) -> "Memory":
-        """What an audit of the same job and sample has written.
+        """Load the state of an audit of the same job and sample.
 
         Raises:
-            MemoryFileError: it is of another job, another sample, another version, or no such file.
+            MemoryFileError: it is of another job, sample or version, or not such a file.
         """
         try:
             version, memory = _Plain(io.BytesIO(path.read_bytes())).load()
@@ -120,22 +119,23 @@ class Memory:
             ) from fault
         if version != VERSION or not isinstance(memory, cls):
             raise MemoryFileError(f"{path} is of another release; remove it to audit from the log")
-        said, now = (memory.job_id, memory.share), (settings.job_id, share)
-        if said != now or memory.lateness_ms != settings.allowed_lateness_ms:
+        saved, current = (memory.job_id, memory.share), (settings.job_id, share)
+        if saved != current or memory.lateness_ms != settings.allowed_lateness_ms:
             raise MemoryFileError(
-                f"{path} is of job {said[0]} with a share of {said[1]}, not of {now[0]} with {now[1]}, or "
-                "its allowed lateness differs; give another file, or remove it to audit from the log"
+                f"{path} is of job {saved[0]} with a share of {saved[1]}, not of {current[0]} with "
+                f"{current[1]}, or its allowed lateness differs; give another file, or remove it to "
+                "audit from the log"
             )
         memory.points.behind_s = behind_s
         return memory
 
 
 class _Plain(pickle.Unpickler):
-    """Makes only what an audit has written: a file from elsewhere cannot have anything else run."""
+    """Unpickles only the classes of an audit's state, so that a foreign file cannot run other code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in PLAIN or (module.startswith(OURS) and "." not in name):
-            found = super().find_class(module, name)
-            if isinstance(found, type):
-                return found
+            cls = super().find_class(module, name)
+            if isinstance(cls, type):
+                return cls
         raise pickle.UnpicklingError(f"{module}.{name} does not belong there")

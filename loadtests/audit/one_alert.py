@@ -1,7 +1,7 @@
-"""`fraud verify ALERT_ID`: one alert made again, byte for byte, from what the log holds of its card.
+"""`fraud verify ALERT_ID`: rebuilds one alert, byte for byte, from its card's records.
 
-Twice, in two ways: by the job's own code, whose bytes have to be equal, and by the oracle, which shares none
-of it and has to say the same. A card's decisions rest on nothing of other cards: its own records are enough.
+The alert is rebuilt by the job's own code, which must give the same bytes, and by the independent oracle,
+which must agree. A card's decisions do not depend on other cards, so its own records are enough.
 """
 
 import json
@@ -18,7 +18,7 @@ from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
 from feature_store.group_state import GroupState
 from feature_store.journal import MemoryPieces, Meta
-from loadtests.audit.agreement import as_told, different_fields
+from loadtests.audit.agreement import adapted_to_release, different_fields
 from loadtests.audit.card_log import CardLog, collect
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog, Rules
@@ -35,33 +35,33 @@ from streaming_job.settings import JobSettings
 
 LoadModel = Callable[[ModelRef], Scorer]
 SHOWN = 10
-"""Offsets of the card's transactions that are listed, the newest."""
+"""Offsets that are listed of the card's newest transactions."""
 EVERYTHING = 1 << 62
-"""An offset beyond all: the job has had its say about every rollout."""
+"""An offset beyond all rollout events: the job has already accepted or refused every one."""
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """An alert, what was made of its card's log, and what it rests on."""
+    """Result of rebuilding an alert, with the inputs that it depends on."""
 
     alert_id: str
     places: list[str]
-    """Where the alert was written."""
+    """Topics, partitions and offsets of the alert's records."""
     is_equal: bool
-    """Whether the job's code makes the same bytes."""
+    """Whether the job's code gives the same bytes."""
     differences: list[str]
-    """Fields in which those bytes differ; all of them if nothing was made."""
+    """Fields in which those bytes differ; all fields if no alert was rebuilt."""
     oracle_differences: list[str]
-    """Fields in which the oracle does not agree."""
+    """Fields in which the oracle's alert differs."""
     rests_on: dict[str, Any]
 
     @property
     def is_clean(self) -> bool:
-        """Whether it was written once and both ways lead to it."""
+        """Whether the alert was written once and both rebuilt alerts agree."""
         return self.is_equal and not self.oracle_differences and len(self.places) == 1
 
     def report(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the result as JSON."""
         return {
             "alert_id": self.alert_id,
             "written_at": self.places,
@@ -73,49 +73,51 @@ class Rebuilt:
 
 
 def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> Rebuilt:
-    """Make an alert again.
+    """Rebuild an alert and compare it with the one on the log.
 
     Args:
-        log: where the topics are.
-        settings: of the job.
-        load: gives a model.
-        alert_id: of the alert.
+        log: reads the topics.
+        settings: the job's settings.
+        load: loads a model.
+        alert_id: id of the alert.
 
     Raises:
-        AlertError: there is no such alert, or the log no longer holds what it rests on.
-        ModelError: a model cannot be had.
+        AlertError: there is no such alert, or records that it depends on were deleted.
+        ModelError: a model cannot be loaded.
     """
     topics = settings.topics
     card = collect(log, topics, alert_id)
-    load = cache(load)  # each decision asks, and each load checks the golden rows
+    load = cache(load)  # called at each decision, and each load checks the golden rows
     partitions = len(log.ends(topics.transactions))
     record = card.alerts[0]
-    made = _made(card, settings, partitions, load)
+    rebuilt = _by_job(card, settings, partitions, load)
     outcome = _by_oracle(card, settings, partitions, load)
     if outcome.alert is None:
         oracle = ["everything: it finds no alert"]
     else:
-        expected = as_told(outcome.alert, card.alert, outcome.looked_at, outcome.optional)
+        expected = adapted_to_release(outcome.alert, card.alert, outcome.looked_at, outcome.optional)
         oracle = different_fields(expected, card.alert)
-    found = json.loads(made) if made is not None else {}
+    fields = json.loads(rebuilt) if rebuilt is not None else {}
     wrong = [
-        f"{name}: {card.alert.get(name)!r} on the log, {found.get(name)!r} made again"
-        for name in dict.fromkeys([*card.alert, *found])
-        if card.alert.get(name) != found.get(name) or (name in card.alert) != (name in found)
+        f"{name}: {card.alert.get(name)!r} on the log, {fields.get(name)!r} rebuilt"
+        for name in dict.fromkeys([*card.alert, *fields])
+        if card.alert.get(name) != fields.get(name) or (name in card.alert) != (name in fields)
     ]
-    if made is not None and not wrong and made != record.value:
+    if rebuilt is not None and not wrong and rebuilt != record.value:
         wrong = ["the order or the spelling of the fields"]
-    places = [f"{one.topic}[{one.partition}]@{one.offset}" for one in card.alerts if _is_same(one, card)]
-    return Rebuilt(alert_id, places, made == record.value, wrong, oracle, _rests_on(card))
+    places = [
+        f"{alert.topic}[{alert.partition}]@{alert.offset}" for alert in card.alerts if _is_same(alert, card)
+    ]
+    return Rebuilt(alert_id, places, rebuilt == record.value, wrong, oracle, _rests_on(card))
 
 
 def _is_same(record: Record, card: CardLog) -> bool:
-    """Whether it is of the same transaction: one that comes again after it was forgotten has the same id."""
+    """Return whether a record is of the same transaction: a later repetition can have the same alert id."""
     return bool(json.loads(record.value or b"")["source"] == card.alert["source"])
 
 
-def _made(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel) -> bytes | None:
-    """What the job's code makes of the card's log; None: no alert."""
+def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel) -> bytes | None:
+    """Rebuild the alert by the job's code; None: no alert."""
     topics = settings.topics
     rules = JobRules(
         topics,
@@ -130,12 +132,12 @@ def _made(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel
     core.learn_snapshot_end(card.snapshot_end)
     tables = _as_written([*card.rollouts, *card.profiles])
     partition, offset = card.source
-    known = -1 if card.snapshot_end is None else card.snapshot_end
+    read_until = -1 if card.snapshot_end is None else card.snapshot_end
     for arrival, transactions in groupby(card.transactions, lambda record: record.timestamp):
-        known = max(known, arrival)
-        due = [record for when, record in tables if when <= known]
-        tables = tables[len(due) :]
-        for records in _columns(due):
+        read_until = max(read_until, arrival)
+        due_records = [record for earliest, record in tables if earliest <= read_until]
+        tables = tables[len(due_records) :]
+        for records in _columns(due_records):
             core.fold(records)
         core.take_outcome()
         for records in _columns(list(transactions)):
@@ -143,8 +145,8 @@ def _made(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel
                 try:
                     core.decide(records)
                     break
-                except NoRolloutError:  # the first champion decides what came before it, too
-                    first = next((one for one in tables if one[1].topic == topics.model_rollouts), None)
+                except NoRolloutError:  # the first champion also decides earlier transactions
+                    first = next((row for row in tables if row[1].topic == topics.model_rollouts), None)
                     if first is None:
                         raise
                     tables.remove(first)
@@ -158,42 +160,42 @@ def _made(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel
 
 
 def _as_written(records: Iterable[Record]) -> list[tuple[int, Record]]:
-    """When each record of a table was written at the earliest, whatever its timestamp says: in that order."""
+    """Return table records with the earliest time at which each can have been written, in that order."""
     newest: dict[tuple[str, int], int] = {}
-    found = []
+    dated = []
     for record in records:
-        place = record.topic, record.partition
-        newest[place] = max(record.timestamp, newest.get(place, 0))
-        found.append((newest[place], record))
-    return sorted(found, key=lambda written: written[0])
+        partition = record.topic, record.partition
+        newest[partition] = max(record.timestamp, newest.get(partition, 0))
+        dated.append((newest[partition], record))
+    return sorted(dated, key=lambda written: written[0])
 
 
 def _set_aside(refused: dict[int, str]) -> dict[int, str]:
-    """Of the refused rollouts those whose models could not decide; the others follow from the log."""
-    words = {
+    """Return the rollout events refused for their models; the other refusals follow from the log."""
+    reasons = {
         reason.value
         for reason in (Reason.MODEL_UNAVAILABLE, Reason.MODEL_REFUSED, Reason.INCOMPATIBLE_FEATURES)
     }
-    return {offset: reason for offset, reason in refused.items() if reason in words}
+    return {offset: reason for offset, reason in refused.items() if reason in reasons}
 
 
 def _columns(records: Iterable[Record]) -> Iterator[Records]:
-    """Records as the job gets them from the log, topic by topic, partition by partition."""
+    """Yield records as the job reads them: columns by topic, sorted by partition and offset."""
     ordered = sorted(records, key=lambda record: record[:3])
     for topic, group in groupby(ordered, lambda record: record.topic):
-        found = list(group)
+        of_topic = list(group)
         yield Records(
             topic,
-            np.array([r.partition for r in found], dtype=np.int32),
-            np.array([r.offset for r in found], dtype=np.int64),
-            np.array([r.timestamp for r in found], dtype=np.int64),
-            pa.array([r.key for r in found], pa.binary()),
-            pa.array([r.value for r in found], pa.binary()),
+            np.array([r.partition for r in of_topic], dtype=np.int32),
+            np.array([r.offset for r in of_topic], dtype=np.int64),
+            np.array([r.timestamp for r in of_topic], dtype=np.int64),
+            pa.array([r.key for r in of_topic], pa.binary()),
+            pa.array([r.value for r in of_topic], pa.binary()),
         )
 
 
 def _by_oracle(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel) -> Outcome:
-    """What the oracle says had to become of the alert's transaction."""
+    """Return the oracle's outcome of the alert's transaction."""
     unavailable = {
         offset for offset, reason in card.refused.items() if reason == Reason.MODEL_UNAVAILABLE.value
     }

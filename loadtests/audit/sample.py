@@ -1,4 +1,4 @@
-"""The cards that a continuing audit decides again: a share of all, by hash, the same in every run."""
+"""The sample of a continuous audit: a share of the cards, chosen by hash, the same in every run."""
 
 import json
 import re
@@ -8,12 +8,12 @@ _CARD = re.compile(rb'"card_id"[ \t\r\n]*:[ \t\r\n]*"([^"]*)"')
 
 
 class Sample:
-    """A share of the cards, and of the places of the log, which stand for what belongs to no card.
+    """A share of the cards, and of the (topic, partition, offset) of records that belong to no card.
 
-    The hash is not that of a canary's membership, so members are in the sample as often as other cards.
+    The hash differs from that of canary membership, so members are in the sample as often as other cards.
 
     Args:
-        share: above 0, up to 1.
+        share: share of the cards, above 0, up to 1.
     """
 
     def __init__(self, share: float) -> None:
@@ -23,34 +23,34 @@ class Sample:
         self._below = round(share * 2**64)
 
     def has_card(self, card_id: str) -> bool:
-        """Whether the card is decided again."""
+        """Return whether the card is in the sample."""
         return self._has(card_id)
 
     def has_place(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether the record there, should it be refused, is audited."""
+        """Return whether the record at this offset is audited if it is refused."""
         return self._has(f"{topic}\0{partition}\0{offset}")
 
     def _has(self, name: str) -> bool:
-        found = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8, person=b"fraud-audit").digest()
-        return int.from_bytes(found, "big") < self._below
+        digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8, person=b"fraud-audit").digest()
+        return int.from_bytes(digest, "big") < self._below
 
     def may_have(self, value: bytes | None) -> bool:
-        """Whether a transaction or a profile may be of a card of the sample, at a glance; no means no.
+        """Return whether a transaction or profile may be of a card of the sample: cheap, no false negatives.
 
-        A record with no card, or with several, or with anything escaped, may be.
+        True for a record without a card, with several, or with escaped characters.
         """
         if value is None or b"\\" in value or value.count(b'"card_id"') != 1:
             return True
-        found = _CARD.search(value)
-        if found is None:
+        match = _CARD.search(value)
+        if match is None:
             return True
         try:
-            return self._has(found[1].decode())
+            return self._has(match[1].decode())
         except UnicodeDecodeError:
             return True
 
     def has_alert(self, key: bytes | None, value: bytes | None) -> bool:
-        """Whether an alert is of a card of the sample, by its content or its key; what is no alert is."""
+        """Return whether an alert is of a card of the sample, by value or key; True for a malformed alert."""
         try:
             card_id = json.loads(value or b"")["card_id"]
         except (ValueError, KeyError, TypeError):

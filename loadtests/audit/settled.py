@@ -1,85 +1,85 @@
-"""How far a job that runs can be audited: from its progress records, with some time between."""
+"""Settled points: how far a running job can be audited, from its progress records and their age."""
 
 import json
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from loadtests.audit.commits import Place
+from loadtests.audit.commits import TopicPartition
 from loadtests.oracle import Record
 from streaming_job.contracts.topics import Topics
 
 MOST_POINTS = 4_096
-"""Kept at once; beyond that every second one goes."""
+"""Limit of the points that are kept; beyond it every second one is dropped."""
 
 
 class Point(NamedTuple):
-    """What progress had said by a moment."""
+    """The job's progress at a moment."""
 
     seen_s: float
-    """When it was read, seconds since 1970-01-01 UTC."""
-    transactions: dict[Place, int]
-    """First offset of each partition that was not committed."""
-    furthest: dict[Place, int]
-    """How far the key group that is ahead had read each partition of the tables."""
-    slowest: dict[Place, int]
-    """How far all key groups had."""
+    """Time at which it was read, seconds since 1970-01-01 UTC."""
+    transactions: dict[TopicPartition, int]
+    """First uncommitted offset of each partition."""
+    furthest: dict[TopicPartition, int]
+    """Offsets up to which any key group had read the tables."""
+    slowest: dict[TopicPartition, int]
+    """Offsets up to which all key groups had read the tables."""
 
 
 class SettledPoints:
-    """Points of a job's progress, of which those that are old enough are settled.
+    """The points of a job's progress; a point is settled once it is old and all groups have reached it.
 
-    A point is settled when, as a later one of enough age says, every key group has read the tables as far as
-    any had at the point: then each dead letter of the tables' records is on the log, and no group can still
-    refuse a rollout that others have taken over. The age is for the brokers, which show the parts of a
-    transaction one after another.
+    A point is settled when, by a later point that is old enough, every key group has read the tables as far
+    as any had at the point. Then each dead letter of the tables' records is on the log, and no group can
+    still refuse a rollout event that others have applied. The age is needed because brokers make the parts
+    of a transaction visible one after another.
 
     Args:
         topics: names of the topics.
-        job_id: whose progress it is.
-        behind_s: age of what is audited.
+        job_id: the job whose progress is read.
+        behind_s: minimal age of a settled point, seconds.
     """
 
     def __init__(self, topics: Topics, job_id: str, behind_s: float) -> None:
         self._transactions, self._job_id, self.behind_s = topics.transactions, job_id.encode(), behind_s
-        self._ends: dict[Place, int] = {}
-        self._tables: dict[Place, dict[int, int]] = defaultdict(dict)
+        self._ends: dict[TopicPartition, int] = {}
+        self._tables: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
         self._key_groups = 1
         self._points: list[Point] = []
 
     def add(self, record: Record) -> None:
-        """Take in a record of job-progress; what is none, or of another job, is left alone."""
+        """Add a record of job-progress; malformed ones and those of other jobs are ignored."""
         if record.key != self._job_id:
             return
         try:
-            told = json.loads(record.value or b"")
-            group, key_groups = int(told["key_group"]), int(told["key_groups"])
-            ends = {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in told["partitions"]}
+            row = json.loads(record.value or b"")
+            group, key_groups = int(row["key_group"]), int(row["key_groups"])
+            ends = {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in row["partitions"]}
         except (ValueError, KeyError, TypeError):
             return
         self._key_groups = key_groups
-        for place, end in ends.items():
-            if place[0] == self._transactions:
-                self._ends[place] = max(end, self._ends.get(place, 0))
+        for partition, end in ends.items():
+            if partition[0] == self._transactions:
+                self._ends[partition] = max(end, self._ends.get(partition, 0))
             else:
-                groups = self._tables[place]
+                groups = self._tables[partition]
                 groups[group] = max(end, groups.get(group, 0))
 
     def mark(self, now_s: float) -> None:
-        """Make a point of what has been taken in so far."""
+        """Record a point of the progress so far."""
         if not self._ends:
             return
-        furthest = {place: max(groups.values()) for place, groups in self._tables.items()}
+        furthest = {partition: max(groups.values()) for partition, groups in self._tables.items()}
         slowest = {
-            place: min(groups.get(group, 0) for group in range(self._key_groups))
-            for place, groups in self._tables.items()
+            partition: min(groups.get(group, 0) for group in range(self._key_groups))
+            for partition, groups in self._tables.items()
         }
         self._points.append(Point(now_s, dict(self._ends), furthest, slowest))
         if len(self._points) > MOST_POINTS:
             del self._points[::2]
 
     def settled(self, now_s: float) -> Point | None:
-        """The newest point that is settled; None before there is one. Those before it are forgotten."""
+        """Return the newest settled point, or None; earlier points are dropped."""
         old = [point for point in self._points if point.seen_s <= now_s - self.behind_s]
         for number in reversed(range(len(old))):
             if reaches(old[-1].slowest, old[number].furthest):
@@ -88,6 +88,6 @@ class SettledPoints:
         return None
 
 
-def reaches(slowest: Mapping[Place, int], furthest: Mapping[Place, int]) -> bool:
-    """Whether offsets are at or beyond others, in each partition that the others name."""
-    return all(slowest.get(place, 0) >= end for place, end in furthest.items())
+def reaches(slowest: Mapping[TopicPartition, int], furthest: Mapping[TopicPartition, int]) -> bool:
+    """Return whether `slowest` is at or beyond `furthest` in every partition of `furthest`."""
+    return all(slowest.get(partition, 0) >= end for partition, end in furthest.items())

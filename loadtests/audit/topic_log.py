@@ -1,4 +1,4 @@
-"""Reads topics from their beginning as any bank's consumer would: read_committed, with its own client."""
+"""Reader of whole topics: an ordinary read_committed consumer, independent of the job's client."""
 
 import math
 import time
@@ -20,14 +20,14 @@ FETCH = 5_000
 """Records per call of the client."""
 POLL_S = 0.2
 SILENCE_S = 60.0
-"""No record and no end of a partition for so long: the broker is gone."""
+"""Without a record or an end of a partition for this long, the broker counts as lost."""
 TIMEOUT_S = 30.0
 STARTING = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
-"""What a broker says while it makes or loads the topic of committed offsets."""
+"""Transient errors while the broker creates or loads the topic of committed offsets."""
 
 
 def _record(message: Any) -> Record:
@@ -42,11 +42,11 @@ def _record(message: Any) -> Record:
     )
 
 
-def _committed(consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+def _committed(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
-            return consumer.committed(asked, TIMEOUT_S)
+            return consumer.committed(partitions, TIMEOUT_S)
         except KafkaException as fault:
             if fault.args[0].code() not in STARTING or time.monotonic() > deadline:
                 raise
@@ -62,29 +62,29 @@ class MissingTopicError(TopicReadError):
 
 
 class Log(Protocol):
-    """What an audit needs of a broker."""
+    """The reads that an audit needs of a broker."""
 
     def committed(self, group: str, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
-        """(topic, partition) -> offset that a consumer group reads next; only where it has committed one."""
+        """Return (topic, partition) -> committed offset of a consumer group, where it has committed one."""
         ...
 
     def ends(self, topic: str) -> dict[int, int]:
-        """First offset after each partition's last committed record."""
+        """Return the first offset after each partition's last committed record."""
         ...
 
     def beginnings(self, topic: str) -> dict[int, int]:
-        """First offset of each partition that retention has left."""
+        """Return the first offset that each partition still has."""
         ...
 
     def read(
         self, topic: str, ends: Mapping[int, int] | None = None, starts: Mapping[int, int] | None = None
     ) -> Iterator[Record]:
-        """Committed records, each partition in the order of offsets; from `starts` up to before `ends`."""
+        """Yield committed records from `starts` to before `ends`, each partition in the order of offsets."""
         ...
 
 
 class TopicLog:
-    """The log as a broker holds it."""
+    """The topics of a broker."""
 
     def __init__(self, bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> None:
         self._servers = bootstrap_servers
@@ -93,43 +93,45 @@ class TopicLog:
             **(kafka or {}),
             "bootstrap.servers": bootstrap_servers,
         }
-        self._asked: dict[tuple[str, str], Consumer] = {}
-        """Consumers that are asked for offsets and read nothing; to make one costs a quarter of a second."""
+        self._offset_consumers: dict[tuple[str, str], Consumer] = {}
+        """Consumers that only fetch offsets, by group and isolation level; creating one takes 0.25 s."""
 
     def committed(self, group: str, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
-        """(topic, partition) -> offset that a consumer group reads next; only where it has committed one.
+        """Return (topic, partition) -> committed offset of a consumer group, where it has committed one.
 
         Raises:
-            TopicReadError: no answer.
+            TopicReadError: the broker does not answer.
         """
-        # an admin client crashes while the coordinator of the group starts (librdkafka #5040); a reader of
-        # committed records only would wait for the transaction that a killed job has left open
-        consumer = self._asker(group, "read_uncommitted")
+        # an admin client crashes while the group's coordinator starts (librdkafka #5040); a read_committed
+        # consumer would wait for the transaction that a killed job has left open
+        consumer = self._offset_consumer(group, "read_uncommitted")
         try:
-            asked = [TopicPartition(name, p) for name in topics for p in self._partitions(consumer, name)]
-            found = _committed(consumer, asked)
+            partitions = [
+                TopicPartition(name, p) for name in topics for p in self._partitions(consumer, name)
+            ]
+            committed = _committed(consumer, partitions)
         except KafkaException as fault:
             raise self._unreadable("the job's offsets", fault) from fault
-        return {(part.topic, part.partition): part.offset for part in found if part.offset >= 0}
+        return {(part.topic, part.partition): part.offset for part in committed if part.offset >= 0}
 
     def ends(self, topic: str) -> dict[int, int]:
-        """First offset after each partition's last committed record.
+        """Return the first offset after each partition's last committed record.
 
         Raises:
-            TopicReadError: no such topic, or no answer.
+            TopicReadError: no such topic, or the broker does not answer.
         """
         return self._watermarks(topic, 1)
 
     def beginnings(self, topic: str) -> dict[int, int]:
-        """First offset of each partition that retention has left.
+        """Return the first offset that each partition still has.
 
         Raises:
-            TopicReadError: no such topic, or no answer.
+            TopicReadError: no such topic, or the broker does not answer.
         """
         return self._watermarks(topic, 0)
 
     def _watermarks(self, topic: str, which: int) -> dict[int, int]:
-        consumer = self._asker()
+        consumer = self._offset_consumer()
         try:
             return {
                 partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[which]
@@ -141,52 +143,56 @@ class TopicLog:
     def read(
         self, topic: str, ends: Mapping[int, int] | None = None, starts: Mapping[int, int] | None = None
     ) -> Iterator[Record]:
-        """Committed records, each partition in the order of offsets, partitions mixed.
+        """Yield committed records, each partition in the order of offsets; partitions are interleaved.
 
         Args:
             topic: name.
-            ends: first offset not to read by partition, 0 for those not named; default: all there is when
-                the reader gets there.
-            starts: first offset to read by partition; default: from the beginning.
+            ends: first offset not to read, by partition, 0 for missing ones; default: up to the end of each
+            partition when the reader reaches it.
+            starts: first offset to read, by partition; default: the beginning.
 
         Raises:
-            TopicReadError: no such topic, or the broker fell silent.
+            TopicReadError: no such topic, or the broker stopped answering.
         """
         starts = starts or {}
         consumer = self._consumer()
         try:
             partitions = self._partitions(consumer, topic)
-            left = {p for p in partitions if ends is None or ends.get(p, 0) > starts.get(p, 0)}
-            consumer.assign([TopicPartition(topic, p, starts.get(p, OFFSET_BEGINNING)) for p in left])
+            unfinished = {p for p in partitions if ends is None or ends.get(p, 0) > starts.get(p, 0)}
+            consumer.assign([TopicPartition(topic, p, starts.get(p, OFFSET_BEGINNING)) for p in unfinished])
             silent = 0.0
-            while left:
-                # consume() blocks until it has all messages asked for: take what is buffered, or wait for one
+            while unfinished:
+                # consume() blocks until it has as many messages as requested: take the buffered ones, or
+                # wait for one
                 messages = consumer.consume(FETCH, 0) or consumer.consume(1, POLL_S)
                 silent = 0.0 if messages else silent + POLL_S
                 if silent > SILENCE_S:
-                    raise TopicReadError(f"topic {topic} cannot be read to its end; check the brokers")
+                    raise TopicReadError(
+                        f"topic {topic} cannot be read to its end: no records for {SILENCE_S:g} s; check the "
+                        "brokers"
+                    )
                 for message in messages:
                     error = message.error()
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
                         raise KafkaException(error)
                     record = _record(message)
-                    if record.partition not in left:
+                    if record.partition not in unfinished:
                         continue
                     end = math.inf if ends is None else ends[record.partition]
                     if error is None and record.offset < end:
                         yield record
                     if error is not None or record.offset >= end - 1:
-                        left.discard(record.partition)
+                        unfinished.discard(record.partition)
                         consumer.pause([TopicPartition(topic, record.partition)])
         except KafkaException as fault:
             raise self._unreadable(f"topic {topic}", fault) from fault
         finally:
             consumer.close()
 
-    def _asker(self, group: str = "fraud-audit", isolation: str = "read_committed") -> Consumer:
-        if (group, isolation) not in self._asked:
-            self._asked[group, isolation] = self._consumer(group, isolation)
-        return self._asked[group, isolation]
+    def _offset_consumer(self, group: str = "fraud-audit", isolation: str = "read_committed") -> Consumer:
+        if (group, isolation) not in self._offset_consumers:
+            self._offset_consumers[group, isolation] = self._consumer(group, isolation)
+        return self._offset_consumers[group, isolation]
 
     def _consumer(self, group: str = "fraud-audit", isolation: str = "read_committed") -> Consumer:
         return Consumer(
@@ -205,14 +211,16 @@ class TopicLog:
         )
 
     def _partitions(self, consumer: Consumer, topic: str) -> list[int]:
-        found = consumer.list_topics(topic, TIMEOUT_S).topics[topic]
-        if found.error is not None:
+        metadata = consumer.list_topics(topic, TIMEOUT_S).topics[topic]
+        if metadata.error is not None:
             raise MissingTopicError(
                 f"topic {topic} does not exist at {self._servers}; check FRAUD_TOPICS__..."
             )
-        return sorted(found.partitions)
+        return sorted(metadata.partitions)
 
-    def _unreadable(self, what: str, fault: KafkaException) -> TopicReadError:
+    def _unreadable(self, subject: str, fault: KafkaException) -> TopicReadError:
         error = fault.args[0] if fault.args else fault
         text = error.str() if isinstance(error, KafkaError) else error
-        return TopicReadError(f"{what} cannot be read at {self._servers}: {text}; check address and brokers")
+        return TopicReadError(
+            f"{subject} cannot be read at {self._servers}: {text}; check address and brokers"
+        )

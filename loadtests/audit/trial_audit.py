@@ -1,4 +1,4 @@
-"""Audits what progress says of trials: each record's totals, and all counts against the oracle's."""
+"""Audit of the trial counts in progress records: running totals, and all counts against the oracle's."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -7,31 +7,31 @@ from typing import Any, NamedTuple
 from loadtests.oracle import Pair
 
 TrialCounts = Mapping[Pair, Counter[str]]
-"""By rollout and challenger: counts by name, the names of inner objects after a dot."""
+"""Counts by rollout and challenger; names of nested counts are joined by dots."""
 PLAIN = ("transactions", "rows", "decided", "failures", "both", "only_champion", "only_challenger")
 UNITS = ("card_hours", "cards")
 HISTOGRAMS = ("scores", "champion_scores")
 
 
-class Told(NamedTuple):
-    """What one progress record says of trials."""
+class CommitTrials(NamedTuple):
+    """Trial counts of one commit, from its progress record."""
 
     name: str
-    """Of its commit."""
+    """Name of the commit."""
     is_first: bool
-    """Whether it is its group's first."""
+    """Whether it is the key group's first commit."""
     since: int
-    """Where its running totals begin, ms."""
+    """Time at which the running totals begin, ms."""
     counts: TrialCounts
     totals: TrialCounts
-    """Finished trials leave them after a while."""
+    """Running totals; finished trials are dropped from them after a while."""
 
 
-def told_trials(trials: Mapping[str, Any]) -> dict[Pair, Counter[str]]:
-    """`trials` of a progress record, without what only a clock can tell.
+def trial_counts(trials: Mapping[str, Any]) -> dict[Pair, Counter[str]]:
+    """Return the counts of `trials` in a progress record, without fields that depend on the clock.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: these are no trials.
+        ValueError, KeyError, TypeError, AttributeError: malformed trials.
     """
     return {
         (rollout_id, name): _flat(counts)
@@ -40,74 +40,74 @@ def told_trials(trials: Mapping[str, Any]) -> dict[Pair, Counter[str]]:
     }
 
 
-def _flat(told: Mapping[str, Any]) -> Counter[str]:
-    found = Counter({name: int(told[name]) for name in PLAIN})
+def _flat(counts: Mapping[str, Any]) -> Counter[str]:
+    flat = Counter({name: int(counts[name]) for name in PLAIN})
     for name in UNITS:
-        found.update({f"{name}.{side}": int(count) for side, count in told[name].items()})
+        flat.update({f"{name}.{side}": int(count) for side, count in counts[name].items()})
     for name in HISTOGRAMS:
-        found.update({f"{name}.{at}": int(count) for at, count in enumerate(told[name]["counts"])})
-    return _without_zeros(found)
+        flat.update({f"{name}.{at}": int(count) for at, count in enumerate(counts[name]["counts"])})
+    return _without_zeros(flat)
 
 
 def nested(trials: TrialCounts) -> dict[str, Any]:
-    """Counts as JSON: by rollout and challenger, without histograms."""
-    found: dict[str, Any] = {}
+    """Return counts as JSON: by rollout and challenger, without histograms."""
+    result: dict[str, Any] = {}
     for (rollout_id, name), counts in sorted(trials.items()):
         units = {
             unit: {side: counts[f"{unit}.{side}"] for side in ("both", "only_champion", "only_challenger")}
             for unit in UNITS
         }
-        found.setdefault(rollout_id, {})[name] = {plain: counts[plain] for plain in PLAIN} | units
-    return found
+        result.setdefault(rollout_id, {})[name] = {plain: counts[plain] for plain in PLAIN} | units
+    return result
 
 
 class TrialAudit:
-    """Collects what progress says of trials, then compares; units may leave only_... for both."""
+    """Collects trial counts of progress records, then compares them; only_... counts may become both."""
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
         self._sums: dict[Pair, Counter[str]] = {}
 
-    def check_group(self, commits: Iterable[Told]) -> None:
-        """Each record's totals are those of the record before it and its own counts.
+    def check_group(self, commits: Iterable[CommitTrials]) -> None:
+        """Check that each record's totals are the previous record's totals plus its own counts.
 
         Args:
-            commits: of one key group, in their order.
+            commits: the commits of one key group, in their order.
         """
-        before: Told | None = None
-        for now in commits:
-            for pair, counts in now.counts.items():
+        previous: CommitTrials | None = None
+        for current in commits:
+            for pair, counts in current.counts.items():
                 self._sums[pair] = _sum(self._sums.get(pair), counts)
-            if now.is_first or (before is not None and before.since == now.since):
-                known = {} if before is None else before.totals
+            if current.is_first or (previous is not None and previous.since == current.since):
+                totals = {} if previous is None else previous.totals
                 if any(
-                    _sum(known.get(pair), now.counts.get(pair)) != now.totals.get(pair)
-                    for pair in {*now.counts, *now.totals}
+                    _sum(totals.get(pair), current.counts.get(pair)) != current.totals.get(pair)
+                    for pair in {*current.counts, *current.totals}
                 ):
                     self._problems.append(
-                        f"{now.name}: the totals of trials are not those before it and its own counts"
+                        f"{current.name}: the totals of trials are not the previous ones plus its own counts"
                     )
-            before = now
+            previous = current
 
     def check_totals(self, expected: TrialCounts) -> None:
         """Compare the sums of all commits with the oracle's counts."""
         for pair in sorted({*self._sums, *expected}):
             rollout_id, challenger = pair
-            told, right = (found.get(pair, Counter()) for found in (self._sums, expected))
-            for name in sorted({*told, *right}):
-                if told[name] != right[name]:
+            counted, right = (counts.get(pair, Counter()) for counts in (self._sums, expected))
+            for name in sorted({*counted, *right}):
+                if counted[name] != right[name]:
                     self._problems.append(
-                        f"progress adds up to {told[name]} {name} of {challenger} in rollout {rollout_id}, "
-                        f"the oracle finds {right[name]}"
+                        f"progress adds up to {counted[name]} {name} of {challenger} in rollout "
+                        f"{rollout_id}, the oracle finds {right[name]}"
                     )
 
 
-def _sum(one: Counter[str] | None, other: Counter[str] | None) -> Counter[str]:
-    found = Counter(one)
-    found.update(other or {})
-    return _without_zeros(found)
+def _sum(counts: Counter[str] | None, other: Counter[str] | None) -> Counter[str]:
+    result = Counter(counts)
+    result.update(other or {})
+    return _without_zeros(result)
 
 
 def _without_zeros(counts: Counter[str]) -> Counter[str]:
-    """Without what is zero; negative counts stay, which + would drop."""
+    """Drop zero counts; negative ones stay, unlike with unary plus."""
     return Counter({name: count for name, count in counts.items() if count})

@@ -1,9 +1,9 @@
-"""The audit behind `fraud verify`: which alerts, shadow alerts and dead letters had to come of the log.
+"""The audit behind `fraud verify`: compares all output records with those that the oracle computes.
 
-Order matters on a job that runs: first the offsets that its key groups have committed, then the outputs
-(which hold everything of those offsets, because both come in one transaction), then the inputs up to those
-offsets. How far each group has read the tables stands in its progress: dead letters of their records are
-expected up to where every group has come; decisions may rest on what the furthest one has read.
+The order of reads matters while the job runs. First the offsets that the key groups have committed. Then the
+outputs, which are complete up to those offsets because one transaction writes both. Then the inputs up to
+those offsets. The progress records tell how far each group has read the tables: dead letters of table records
+are expected as far as every group has read, and decisions may depend on records as far as any group has read.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from typing import Any
 from feature_store.errors import FraudError
 from loadtests.audit.comparison import Found
 from loadtests.audit.findings import Findings
-from loadtests.audit.judging import Ends, Judge, Load, here, merchants, partition_ends, tables
+from loadtests.audit.judging import Ends, Judge, Load, in_this_process, merchants, partition_ends, tables
 from loadtests.audit.progress_audit import ProgressAudit
 from loadtests.audit.topic_log import Log, MissingTopicError
 from loadtests.audit.trial_audit import nested
@@ -23,39 +23,39 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
 Progress = Callable[[str, int, int], None]
-"""(what is read, records so far, records in all or 0 if unknown)."""
+"""(description, records so far, records in all or 0 if unknown)."""
 STEP = 1_000
 
 
 class VerifyError(FraudError):
-    """The audit cannot be made."""
+    """The audit cannot be run."""
 
 
 @dataclass
 class Verdict:
-    """What an audit found."""
+    """The result of an audit."""
 
     findings: Findings
     kinds: Counter[Kind] = field(default_factory=Counter)
-    """Transactions by what had to become of them."""
+    """Number of transactions by the right outcome."""
     dead_letters: Counter[str] = field(default_factory=Counter)
-    """Dead letters that had to be, of all inputs, by reason."""
+    """Number of expected dead letters of all inputs, by reason."""
     shadow_alerts: int = 0
-    """Shadow alerts that had to be."""
+    """Number of expected shadow alerts."""
     trials: dict[Pair, Counter[str]] = field(default_factory=dict)
-    """What trials had to count, by rollout and challenger."""
+    """Expected trial counts, by rollout and challenger."""
     topics: Topics = field(default_factory=Topics)
     """Names of the topics."""
     problems: list[str] = field(default_factory=list)
-    """Where the job's own account in job-progress does not agree."""
+    """Differences between the progress records and the outputs or the oracle."""
     late_table_changes: int = 0
-    """Table changes behind transactions already decided, as the job counted them."""
+    """Table changes after transactions that they should have affected, as the job counted them."""
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    """First offset of each input partition whose alerts and dead letters were not audited."""
+    """First offset of each input partition that was not audited."""
 
     @property
     def events(self) -> int:
-        """Transaction records audited."""
+        """Number of audited transaction records."""
         return sum(self.kinds.values())
 
     @property
@@ -65,12 +65,12 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything agrees."""
-        found = self.findings
-        return not (found.missing or found.duplicated or found.unexpected or self.problems)
+        """Whether there is no difference."""
+        findings = self.findings
+        return not (findings.missing or findings.duplicated or findings.unexpected or self.problems)
 
     def report(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the result as JSON."""
         return {
             "events": self.events,
             "alerts": self.kinds[Kind.ALERT],
@@ -104,47 +104,47 @@ def verify(
 ) -> Verdict:
     """Audit everything that the job has committed.
 
-    The profile topic is compacted: after a compaction (not before a segment of it is a week old or full)
-    older versions are gone and decisions that used them can no longer be checked.
+    The profile topic is compacted, at the earliest when a segment is a week old or full. Decisions that used
+    a profile version which compaction has removed can no longer be checked.
 
     Args:
-        log: where the topics are.
-        settings: of the job.
-        load: gives the model of a rollout.
-        judge: runs the oracle, see `judging`; default: here.
-        committed: what the job has committed, see `committed_by`; default: asked for.
-        progress: told how far it is.
+        log: reads the topics.
+        settings: the job's settings.
+        load: loads the model of a rollout.
+        judge: runs the oracle, see `judging`; default: in this process.
+        committed: offsets that the job has committed; default: read by `committed_by`.
+        progress: called with the audit's progress.
 
     Raises:
         VerifyError: the job has committed nothing.
-        JudgeError: there is no rollout.
+        JudgeError: there is no champion.
         TopicReadError: a topic cannot be read.
     """
     topics = settings.topics
-    reach = dict(committed_by(log, settings) if committed is None else committed)
-    transactions = partition_ends(reach, topics.transactions)
+    ends = dict(committed_by(log, settings) if committed is None else committed)
+    transactions = partition_ends(ends, topics.transactions)
     if not transactions:
         raise VerifyError(
-            f"job {settings.job_id} has committed no offsets; start it, or give its FRAUD_JOB_ID"
+            f"job {settings.job_id} has committed no offsets; start it, or set FRAUD_JOB_ID to the right job"
         )
     findings = Findings()
-    found, audit = Found(findings, topics), ProgressAudit(topics, reach)
-    _read_outputs(log, settings, found, audit, progress)
+    outputs, audit = Found(findings, topics), ProgressAudit(topics, ends)
+    _read_outputs(log, settings, outputs, audit, progress)
     furthest, settled = audit.table_ends()
-    reach |= {place: max(end, reach.get(place, 0)) for place, end in furthest.items()}
-    settled = reach | settled
+    ends |= {partition: max(end, ends.get(partition, 0)) for partition, end in furthest.items()}
+    settled = ends | settled
     verdict = Verdict(findings, topics=topics, ends=settled)
-    profiles, _, refused = tables(log, settings, reach, load)
-    refused += merchants(log, settings, reach, profiles)[1]
+    profiles, _, refused = tables(log, settings, ends, load)
+    refused += merchants(log, settings, ends, profiles)[1]
     refused = [letter for letter in refused if letter.offset < settled[letter.topic, letter.partition]]
-    _compare(refused, found, verdict)
-    for judged in (judge or here(log, settings, load))(reach):
+    _compare(refused, outputs, verdict)
+    for judged in (judge or in_this_process(log, settings, load))(ends):
         verdict.kinds += judged.kinds
         for pair, counts in judged.trials.items():
             verdict.trials[pair] = verdict.trials.get(pair, Counter()) + counts
-        _compare(judged.outcomes, found, verdict)
+        _compare(judged.outcomes, outputs, verdict)
         progress("recomputing", verdict.events, sum(transactions.values()))
-    found.finish(settled)
+    outputs.finish(settled)
     audit.check_totals(
         verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}), settled, verdict.shadow_alerts
     )
@@ -154,28 +154,28 @@ def verify(
 
 
 def committed_by(log: Log, settings: JobSettings) -> dict[tuple[str, int], int]:
-    """The offsets that the job's key groups have committed, by input partition.
+    """Return the offsets that the job's key groups have committed, by input partition.
 
     Raises:
-        TopicReadError: no answer.
+        TopicReadError: the broker does not answer.
     """
     topics = settings.topics
     return log.committed(settings.job_id, (topics.transactions, *settings.tables))
 
 
-def _compare(outcomes: list[Outcome], found: Found, verdict: Verdict) -> None:
+def _compare(outcomes: list[Outcome], outputs: Found, verdict: Verdict) -> None:
     for outcome in outcomes:
         if outcome.kind is Kind.DEAD_LETTER:
-            found.compare_dead_letter(outcome)
+            outputs.compare_dead_letter(outcome)
             verdict.dead_letters[str(outcome.reason)] += 1
         if outcome.alert:
-            found.compare_alert(outcome)
-        found.compare_shadows(outcome)
+            outputs.compare_alert(outcome)
+        outputs.compare_shadows(outcome)
         verdict.shadow_alerts += len(outcome.shadows)
 
 
 def _read_outputs(
-    log: Log, settings: JobSettings, found: Found, audit: ProgressAudit, progress: Progress
+    log: Log, settings: JobSettings, outputs: Found, audit: ProgressAudit, progress: Progress
 ) -> None:
     topics = settings.topics
     for record in _counted(log, topics.job_progress, progress):
@@ -183,10 +183,10 @@ def _read_outputs(
             audit.add_progress(record)
     for topic in (topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts):
         for record in _counted(log, topic, progress, may_lack=topic != topics.fraud_alerts):
-            found.add_alert(record)
+            outputs.add_alert(record)
             audit.add_alert(record)
     for record in _counted(log, topics.dead_letters, progress):
-        found.add_dead_letter(record)
+        outputs.add_dead_letter(record)
         audit.add_dead_letter(record)
     audit.check()
 
@@ -198,5 +198,5 @@ def _counted(log: Log, topic: str, progress: Progress, *, may_lack: bool = False
             if done % STEP == 0:
                 progress(f"reading {topic}", done, 0)
     except MissingTopicError:
-        if not may_lack:  # former releases did not write them; what had to be there is missing then
+        if not may_lack:  # older releases did not write them; expected records count as missing then
             raise

@@ -1,1 +1,1 @@
-"""Benchmarks; figures with command and load stand in docs/benchmarks.md."""
+"""Benchmarks; docs/benchmarks.md has results with command and load."""

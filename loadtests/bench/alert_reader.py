@@ -1,4 +1,4 @@
-"""Reads new alerts as a risk team's consumer would, and notes when each came."""
+"""Consumer of new alerts that records when each is received."""
 
 import threading
 import time
@@ -15,9 +15,9 @@ FETCH_S = 0.1
 
 
 class AlertReader:
-    """What a risk team's consumer is: read_committed, and it notes when each alert came.
+    """A read_committed consumer, like a risk team's, that records when each alert is received.
 
-    It reads what comes after it was made.
+    It reads alerts written after its creation.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
@@ -28,30 +28,30 @@ class AlertReader:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                # an answer as soon as there is one: latency is what this consumer is for
+                # fetch responses as soon as there is a record, because this consumer measures latency
                 "fetch.wait.max.ms": 5,
                 "fetch.error.backoff.ms": 5,
             }
         )
         partitions = topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
-        places = [TopicPartition(topic, partition) for partition in partitions]
-        for place in places:  # "latest" would be what it is when the first answer comes
-            place.offset = self._consumer.get_watermark_offsets(place, TIMEOUT_S)[1]
-        self._consumer.assign(places)
+        assigned = [TopicPartition(topic, partition) for partition in partitions]
+        for partition in assigned:  # "latest" would be resolved only by the first fetch
+            partition.offset = self._consumer.get_watermark_offsets(partition, TIMEOUT_S)[1]
+        self._consumer.assign(assigned)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alert-reader", daemon=True)
         self._fault: KafkaError | None = None
         self.values: list[bytes] = []
-        """The alerts."""
+        """Values of the alerts."""
         self.received: list[float] = []
-        """Wall clock at receipt of each alert, ms."""
+        """Time of receipt of each alert, ms since 1970-01-01 UTC."""
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Read what there is, then end.
+        """Read the remaining alerts, then stop.
 
         Raises:
             KafkaException: reading failed.
@@ -63,11 +63,11 @@ class AlertReader:
             raise KafkaException(self._fault)
 
     def latencies(self, begin: float, end: float) -> NDArray[np.float64]:
-        """Milliseconds from each transaction's arrival to the receipt of its alert; ask after `stop`.
+        """Return the ms from each transaction's arrival to the receipt of its alert; call after `stop`.
 
         Args:
-            begin: of the transactions' arrivals, ms since 1970-01-01 UTC.
-            end: the same; exclusive.
+            begin: first arrival to include, ms since 1970-01-01 UTC.
+            end: first arrival to leave out, the same unit.
         """
         arrivals = np.array([orjson.loads(value)["arrival_time"] for value in self.values], dtype=np.float64)
         chosen = (arrivals >= begin) & (arrivals < end)

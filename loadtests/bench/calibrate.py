@@ -1,4 +1,4 @@
-"""What this machine makes of parsing and scoring alone, in one process: the yardstick of throughput."""
+"""Calibration of a machine: events that one process decodes and scores per second, without Spark or Kafka."""
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ LIMITS = TimeLimits(lateness_ms=7 * 86_400_000, skew_ms=300_000)
 
 
 def calibrate(rounds: int) -> Figure:
-    """Events a second on one core: decoding JSON records, and scoring their features with 100 trees."""
+    """Measure events per second on one core: decoding JSON records, and scoring features with 100 trees."""
     world = World.create(seed=1, cards=CARDS, merchants=1_000)
     stream = Stream(world, RATE, START_MS, disturbances=Disturbances.none())
     batches = list(stream.blocks(events=EVENTS))
@@ -38,8 +38,8 @@ def calibrate(rounds: int) -> Figure:
 
     call()  # compiles
     seconds = per_item("", "", rounds, len(records), lambda: call, scale=1.0)
-    each = tuple(1 / took for took in seconds.rounds)
+    rates = tuple(1 / round_s for round_s in seconds.rounds)
     return Figure(
-        "calibration", 1 / seconds.value, "events/s", each,
+        "calibration", 1 / seconds.value, "events/s", rates,
         f"{len(records):,} records decoded and scored with 100 trees, one thread",
     )  # fmt: skip

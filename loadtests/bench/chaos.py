@@ -1,4 +1,4 @@
-"""Kills and a bad network, many of them, and one audit of everything at the end."""
+"""Chaos benchmark: many kills and network faults, then one audit of everything."""
 
 import json
 import random
@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 
 from deploy.local import stack
-from loadtests.bench.measure import Figure, Found, settings_of
+from loadtests.bench.measure import Figure, Result, settings_of
 from loadtests.bench.rig import empty
 from loadtests.faults import kills, proxy
 from loadtests.faults.errors import FaultError
@@ -27,33 +27,33 @@ from streaming_job.contracts.topics import Topics
 
 Say = Callable[[str], None]
 CARDS = 2_000
-"""Each is used often, but none becomes hot, with windows that are approximate."""
+"""Number of cards: few enough that each is used often, enough that none becomes hot (approximate windows)."""
 KILLS_SHARE = 0.75
-"""Of the time, where it is limited; the faults get the rest."""
+"""Share of a limited time for kills; network faults get the rest."""
 WRONG = "has to be 0"
 TRANSACTION_TIMEOUT_MS = 10_000
-"""The least that the job allows, so that a fault can last as long as a transaction may."""
+"""The least that the job allows, so that a fault can last as long as a transaction's timeout."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of it."""
+    """Extent of a chaos run."""
 
     data_dir: Path
-    """Emptied first; everything lies there."""
+    """Directory of all data; emptied first."""
     kills: int
     faults: int
-    """Of the network."""
+    """Number of network faults."""
     seed: int
     within_s: float
-    """After so long no further kill or fault begins, and what there is is audited."""
+    """Time after which no further kill or fault begins, seconds; the audit follows."""
 
 
-def measure(plan: Plan, say: Say) -> Iterator[Found]:
-    """Seconds by kind of kill and fault, then what the audit found; the latter has to be 0 everywhere.
+def measure(plan: Plan, say: Say) -> Iterator[Result]:
+    """Yield the seconds of each kind of kill and fault, then the audit's findings, which have to be 0.
 
     Raises:
-        FaultError: something was not survived, or the audit found something.
+        FaultError: the job did not survive a kill or fault.
     """
     empty(plan.data_dir)
     chance = random.Random(plan.seed)
@@ -89,8 +89,8 @@ def measure(plan: Plan, say: Say) -> Iterator[Found]:
 
 
 def _kill(scene: kills.Scene, count: int, end: float, say: Say) -> Iterator[Figure]:
-    took: dict[str, list[float]] = defaultdict(list)
-    for number, name in enumerate(kills.drawn(scene.chance, count), 1):
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for number, name in enumerate(kills.draw(scene.chance, count), 1):
         if time.monotonic() > end:
             break
         say(f"kill {number} of {count}: {name}")
@@ -99,67 +99,67 @@ def _kill(scene: kills.Scene, count: int, end: float, say: Say) -> Iterator[Figu
             kills.KILLS[name](scene)
         except FaultError as fault:
             raise FaultError(f"kill {number}, {name}: {fault}") from fault
-        took[name].append(time.monotonic() - begun)
-    if took:
-        scene.caught_up()
-    yield from _all_seconds("kill", took)
+        seconds[name].append(time.monotonic() - begun)
+        if seconds:
+            scene.caught_up()
+    yield from _all_seconds("kill", seconds)
 
 
 def _disturb(
     relay: Relay, network: Proxy, chance: random.Random, count: int, end: float, say: Say
 ) -> Iterator[Figure]:
-    took: dict[str, list[float]] = defaultdict(list)
-    for number, fault in enumerate(proxy.drawn(chance, count, TRANSACTION_TIMEOUT_MS / 1000), 1):
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for number, fault in enumerate(proxy.draw(chance, count, TRANSACTION_TIMEOUT_MS / 1000), 1):
         if time.monotonic() > end:
             break
         say(f"fault {number} of {count}: {fault}")
-        begun, before = time.monotonic(), len(network.struck)
+        begun, before = time.monotonic(), len(network.injected)
         network.arm(fault)
         relay.burst()
-        relay.until(partial(_grown, network.struck, before), f"a request for {fault}")
+        relay.until(partial(_grown, network.injected, before), f"a request for {fault}")
         relay.installed.caught_up(relay.job)
-        took[f"{fault.api.name.lower()}, {fault.kind}"].append(time.monotonic() - begun)
-    yield from _all_seconds("fault", took)
+        seconds[f"{fault.api.name.lower()}, {fault.kind}"].append(time.monotonic() - begun)
+    yield from _all_seconds("fault", seconds)
 
 
 def _grown(struck: list[Fault], before: int) -> bool:
     return len(struck) > before
 
 
-def _all_seconds(what: str, took: dict[str, list[float]]) -> Iterator[Figure]:
-    yield Figure(f"{what}s", sum(map(len, took.values())), "", ())
-    for name, each in sorted(took.items()):
-        yield Figure(f"{what}: {name}", statistics.median(each), "s", tuple(each), f"{len(each)} times")
+def _all_seconds(event: str, seconds: dict[str, list[float]]) -> Iterator[Figure]:
+    yield Figure(f"{event}s", sum(map(len, seconds.values())), "", ())
+    for name, each in sorted(seconds.items()):
+        yield Figure(f"{event}: {name}", statistics.median(each), "s", tuple(each), f"{len(each)} times")
 
 
 def _audit(relay: Relay, dsn: str) -> Iterator[Figure]:
     relay.installed.caught_up(relay.job)
     verdict = relay.installed.verdict()
-    told = verdict.report()
+    counts = verdict.report()
     yield Figure("jobs started", relay.started, "", ())
     for name in ("events", "alerts", "dead_letters"):
-        yield Figure(name, told[name], "records", ())
+        yield Figure(name, counts[name], "records", ())
     for name in ("missing", "duplicated", "unexpected", "different"):
-        yield Figure(name, told[name], "records", (), WRONG)
+        yield Figure(name, counts[name], "records", (), WRONG)
     unread = relay.installed.sent - verdict.events
     yield Figure("not audited", unread, "records", (), WRONG)
-    yield Figure("accounts that do not agree", len(verdict.problems), "commits", (), WRONG)
+    yield Figure("progress records that differ", len(verdict.problems), "commits", (), WRONG)
     yield Figure("profiles that did not arrive", _stale(relay.installed, dsn), "cards", (), WRONG)
 
 
 def require_clean(figures: list[Figure]) -> None:
-    """See that the audit found nothing.
+    """Require that the audit found nothing.
 
     Raises:
-        FaultError: it found something.
+        FaultError: it found a difference.
     """
     wrong = {figure.name: figure.value for figure in figures if figure.detail == WRONG and figure.value}
     if wrong:
-        raise FaultError(f"not everything became what it had to: {wrong}; run `fraud verify` on what is left")
+        raise FaultError(f"the audit found differences: {wrong}; run `fraud verify` for details")
 
 
 def _stale(installed: Installation, dsn: str) -> int:
-    """Cards whose last change on the topic is not their row in Postgres."""
+    """Count the cards whose last change on the topic is not their row in Postgres."""
     newest: dict[str, tuple[str, float] | None] = {}
     for record in installed.read(installed.topics.profiles):
         after = json.loads(record.value)["after"] if record.value else None

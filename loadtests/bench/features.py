@@ -1,4 +1,4 @@
-"""What the feature engine costs: kernel, state, persistence, decoding, training sets."""
+"""Benchmarks of the feature engine: kernel, state, persistence, decoding, training sets."""
 
 import shutil
 import statistics
@@ -30,30 +30,30 @@ from streaming_job.decode.transactions import TimeLimits
 
 BATCH = 20_000
 SMALL_BATCH = 2_000
-"""Of one group between two deltas."""
+"""Transactions of one key group between two deltas."""
 KEPT_DAYS = 40
-"""From then on a card at two transactions a day neither gains nor loses."""
+"""After this many days the state of a card with two transactions a day no longer grows."""
 FEW_DAYS = 3
-"""For so many cards that forty days of them are more than a machine's memory."""
+"""Days for MANY cards, of which forty days exceed a machine's memory."""
 MANY = 1_000_000
 BUSY_CARDS, BUSY_PER_DAY = 20_000, 4_000.0
-"""926 events a second, of which nine tenths are 50,000 a minute."""
+"""926 events per second; nine tenths of them are 50,000 per minute."""
 RESTART_CARDS = 500_000
-"""A group of a job with 1,000,000 cards on two cores."""
+"""Cards of one key group of a job with 1,000,000 cards on two cores."""
 
 
 def kernel(cards: int, rounds: int) -> Figure:
-    """Looking up the card, all features, and insertion of one event."""
+    """Measure looking up the card, all features, and the insertion of one event."""
     load, state = FeatureLoad(cards), GroupState(MemoryArena())
     days = KEPT_DAYS if cards < MANY else FEW_DAYS
     load.warm(state, days, batch=min(2 * cards, 100_000))
-    kept = state.event_count / cards
-    detail = f"{BATCH:,} events a batch, {kept:.0f} events a card kept"
+    per_card = state.event_count / cards
+    detail = f"{BATCH:,} events a batch, {per_card:.0f} events a card kept"
     return _apply(f"kernel, {cards:,} cards", load, state, rounds, detail)
 
 
 def hot(rounds: int) -> Figure:
-    """The same for the only card of the group, at 100,000 transactions an hour."""
+    """Measure the same for a single hot card with 100,000 transactions per hour."""
     load, state = FeatureLoad(1, per_day=2_400_000), GroupState(MemoryArena())
     warm = load.next(100_000)
     state.apply(warm, state.card_numbers(warm))
@@ -61,14 +61,14 @@ def hot(rounds: int) -> Figure:
 
 
 class BusyCard(FeatureLoad):
-    """A load of which one card makes most transactions."""
+    """A load in which one card makes most transactions."""
 
     def __init__(self, share: float) -> None:
         super().__init__(BUSY_CARDS, per_day=BUSY_PER_DAY)
         self._share = share
 
     def next(self, events: int) -> NDArray[np.void]:
-        """The next transactions in order of arrival, shape (events,)."""
+        """Return the next transactions in order of arrival, shape (events,)."""
         records = super().next(events)
         busy = np.random.default_rng(events).random(events) < self._share
         records["lo"][busy], records["hi"][busy] = 1, 1
@@ -76,7 +76,7 @@ class BusyCard(FeatureLoad):
 
 
 def one_busy_card(rounds: int) -> Iterator[Figure]:
-    """An event's cost where one card makes nine of ten transactions, 50,000 a minute, and where none does."""
+    """Measure an event's cost with and without a card that makes 9 of 10 transactions (50,000 per minute)."""
     for share in (0.0, 0.9):
         load, state = BusyCard(share), GroupState(MemoryArena())
         for _ in range(20):
@@ -97,14 +97,14 @@ def _apply(name: str, load: FeatureLoad, state: GroupState, rounds: int, detail:
 
 
 def persistence(cards: int, rounds: int) -> Iterator[Figure]:
-    """What a state takes on disk and in mapped files, and what it costs to write and to have again."""
+    """Measure a state's size on disk and in mapped files, and the costs of writing and rebuilding it."""
     yield from _at_rest(cards, rounds, 1)
     yield from _at_rest(cards, rounds, 1000)
     yield from restart(RESTART_CARDS)
 
 
 def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
-    """Bytes a card, and speed of deltas, snapshots and rebuilding, after forty days at two a day."""
+    """Measure bytes per card, and deltas, snapshots and rebuilding, after forty days of two transactions."""
     load, store, meta = FeatureLoad(cards, resolution_ms=resolution_ms), MemoryPieces(), Meta()
     with tempfile.TemporaryDirectory() as directory:
         state = GroupState(FileArena(Path(directory)))
@@ -118,20 +118,20 @@ def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
             times.append(1000 * (time.thread_time() - start))
         stamps = "times in ms" if resolution_ms == 1 else "times in whole seconds"
         detail = f"{cards:,} cards, two transactions a day for {KEPT_DAYS} days"
-        kept = state.event_count / cards
+        per_card = state.event_count / cards
 
         def size(first: str) -> float:
             return sum(len(blob) for name, blob in store.items() if name.startswith(first)) / cards
 
         deltas = f"{meta.sequence - meta.oldest + 1} of {batch:,} events"
-        yield _bytes(f"persisted, snapshots, {stamps}", size("s"), f"{kept:.0f} events a card kept")
+        yield _bytes(f"persisted, snapshots, {stamps}", size("s"), f"{per_card:.0f} events a card kept")
         yield _bytes(f"persisted, deltas, {stamps}", size("d"), deltas)
         yield _bytes(f"persisted, all, {stamps}", size(""), detail)
         if resolution_ms > 1:
             return
-        records = CARD.itemsize + kept * EVENT.itemsize
+        records = CARD.itemsize + per_card * EVENT.itemsize
         yield _bytes("records alone", records, "a card and its events, uncompressed")
-        yield _bytes("working copy", state.arena.nbytes / cards, "what the mapped files take, holes left out")
+        yield _bytes("working copy", state.arena.nbytes / cards, "size of the mapped files without holes")
         yield _persisting("delta and snapshots, write", times[len(times) // 2 :])
         yield per_item(
             "delta, encode", "us/event", rounds, batch, lambda: _batch(load, state, batch).encode,
@@ -155,11 +155,11 @@ def _bytes(name: str, value: float, detail: str) -> Figure:
 
 
 def restart(cards: int) -> Iterator[Figure]:
-    """Rebuilding one group of many cards into mapped files: half of what a job of two groups waits for."""
+    """Measure the rebuild of one key group of many cards into mapped files."""
     load, state, store, meta = FeatureLoad(cards), GroupState(MemoryArena()), MemoryPieces(), Meta()
     load.warm(state, KEPT_DAYS, batch=200_000)
     times = []
-    # until every piece has had its turn: then the store holds what it would have held had it seen everything
+    # until every piece was written: then the store is as if it had stored all events
     while not meta.pieces or min(meta.pieces) < 2:
         delta = _batch(load, state, SMALL_BATCH)
         start = time.thread_time()
@@ -197,7 +197,7 @@ def _batch(load: FeatureLoad, state: GroupState, events: int) -> Delta:
 
 
 def decoding(rounds: int) -> Figure:
-    """A record of the transactions topic into a kernel record, checked."""
+    """Measure decoding and checking a record of the transactions topic."""
     world = World.create(seed=1, cards=100_000, merchants=10_000)
     stream = Stream(world, 5_000.0, 1_780_000_000_000, disturbances=Disturbances.none())
     records = log_records(stream.blocks(events=50_000))
@@ -214,7 +214,7 @@ def decoding(rounds: int) -> Figure:
 
 
 def training_set(path: Path, rounds: int) -> Figure:
-    """The training set of a parquet file, from file to file, in this process."""
+    """Measure computing the training set of a Parquet file into a file, in this process."""
     task = Task(TransactionFiles(path))
     with tempfile.TemporaryDirectory() as directory:
         return per_item(

@@ -1,4 +1,4 @@
-"""Transactions of the last days: the past of many cards, or a backlog to work off."""
+"""Transactions of the last days, as the history of many cards or as a backlog."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,21 +14,21 @@ from loadtests.simulator.timeline import timeline
 from loadtests.simulator.transactions import Stream
 
 SPAN_S = 6 * 86_400
-"""Event time that they span: less than the allowed lateness."""
+"""Event time that the transactions span, seconds; less than the allowed lateness."""
 _AT_ONCE = {"transactional.id": "bench-history"}
 
 
 def rate(events: int) -> float:
-    """Transactions per second of event time, of so many."""
+    """Return the rate of a history of so many transactions, per second of event time."""
     return events / SPAN_S
 
 
 class History:
-    """So many transactions, evenly spread over `SPAN_S` until now, sent in parts one after the other."""
+    """Transactions evenly spread over the `SPAN_S` before now, sent in parts."""
 
     def __init__(self, installed: Installation, events: int) -> None:
         self._installed = installed
-        # each arrived when it happened: stamped by the broker now, they would be a burst of every card
+        # timestamps are the event times: stamped by the broker now, all would be a burst
         broker.create(installed.stack.bootstrap_servers, installed.topics, replay=True)
         self._rate = rate(events)
         self._start_ms = int((time.time() - SPAN_S) * 1_000)
@@ -36,7 +36,7 @@ class History:
         self._sent = 0
         self._blocks = stream.blocks(events=events)
         self._cut: EventBatch | None = None
-        """What is left of the block in which the last part ended."""
+        """Rest of the block in which the last part ended."""
 
     def send(
         self,
@@ -46,16 +46,16 @@ class History:
         at_once: bool = False,
         meanwhile: Callable[[KafkaFeed], None] | None = None,
     ) -> None:
-        """Send the next ones.
+        """Send the next part.
 
         Args:
-            events: how many.
-            per_second: how many in a real second; default: as fast as it goes.
-            at_once: in one Kafka transaction: who reads committed records sees none before all are there.
-            meanwhile: called at least once a second, with what sends.
+            events: number of transactions.
+            per_second: transactions per real second; default: as fast as possible.
+            at_once: whether to send in one Kafka transaction, which read_committed consumers see all at once.
+            meanwhile: called at least once a second, with the feed.
 
         Raises:
-            FeedError: no broker, or a record was not delivered.
+            FeedError: the broker does not answer, or a record was not delivered.
         """
         feed = KafkaFeed(
             self._installed.stack.bootstrap_servers, kafka=_AT_ONCE if at_once else None, archive=True

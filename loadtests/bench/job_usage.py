@@ -1,4 +1,4 @@
-"""What a job takes of its machine: processor time and memory of its process and all that descend from it."""
+"""CPU time and memory of a job's process and its descendants."""
 
 import time
 from contextlib import suppress
@@ -9,26 +9,26 @@ from deploy.demo import memory
 
 
 class JobUsage:
-    """Measures between the first sample and the last one.
+    """Measures the usage between the first and the last sample.
 
-    Processes come and go: each counts with what it had used when it was last seen.
+    A process that ends counts with its usage at the last sample that saw it.
     """
 
     def __init__(self, pid: int) -> None:
-        """Remember.
+        """Measure nothing yet.
 
         Args:
-            pid: of the job's process.
+            pid: process id of the job.
         """
         self._pid = pid
         self._first: dict[psutil.Process, float] | None = None
         self._last: dict[psutil.Process, float] = {}
         self._begin = self._end = 0.0
         self.peak_memory = 0
-        """Most bytes that `measure_memory` met."""
+        """Maximum over all calls of `measure_memory`, bytes."""
 
     def sample(self) -> None:
-        """Look at the processor time of every process."""
+        """Sample the CPU time of every process."""
         used = {}
         with suppress(psutil.Error):
             job = psutil.Process(self._pid)
@@ -42,14 +42,14 @@ class JobUsage:
             self._first, self._begin = used, self._end
 
     def measure_memory(self) -> None:
-        """Look at the memory of every process, which holds it up for some milliseconds."""
+        """Measure the memory of every process, which pauses each for some milliseconds."""
         self.peak_memory = max(self.peak_memory, memory.total([self._pid]))
 
     def seconds(self) -> float:
-        """Processor time."""
+        """Return the CPU time between the first and the last sample, seconds."""
         before = self._first or {}
         return sum(seconds - before.get(process, 0.0) for process, seconds in self._last.items())
 
     def cores(self) -> float:
-        """Processor time per second."""
+        """Return the CPU time per second."""
         return self.seconds() / max(self._end - self._begin, 1e-9)

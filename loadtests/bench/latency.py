@@ -1,4 +1,4 @@
-"""How long after a transaction's Kafka timestamp a read_committed consumer holds its alert."""
+"""Latency benchmark: from a transaction's Kafka timestamp to the receipt of its alert (read_committed)."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from loadtests.bench.rig import BenchError, Rig, Say
 PERCENTILES = (50, 90, 99, 99.9)
 PHASES = ("take", "tables", "decode", "features", "score", "decide", "transaction", "persist")
 SAMPLE_S = 5.0
-"""Between two looks at the job's processes."""
+"""Time between two samples of the job's processes, seconds."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Live:
     rate: float
     """Transactions per second."""
     warm_up_s: float
-    """Before what is measured: compilers, caches and pools settle meanwhile."""
+    """Time before the measurement, in which compilers, caches and pools settle."""
     for_s: float
 
 
 def measure(rig: Rig, live: Live, say: Say) -> Iterator[Figure]:
-    """Feed at a rate for a while, and read the alerts meanwhile.
+    """Feed transactions at a rate, and read their alerts.
 
     Raises:
         FraudError: the job ended, or the machine cannot send at this rate.
@@ -47,12 +47,12 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Figure]:
     yield Figure("job cpu", usage.cores(), "cores", (), "driver, JVM and workers, in the measured time")
     yield Figure(
         "memory", usage.peak_memory / 2**20, "MiB", (),
-        "of the same, shared pages counted once; before or after the measured time, whichever is more",
+        "of the same, shared pages counted once; maximum of before and after the measured time",
     )  # fmt: skip
 
 
 def _feed(rig: Rig, live: Live, usage: JobUsage, say: Say) -> tuple[float, float]:
-    """Feed and look; returns the measured time, ms since 1970-01-01 UTC."""
+    """Feed transactions and sample the job; returns the measured interval, ms since 1970-01-01 UTC."""
     with rig.feeding(live.rate, live.warm_up_s + live.for_s):
         begin = time.time() + live.warm_up_s
         end = begin + live.for_s
@@ -77,17 +77,17 @@ def _feed(rig: Rig, live: Live, usage: JobUsage, say: Say) -> tuple[float, float
 
 
 def _wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
-    """Wait until a time, seconds since 1970-01-01 UTC; tell how many are left, and see that the job runs."""
-    while (left := end - time.time()) > 0:
+    """Wait until a time (s since 1970-01-01 UTC) while the job runs; `doing` gets the remaining seconds."""
+    while (remaining := end - time.time()) > 0:
         rig.check()
-        doing(left)
-        time.sleep(min(1.0, left))
+        doing(remaining)
+        time.sleep(min(1.0, remaining))
 
 
 def _figures(rig: Rig, reader: AlertReader, live: Live, begin: float, end: float) -> Iterator[Figure]:
     latencies = reader.latencies(begin, end)
     if not latencies.size:
-        raise BenchError("no alert came in the measured time; give a higher --rate or a longer --for")
+        raise BenchError("no alert was received in the measured time; give a higher --rate or a longer --for")
     raw = tuple(round(float(ms), 1) for ms in np.percentile(latencies, np.arange(0, 101)))
     for percentile in PERCENTILES:
         yield Figure(
@@ -97,9 +97,9 @@ def _figures(rig: Rig, reader: AlertReader, live: Live, begin: float, end: float
         )  # fmt: skip
     commits = [commit for commit in rig.commits() if begin <= commit.written_at < end and commit.decided]
     events = sum(commit.decided for commit in commits)
-    yield Figure("rate", events / live.for_s, "events/s", (), f"{live.rate:,.0f} asked for")
+    yield Figure("rate", events / live.for_s, "events/s", (), f"{live.rate:,.0f} requested")
     yield Figure("commits", len(commits) / live.for_s, "1/s", (), "of all key groups")
     for name in PHASES:
-        found = [commit.phases_ms[name] for commit in commits if name in commit.phases_ms]
-        if found:
-            yield Figure(f"phase {name}", float(np.median(found)), "ms", (), "median of the commits")
+        times = [commit.phases_ms[name] for commit in commits if name in commit.phases_ms]
+        if times:
+            yield Figure(f"phase {name}", float(np.median(times)), "ms", (), "median of the commits")

@@ -1,4 +1,4 @@
-"""Simulated transactions as a job fetches them, without a broker."""
+"""Simulated transactions in the form in which a job fetches them, without a broker."""
 
 from collections.abc import Iterable
 
@@ -11,11 +11,11 @@ from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Records
 
 ONE_PARTITION = KeyGroups(Partitioner.MURMUR2, partitions=1, groups=1)
-"""Where they lie."""
+"""Partitions and key groups of the records."""
 
 
 def log_records(batches: Iterable[EventBatch]) -> Records:
-    """The records of some transactions, in one partition."""
+    """Return the records of some transactions, in one partition."""
     keys, values, arrivals = [], [], []
     for batch in batches:
         more_keys, more_values = batch.encode()

@@ -1,4 +1,4 @@
-"""Rounds of something, and a report that says where and under what load they ran."""
+"""Measuring in rounds, and the report with versions, machine and load."""
 
 import os
 import platform
@@ -26,25 +26,25 @@ class Figure:
     rounds: tuple[float, ...]
     """Every round, in order."""
     detail: str = ""
-    """What was measured, where the name does not say it."""
+    """Explanation beside the name."""
     elapsed: float | None = None
-    """The median by the clock on the wall where `value` is processor time."""
+    """Median wall-clock time, if `value` is CPU time."""
 
 
 @dataclass(frozen=True)
 class Circumstance:
-    """Something that a report tells beside its figures."""
+    """A fact in a report beside its figures."""
 
     name: str
     value: Any
-    """As JSON."""
+    """Value for JSON."""
 
 
-Found = Figure | Circumstance
+Result = Figure | Circumstance
 
 
 def settings_of(settings: BaseSettings) -> Circumstance:
-    """The settings that the measured job ran with."""
+    """Return the settings of the measured job."""
     return Circumstance("settings", settings.model_dump(mode="json"))
 
 
@@ -58,16 +58,16 @@ def per_item(
     scale: float,
     detail: str = "",
 ) -> Figure:
-    """Time of one item: this thread's processor time, which other processes do not add to.
+    """Measure the time of one item: this thread's CPU time, which other processes do not affect.
 
     Args:
-        name: of the figure.
-        unit: of the result.
-        rounds: how many.
-        items: that one call works on.
-        prepare: makes the call to measure, and is not measured itself.
-        scale: results are seconds an item times this.
-        detail: of the figure.
+        name: name of the figure.
+        unit: unit of the value.
+        rounds: number of rounds.
+        items: number of items that one call processes.
+        prepare: returns the call to measure; not measured itself.
+        scale: factor from seconds per item to the unit.
+        detail: detail of the figure.
     """
     used, elapsed = [], []
     for _ in range(rounds):
@@ -82,7 +82,7 @@ def per_item(
 
 
 def surroundings() -> dict[str, Any]:
-    """Machine, versions and load, for a report."""
+    """Return machine, versions and load for a report."""
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": platform.platform()},
@@ -90,20 +90,20 @@ def surroundings() -> dict[str, Any]:
     }
 
 
-def report(command: str, before: dict[str, Any], found: list[Found]) -> dict[str, Any]:
-    """A report as JSON values.
+def report(command: str, before: dict[str, Any], results: list[Result]) -> dict[str, Any]:
+    """Build a report as JSON values.
 
     Args:
-        command: that was run.
+        command: the command line.
         before: `surroundings` at the start.
-        found: what came out.
+        results: figures and circumstances.
     """
     return {
         "command": command,
         **before,
-        **{fact.name: fact.value for fact in found if isinstance(fact, Circumstance)},
+        **{result.name: result.value for result in results if isinstance(result, Circumstance)},
         "load_average_after": list(os.getloadavg()),
-        "figures": [asdict(figure) for figure in found if isinstance(figure, Figure)],
+        "figures": [asdict(figure) for figure in results if isinstance(figure, Figure)],
     }
 
 

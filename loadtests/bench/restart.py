@@ -1,4 +1,4 @@
-"""How long a job that was killed takes from its start to its first alert, with the state of many cards."""
+"""Restart benchmark: from the start of a killed job to its first alert, with the state of many cards."""
 
 import shutil
 import statistics
@@ -12,38 +12,38 @@ from loadtests.bench.rig import BenchError, Rig, Say
 from loadtests.faults.job_process import PATIENCE_S
 
 MEANWHILE = 20_000
-"""Transactions that arrive while no job runs: some of them are alerts."""
+"""Transactions that arrive while no job runs; some of them alert."""
 POLL_S = 0.02
 LIVE_RATE = 2_000
 SETTLE_S = 20.0
-"""How long the job that is killed has been at work."""
+"""How long a job runs before it is killed, seconds."""
 POLLED_S = 0.5
 KINDS = {"working copies at hand": False, "working copies lost": True}
-"""The same machine again, and another one that has the checkpoint only."""
+"""Kinds of restarts: on the same machine, and on another one that only has the checkpoint."""
 
 
 def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
-    """Build the state up, then kill and start the job again and again.
+    """Build up the state, then kill and start the job repeatedly.
 
     Args:
-        rig: servers, cards, model.
-        events: transactions that the state is made of.
-        rounds: restarts of either kind.
-        say: is told what is done.
+        rig: the measured system.
+        events: transactions that build up the state.
+        rounds: restarts of each kind.
+        say: called with the status.
 
     Raises:
-        FraudError: the job ended, or decides nothing.
+        FraudError: the job ended, or writes no alert.
     """
     say(f"sending {events:,} transactions")
     History(rig.installed, events).send(events)
     rig.start_job()
     rig.catch_up(say)
     for kind, lost in KINDS.items():
-        took = []
+        seconds = []
         for number in range(1, rounds + 1):
             say(f"restart {number} of {rounds}, {kind}")
-            took.append(_restarted(rig, lost, say))
-        yield Figure(f"start to first alert, {kind}", statistics.median(took), "s", tuple(took))
+            seconds.append(_restarted(rig, lost, say))
+        yield Figure(f"start to first alert, {kind}", statistics.median(seconds), "s", tuple(seconds))
     gaps = [_killed_live(rig, say) for _ in range(rounds)]
     yield Figure(
         "SIGKILL to next alert", statistics.median(gaps), "s", tuple(gaps),
@@ -53,7 +53,7 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
 
 
 def _killed_live(rig: Rig, say: Say) -> float:
-    """Seconds from the SIGKILL of a job under load to the first alert of the next one."""
+    """Return the seconds from the SIGKILL of a job under load to the first alert of the next one."""
     installed = rig.installed
     reader = AlertReader(installed.stack.bootstrap_servers, installed.topics.fraud_alerts)
     reader.start()
@@ -64,7 +64,7 @@ def _killed_live(rig: Rig, say: Say) -> float:
         begin = time.time()
         rig.kill_job()
         rig.start_job()
-        # what the killed job had committed may still be on its way to the reader
+        # alerts that the killed job committed may still reach the reader
         first = _wait_for_alert(rig, reader, begin + POLLED_S)
     reader.stop()
     rig.catch_up(say)
@@ -72,7 +72,7 @@ def _killed_live(rig: Rig, say: Say) -> float:
 
 
 def _wait_for_alert(rig: Rig, reader: AlertReader, after: float) -> float:
-    """When the first alert came that came after a moment; both in seconds since 1970-01-01 UTC."""
+    """Return when the first alert after a moment was received; both in seconds since 1970-01-01 UTC."""
     while not reader.received or reader.received[-1] / 1000 < after:
         rig.check()
         if time.time() - after > PATIENCE_S:
@@ -82,7 +82,7 @@ def _wait_for_alert(rig: Rig, reader: AlertReader, after: float) -> float:
 
 
 def _restarted(rig: Rig, lost: bool, say: Say) -> float:
-    """Seconds until a read_committed consumer had an alert of a job that was killed and started again."""
+    """Kill and start the job; returns the seconds until a read_committed consumer receives an alert."""
     installed = rig.installed
     rig.kill_job()
     if lost:

@@ -1,4 +1,4 @@
-"""A whole system to measure: embedded stack, champion, profiles, and the job as a process of its own."""
+"""The measured system: embedded stack, champion, profiles, and the job as a child process."""
 
 import json
 import os
@@ -28,48 +28,48 @@ from streaming_job.contracts.topics import Topics
 
 Say = Callable[[str], None]
 PAST_S = 3_600.0
-"""Event time that the model learns from, at least."""
+"""Minimal event time of the training history, seconds."""
 FEWEST_CARDS = 200
-"""... and cards."""
+"""Minimal number of cards in the training history."""
 ACTOR = "fraud bench"
 FEED_TIMEOUT_S = 60.0
-"""For the simulator's first transactions, and for its end."""
+"""Time limit for the simulator's first transactions and for its end, seconds."""
 
 
 class BenchError(FraudError):
-    """The system to be measured does not run."""
+    """The measured system does not run."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure on."""
+    """Parameters of the measured system."""
 
     data_dir: Path
-    """Emptied first; everything lies there."""
+    """Directory of all data; emptied first."""
     cards: int = 100_000
     seed: int = 1
     rate: float = 2_000.0
-    """Transactions per second of event time; the model learns from cards of the same habits."""
+    """Transactions per second of event time; the training history has the same rate per card."""
     profiles: bool = True
-    """Whether there are profiles, by way of Postgres and Debezium."""
+    """Whether profiles are fed through Postgres and Debezium."""
     shadows: int = 0
-    """Challengers in shadow, of as many trees as the champion."""
+    """Number of challengers in shadow, with as many trees as the champion."""
 
 
 class Commit(NamedTuple):
-    """What is measured of a progress record: there are many."""
+    """The measured parts of a progress record."""
 
     key_group: int
     written_at: int
     """ms since 1970-01-01 UTC."""
     decided: int
-    """Transactions, those that are repeated left out."""
+    """Transactions without repeated ones."""
     repeated: int
     phases_ms: dict[str, float]
 
     @staticmethod
     def of(record: Mapping[str, Any]) -> "Commit":
-        """The same of a whole record."""
+        """Extract the parts from a whole record."""
         counts = record["counts"]
         return Commit(
             record["key_group"],
@@ -89,25 +89,25 @@ class Rig:
 
     @property
     def job(self) -> JobProcess:
-        """The job that runs."""
+        """The running job."""
         assert self._job is not None
         return self._job
 
     def start_job(self) -> None:
-        """Start the job; `catch_up` tells when it runs, or that it does not."""
+        """Start the job; `catch_up` waits for it."""
         self._job = self.installed.start()
 
     def stop_job(self) -> None:
-        """Graceful stop."""
+        """Stop the job gracefully."""
         self.job.terminate()
 
     def kill_job(self) -> None:
-        """End it in any case."""
+        """Kill the job if it runs."""
         if self._job is not None:
             self._job.kill()
 
     def check(self) -> None:
-        """See that the job still runs.
+        """Check that the job still runs.
 
         Raises:
             BenchError: it does not.
@@ -117,11 +117,11 @@ class Rig:
 
     @contextmanager
     def feeding(self, rate: float, for_s: float) -> Iterator[None]:
-        """The simulator as a process of its own; begins once its first transactions are there.
+        """Run the simulator as a child process; enters the context once its first transactions are sent.
 
         Args:
             rate: transactions per second.
-            for_s: it ends after so long, or with the context.
+            for_s: length of the simulation, seconds; it ends with the context at the latest.
         """
         directory = self.plan.data_dir
         log = directory / "logs" / "simulator.log"
@@ -141,22 +141,22 @@ class Rig:
             processes.stop(feed, patience_s=FEED_TIMEOUT_S)
 
     def catch_up(self, say: Say) -> None:
-        """Wait until the job has committed everything there is.
+        """Wait until the job has committed everything sent.
 
         Raises:
-            FaultError: it ended, or does not get on.
+            FaultError: it ended, or makes no progress.
         """
         self.installed.caught_up(self.job, say)
 
     def commits(self) -> list[Commit]:
-        """What the job's progress records tell so far, in the order in which they were written."""
+        """Return the job's commits so far, in the order of writing."""
         return [Commit.of(json.loads(record.value or b"")) for record in self.installed.progress()]
 
 
 def simulator(
     plan: Plan, servers: Endpoints, rate: float, for_s: float, mark: str
 ) -> tuple[list[str], dict[str, str]]:
-    """The simulator's command line, and variables for what the machine's other users must not read there."""
+    """Return the simulator's command line, and variables with what other users must not see in it."""
     command = [
         sys.executable, "-X", mark, "-m", "deploy.cli", "simulate",
         "--bootstrap-servers", servers.bootstrap_servers,
@@ -166,10 +166,10 @@ def simulator(
 
 
 def empty(directory: Path) -> None:
-    """Stop what still runs on a data directory and empty it.
+    """Stop the servers of a data directory and empty it.
 
     Raises:
-        BenchError: it holds something that no stack was run on.
+        BenchError: it is not empty and not the directory of a stack.
     """
     if directory.exists() and any(directory.iterdir()) and not (directory / state.FILE).exists():
         raise BenchError(f"{directory} was not made by `fraud bench`; choose another --data-dir")
@@ -180,15 +180,15 @@ def empty(directory: Path) -> None:
 
 @contextmanager
 def rig(plan: Plan, say: Say) -> Iterator[Rig]:
-    """Bring servers, profiles and champion up; stop everything at the end, by pid.
+    """Run servers, profiles and champion; stop everything at the end, by pid.
 
     Raises:
-        FraudError: a part does not come up.
+        FraudError: a part does not start.
     """
     directory = plan.data_dir
     empty(directory)
     services: Collection[Service] = ALL if plan.profiles else ["kafka"]
-    made: Rig | None = None
+    system: Rig | None = None
     try:
         say("starting the servers")
         endpoints = stack.up(directory, services=[name for name in services if name != "connect"])
@@ -202,13 +202,13 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
             endpoints, Topics(), directory / "job", world, wait_for_snapshot_s=snapshot_s
         )
         say("training the model")
-        made = Rig(plan, installed, _roll_out(plan, installed))
+        system = Rig(plan, installed, _roll_out(plan, installed))
         if plan.profiles:
-            _wait_for_profiles(made, say)
-        yield made
+            _wait_for_profiles(system, say)
+        yield system
     finally:
-        if made is not None:
-            made.kill_job()
+        if system is not None:
+            system.kill_job()
         say("stopping the servers")
         stack.down(directory)
 
@@ -216,7 +216,7 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
 def _roll_out(plan: Plan, installed: Installation) -> Champion:
     now_ms = int(time.time() * 1_000)
     servers, topic = installed.stack.bootstrap_servers, installed.topics.model_rollouts
-    # one world for each: models of one world would be the same one
+    # one world for each model: models of the same world would be equal
     champion, *others = (
         _trained(plan, plan.seed + number, installed, now_ms) for number in range(plan.shadows + 1)
     )
@@ -228,7 +228,7 @@ def _roll_out(plan: Plan, installed: Installation) -> Champion:
 
 
 def _trained(plan: Plan, seed: int, installed: Installation, now_ms: int) -> Champion:
-    # what a model learns from is over in seconds at such rates: fewer cards with the same habits have a past
+    # at such rates the training history covers only seconds, so fewer cards with the same habits are used
     share = max(1.0, plan.rate * PAST_S / training.HISTORY)
     cards = max(FEWEST_CARDS, round(plan.cards / share))
     rate = plan.rate * cards / plan.cards
@@ -238,8 +238,8 @@ def _trained(plan: Plan, seed: int, installed: Installation, now_ms: int) -> Cha
 
 def _in_shadow(models: Sequence[Champion], champion: Champion, now_ms: int) -> tuple[Event, Event]:
     challengers = tuple(
-        Challenger(f"shadow-{number}", SHADOW, 0, one.ref, Policy(one.threshold, champion.max_count_5m))
-        for number, one in enumerate(models)
+        Challenger(f"shadow-{number}", SHADOW, 0, model.ref, Policy(model.threshold, champion.max_count_5m))
+        for number, model in enumerate(models)
     )
     proposed = Event(
         Type.PROPOSED, "shadows", 1, "shadows/1", ACTOR, "measured", now_ms,
@@ -248,8 +248,8 @@ def _in_shadow(models: Sequence[Champion], champion: Champion, now_ms: int) -> t
     return proposed, Event(Type.SHADOW_STARTED, "shadows", 2, "shadows/2", ACTOR, "measured", now_ms)
 
 
-def _wait_for_profiles(made: Rig, say: Say) -> None:
-    installed = made.installed
+def _wait_for_profiles(system: Rig, say: Say) -> None:
+    installed = system.installed
     rows = int(installed.world.cards.has_profile.sum())
     end = time.monotonic() + PATIENCE_S
     while (arrived := installed.count(installed.topics.profiles)) < rows:

@@ -1,4 +1,4 @@
-"""Tells what a long command is doing."""
+"""Status output of long commands."""
 
 import signal
 import time
@@ -9,27 +9,27 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 PAUSE_S = 2.0
-"""Between two lines in a log."""
+"""Minimal time between two log lines, seconds."""
 
 
 @contextmanager
 def saying(name: str) -> Iterator[Callable[[str], None]]:
-    """A status on a terminal, lines in a log; and what was started is stopped by SIGTERM and SIGINT.
+    """Show the status on a terminal, or as lines in a log; SIGTERM and SIGINT raise KeyboardInterrupt.
 
     Args:
-        name: of the command.
+        name: name of the command.
     """
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
         signal.signal(number, signal.default_int_handler)
     console = Console(stderr=True)
-    spoken = -PAUSE_S
+    last_line = -PAUSE_S
 
     def say(doing: str) -> None:
-        nonlocal spoken
+        nonlocal last_line
         status.update(f"{name}: {doing}")
-        # a file shows no status: it gets lines, and not too many
-        if not console.is_terminal and time.monotonic() > spoken + PAUSE_S:
-            spoken = time.monotonic()
+        # without a terminal the status becomes log lines, but not too many
+        if not console.is_terminal and time.monotonic() > last_line + PAUSE_S:
+            last_line = time.monotonic()
             console.print(f"{datetime.now(UTC):%H:%M:%S} {doing}")
 
     with console.status(name) as status:

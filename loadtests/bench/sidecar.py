@@ -1,4 +1,4 @@
-"""How long the sidecar takes to answer many clients at once, and what that costs the job's latency."""
+"""Sidecar benchmark: response times with many clients, and their effect on the job's latency."""
 
 import http.client
 import threading
@@ -20,8 +20,8 @@ ANSWER_S = 10.0
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked of the sidecar while the job works."""
+class RequestLoad:
+    """Load of requests on the sidecar, and of transactions on the job."""
 
     clients: int
     per_minute: int
@@ -29,37 +29,37 @@ class Asked:
     rate: float
     """Transactions per second."""
     warm_up_s: float
-    """Before what is measured."""
+    """Time before the measurement, seconds."""
     for_s: float
-    """Length of each stretch: with requests and without, in turns."""
+    """Length of each stretch, seconds; stretches with and without requests alternate."""
     turns: int
-    """Stretches of either kind."""
+    """Number of stretches of each kind."""
 
 
 class Client(threading.Thread):
-    """One client: it sends at intended times, whatever the answers before took, over one connection."""
+    """A client that sends at fixed times over one connection, however long earlier responses took."""
 
     def __init__(self, url: str, first_at: float, every_s: float, until: float) -> None:
         """Start nothing yet; times are seconds of `time.monotonic`."""
         super().__init__(daemon=True)
         self._address, self._times = urlsplit(url).netloc, np.arange(first_at, until, every_s)
-        self.took: dict[str, list[float]] = {path: [] for path in PATHS}
-        """By path: intended time to the end of the answer, ms."""
+        self.latencies_ms: dict[str, list[float]] = {path: [] for path in PATHS}
+        """Times from the intended sending to the end of the response, by path, ms."""
         self.fault: str | None = None
 
     def run(self) -> None:
-        """Send all of it."""
+        """Send all requests."""
         connection = http.client.HTTPConnection(self._address, timeout=ANSWER_S)
         try:
             for number, intended in enumerate(self._times.tolist()):
                 time.sleep(max(0.0, intended - time.monotonic()))
                 path = PATHS[number % len(PATHS)]
                 connection.request("GET", path)
-                answer = connection.getresponse()
-                answer.read()
-                self.took[path].append(1000 * (time.monotonic() - intended))
-                if answer.status != 200:
-                    self.fault = f"{path} answered {answer.status}"
+                response = connection.getresponse()
+                response.read()
+                self.latencies_ms[path].append(1000 * (time.monotonic() - intended))
+                if response.status != 200:
+                    self.fault = f"{path} answered {response.status}"
                     return
         except (OSError, http.client.HTTPException) as fault:
             self.fault = str(fault)
@@ -67,8 +67,8 @@ class Client(threading.Thread):
             connection.close()
 
 
-def measure(rig: Rig, asked: Asked, say: Say) -> Iterator[Figure]:
-    """Let the job work at a rate, and ask the sidecar in every other stretch.
+def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
+    """Run the job at a rate, with requests to the sidecar in every other stretch.
 
     Raises:
         FraudError: the job ended, or the sidecar did not answer.
@@ -77,49 +77,57 @@ def measure(rig: Rig, asked: Asked, say: Say) -> Iterator[Figure]:
     rig.catch_up(say)
     reader = AlertReader(rig.installed.stack.bootstrap_servers, rig.installed.topics.fraud_alerts)
     reader.start()
-    took: dict[str, list[float]] = {path: [] for path in PATHS}
+    latencies_ms: dict[str, list[float]] = {path: [] for path in PATHS}
     stretches: list[tuple[bool, float, float]] = []
     settings, log = rig.installed.settings, rig.plan.data_dir / "logs" / "sidecar.log"
     with (
         serving(free_port(), log, settings.variables()) as url,
-        rig.feeding(asked.rate, asked.warm_up_s + 2 * asked.turns * asked.for_s + 60),
+        rig.feeding(requests.rate, requests.warm_up_s + 2 * requests.turns * requests.for_s + 60),
     ):
         say("warming up")
-        time.sleep(asked.warm_up_s)
-        for turn in range(2 * asked.turns):
-            is_asked = turn % 2 == 1
-            say(f"stretch {turn + 1} of {2 * asked.turns}, {'with' if is_asked else 'without'} requests")
+        time.sleep(requests.warm_up_s)
+        for turn in range(2 * requests.turns):
+            with_requests = turn % 2 == 1
+            say(
+                f"stretch {turn + 1} of {2 * requests.turns}, "
+                f"{'with' if with_requests else 'without'} requests"
+            )
             begin = time.time()
-            if is_asked:
-                _ask(url, asked, took)
+            if with_requests:
+                _send_requests(url, requests, latencies_ms)
             else:
-                time.sleep(asked.for_s)
-            stretches.append((is_asked, 1000 * begin, 1000 * time.time()))
+                time.sleep(requests.for_s)
+            stretches.append((with_requests, 1000 * begin, 1000 * time.time()))
             rig.check()
     rig.catch_up(say)
     reader.stop()
     rig.stop_job()
-    for path, times in took.items():
+    for path, times in latencies_ms.items():
         for percentile in (50, 99):
             detail = (
-                f"{asked.clients} clients, {asked.per_minute:,} requests a minute; {len(times):,} answers"
+                f"{requests.clients} clients, {requests.per_minute:,} requests a minute; "
+                f"{len(times):,} responses"
             )
             yield Figure(f"{path} p{percentile}", float(np.percentile(times, percentile)), "ms", (), detail)
-    for is_asked in (False, True):
-        found = np.concatenate([reader.latencies(*times) for kind, *times in stretches if kind is is_asked])
-        if not found.size:
-            raise BenchError("no alert came in a stretch; give a higher --rate or a longer --for")
+    for with_requests in (False, True):
+        latencies = np.concatenate(
+            [reader.latencies(*times) for kind, *times in stretches if kind is with_requests]
+        )
+        if not latencies.size:
+            raise BenchError("no alert was received in a stretch; give a higher --rate or a longer --for")
         for percentile in (50, 99):
-            name = f"job's p{percentile} {'with' if is_asked else 'without'} requests"
-            yield Figure(name, float(np.percentile(found, percentile)), "ms", (), f"{found.size:,} alerts")
+            name = f"job's p{percentile} {'with' if with_requests else 'without'} requests"
+            yield Figure(
+                name, float(np.percentile(latencies, percentile)), "ms", (), f"{latencies.size:,} alerts"
+            )
 
 
-def _ask(url: str, asked: Asked, took: dict[str, list[float]]) -> None:
-    every_s = 60.0 * asked.clients / asked.per_minute
+def _send_requests(url: str, requests: RequestLoad, latencies_ms: dict[str, list[float]]) -> None:
+    every_s = 60.0 * requests.clients / requests.per_minute
     begin = time.monotonic()
     clients = [
-        Client(url, begin + every_s * number / asked.clients, every_s, begin + asked.for_s)
-        for number in range(asked.clients)
+        Client(url, begin + every_s * number / requests.clients, every_s, begin + requests.for_s)
+        for number in range(requests.clients)
     ]
     for client in clients:
         client.start()
@@ -127,5 +135,5 @@ def _ask(url: str, asked: Asked, took: dict[str, list[float]]) -> None:
         client.join()
         if client.fault is not None:
             raise BenchError(f"the sidecar did not answer: {client.fault}")
-        for path, times in client.took.items():
-            took[path] += times
+        for path, times in client.latencies_ms.items():
+            latencies_ms[path] += times

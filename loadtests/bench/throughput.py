@@ -1,4 +1,4 @@
-"""How fast the job works off a backlog, exactly once, and whether all of it is right."""
+"""Throughput benchmark: how fast the job works off a backlog, exactly once, with an audit of the result."""
 
 import time
 from collections import Counter
@@ -15,15 +15,15 @@ from loadtests.simulator.kafka_feed import KafkaFeed
 
 THROUGHPUT = "throughput"
 WARM_UP_RATE = 10_000.0
-"""Transactions a second."""
+"""Transactions per second."""
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What is to be worked off."""
+    """The transactions to work off."""
 
     warm_up: int
-    """Transactions before the backlog, at `WARM_UP_RATE`: a service that has been running for a while."""
+    """Transactions before the backlog, at `WARM_UP_RATE`, so that the job has been running for a while."""
     events: int
     """Transactions of the backlog."""
 
@@ -34,10 +34,10 @@ class Backlog:
 
 
 def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Iterator[Figure]:
-    """Let the job run at a low rate, then give it a backlog, all at once.
+    """Run the job at a low rate, then give it a backlog, all at once.
 
-    Spark's JVM compiles what has run often, and most of its code runs once an epoch: right after a start its
-    compilers would take a share of a backlog's time.
+    Spark's JVM compiles code that has run often, and most of its code runs once per epoch. Right after a
+    start its compilers would take a share of the backlog's time.
 
     Raises:
         FraudError: the job ended, or its results are wrong.
@@ -73,7 +73,7 @@ def _figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
         for commit, done in zip(commits, done_before, strict=False)
         if commit.decided + commit.repeated and done >= backlog.warm_up
     ]
-    # when the first one of a group was begun is not known
+    # the first commit of a key group is left out, because its beginning is unknown
     firsts = {commit.key_group: commit for commit in reversed(drain)}
     measured = [commit for commit in drain if commit is not firsts[commit.key_group]]
     if not measured:
@@ -97,9 +97,9 @@ def _figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
 
 def _verified(rig: Rig) -> Figure:
     verdict = audit.run(rig.installed.settings)
-    found = verdict.report()
-    wrong = found["missing"] + found["duplicated"] + found["unexpected"] + len(verdict.problems)
+    counts = verdict.report()
+    wrong = counts["missing"] + counts["duplicated"] + counts["unexpected"] + len(verdict.problems)
     if not verdict.is_clean:
-        raise BenchError(f"the alerts are not the oracle's: {found}")
-    detail = f"of {found['events']:,} events and {found['alerts']:,} alerts"
+        raise BenchError(f"the alerts differ from the oracle's: {counts}")
+    detail = f"of {counts['events']:,} events and {counts['alerts']:,} alerts"
     return Figure("missing + duplicated + unexpected", wrong, "", (), detail)

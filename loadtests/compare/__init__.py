@@ -1,1 +1,1 @@
-"""The same job on other engines, beside ours on the same broker: docs/comparison.md."""
+"""Comparison of this project with the same job on other engines, on one broker: docs/comparison.md."""

@@ -1,39 +1,39 @@
-"""Whether two engines made the same alerts of the same input."""
+"""Comparison of two engines' alerts on the same input."""
 
 from dataclasses import dataclass
 
 from loadtests.compare.alerts import Alerts
 
 TOLERANCE = 1e-9
-"""Of a score: logarithms and exponentials differ in their last bits between languages."""
+"""Tolerance of scores: logarithms and exponentials differ in their last bits between languages."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What an engine's alerts lack or have beside those of another."""
+    """Differences of an engine's alerts from those of a reference."""
 
     missing: int
-    """Transactions with an alert of the other one only."""
+    """Number of transactions with an alert of the reference only."""
     unexpected: int
-    """Transactions with an alert of this one only."""
+    """Number of transactions with an alert of this engine only."""
     duplicated: int
-    """Alerts of this one beyond the first of a transaction."""
+    """Number of this engine's alerts beyond the first of a transaction."""
     greatest_difference: float
-    """Of two scores of one transaction."""
+    """Greatest difference of two scores of one transaction."""
 
     @property
     def holds(self) -> bool:
-        """Whether the two did the same job."""
+        """Whether the alerts agree."""
         return not self.missing + self.unexpected + self.duplicated and self.greatest_difference <= TOLERANCE
 
 
 def agreement(alerts: Alerts, reference: Alerts) -> Agreement:
-    """Compare an engine's alerts with another's."""
-    mine, other = alerts.by_transaction, reference.by_transaction
-    both = mine.keys() & other.keys()
+    """Compare an engine's alerts with those of a reference."""
+    scores, reference_scores = alerts.by_transaction, reference.by_transaction
+    both = scores.keys() & reference_scores.keys()
     return Agreement(
-        missing=len(other.keys() - both),
-        unexpected=len(mine.keys() - both),
+        missing=len(reference_scores.keys() - both),
+        unexpected=len(scores.keys() - both),
         duplicated=alerts.duplicated,
-        greatest_difference=max((abs(mine[name] - other[name]) for name in both), default=0.0),
+        greatest_difference=max((abs(scores[name] - reference_scores[name]) for name in both), default=0.0),
     )

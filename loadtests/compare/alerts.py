@@ -12,18 +12,18 @@ from loadtests.bench.alert_reader import AlertReader
 
 @dataclass(frozen=True)
 class Alerts:
-    """What came, in the order in which it came."""
+    """Received alerts, in the order of receipt."""
 
     transaction_ids: list[str]
     scores: list[float]
     arrivals: npt.NDArray[np.int64]
     """Kafka timestamps of the transactions, ms."""
     received: npt.NDArray[np.float64]
-    """Wall clock at receipt, ms."""
+    """Times of receipt, ms since 1970-01-01 UTC."""
 
     @staticmethod
     def of(reader: AlertReader) -> "Alerts":
-        """Those that a reader has."""
+        """Parse the alerts of a reader."""
         rows = [orjson.loads(value) for value in reader.values]
         return Alerts(
             [row["transaction_id"] for row in rows],
@@ -37,10 +37,10 @@ class Alerts:
 
     @property
     def by_transaction(self) -> dict[str, float]:
-        """Transaction -> score."""
+        """Scores by transaction_id."""
         return dict(zip(self.transaction_ids, self.scores, strict=True))
 
     @property
     def duplicated(self) -> int:
-        """Alerts beyond the first one of their transactions."""
+        """Number of alerts beyond the first one of their transactions."""
         return sum(count - 1 for count in Counter(self.transaction_ids).values())

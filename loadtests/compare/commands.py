@@ -1,4 +1,4 @@
-"""`fraud compare`: one engine after the other over the same input, on the same broker."""
+"""`fraud compare`: runs engines one after the other on the same input and broker."""
 
 import gc
 import json
@@ -32,24 +32,25 @@ VENVS = Path(".fraud/compare-venvs")
 
 def compare(
     only: Annotated[
-        str, typer.Option(help="Engines, separated by commas; the first one here is the yardstick")
+        str, typer.Option(help="Engines, separated by commas; the first one here is the reference")
     ] = engines.ALL,
     rate: Annotated[float, typer.Option(min=1, help="Transactions per second of the steady load")] = 1_000.0,
-    length: Annotated[str, typer.Option("--for", help="Measure latency for so long: 60s, 5m")] = "45s",
-    warm_up: Annotated[str, typer.Option(help="At that rate, before what is measured")] = "30s",
-    backlog: Annotated[int, typer.Option(min=1, help="Transactions that are there at once")] = 150_000,
-    prime: Annotated[int, typer.Option(min=1, help="Transactions before anything is measured")] = 50_000,
+    length: Annotated[str, typer.Option("--for", help="Length of the latency measurement: 60s, 5m")] = "45s",
+    warm_up: Annotated[str, typer.Option(help="Warm-up at that rate before the measurement")] = "30s",
+    backlog: Annotated[int, typer.Option(min=1, help="Transactions of the backlog, sent at once")] = 150_000,
+    prime: Annotated[int, typer.Option(min=1, help="Transactions before the measurements")] = 50_000,
     cards: Annotated[int, typer.Option(min=100, help="Number of cards")] = 20_000,
-    profiles: Annotated[bool, typer.Option(help="With profiles, by way of Postgres and Debezium")] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Of the simulated world")] = 1,
+    profiles: Annotated[bool, typer.Option(help="With profiles, fed through Postgres and Debezium")] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated world")] = 1,
     to: Annotated[
-        Path | None, typer.Option("--report", help="Write JSON there; FILE.md and two plots beside it")
+        Path | None,
+        typer.Option("--report", help="Write the results to this JSON file; FILE.md and two plots beside it"),
     ] = None,
-    data_dir: Annotated[Path, typer.Option(help="Emptied first; everything lies there")] = DATA_DIR,
+    data_dir: Annotated[Path, typer.Option(help="Directory of all data; emptied first")] = DATA_DIR,
 ) -> None:
-    """Throughput, latency, processor time and memory of the same job on several engines: docs/comparison.md.
+    """Compare throughput, latency, CPU time and memory of the same job on several engines.
 
-    The exit status is 1 if their alerts differ.
+    See docs/comparison.md. The exit status is 1 if their alerts differ.
     """
     variants = engines.chosen(only)
     load = Load(prime, backlog, rate, seconds(warm_up), seconds(length))
@@ -58,19 +59,19 @@ def compare(
         **surroundings(),
         "load": asdict(load),
     }
-    with saying("compare") as say, rig(Plan(data_dir.resolve(), cards, seed, rate, profiles), say) as made:
+    with saying("compare") as say, rig(Plan(data_dir.resolve(), cards, seed, rate, profiles), say) as system:
         say("recording the input")
         start = time.time() - (prime + backlog) / rate
-        tape = record(made.installed.world, load, int(start * 1_000))
-        gc.freeze()  # what never goes away is not to be searched while latency is measured
-        model = _export(made)
+        tape = record(system.installed.world, load, int(start * 1_000))
+        gc.freeze()  # permanent objects must not be traversed while latency is measured
+        model = _export(system)
         runs: list[Run] = []
         for variant in variants:
-            runs.append(measure(variant, _deployment(variant, made, model), made, tape, load, say))
+            runs.append(measure(variant, _deployment(variant, system, model), system, tape, load, say))
             _write(to, results | _measured(runs, tape))
-    whole = results | _measured(runs, tape)
-    Console().print(Markdown(report.markdown(whole)))
-    _require_agreement(whole["engines"])
+    all_results = results | _measured(runs, tape)
+    Console().print(Markdown(report.markdown(all_results)))
+    _require_agreement(all_results["engines"])
 
 
 def _measured(runs: list[Run], tape: Tape) -> dict[str, Any]:
@@ -81,33 +82,33 @@ def _measured(runs: list[Run], tape: Tape) -> dict[str, Any]:
     }
 
 
-def _export(made: Rig) -> Path:
-    """The model in charge, as a file for the others."""
-    champion, directory = made.champion, made.plan.data_dir
+def _export(system: Rig) -> Path:
+    """Export the champion to a file for the other engines."""
+    champion, directory = system.champion, system.plan.data_dir
     scorer = registry.load(
-        champion.ref, made.installed.stack.mlflow_tracking_uri, directory / "exported-models"
+        champion.ref, system.installed.stack.mlflow_tracking_uri, directory / "exported-models"
     )
     file = directory / "model.json"
     file.write_bytes(orjson.dumps(exported(scorer, Policy(champion.threshold, champion.max_count_5m))))
     return file
 
 
-def _deployment(variant: Variant, made: Rig, model: Path) -> Deployment:
-    stack, name = made.installed.stack, variant.name
+def _deployment(variant: Variant, system: Rig, model: Path) -> Deployment:
+    stack, name = system.installed.stack, variant.name
     return Deployment(
         stack.bootstrap_servers,
         stack.mlflow_tracking_uri,
         topics_of(name),
         f"compare-{name}",
         model,
-        made.plan.data_dir / name,
+        system.plan.data_dir / name,
         VENVS.resolve(),
-        made.installed.settings.wait_for_snapshot_s,
+        system.installed.settings.wait_for_snapshot_s,
     )
 
 
 def _write(to: Path | None, results: dict[str, Any]) -> None:
-    """All of it, as far as it goes: an engine that fails must not take the others' figures along."""
+    """Write the results so far, so that a failing engine does not lose those of the others."""
     if to is None:
         return
     to.write_text(json.dumps(results, indent=2) + "\n")
@@ -117,12 +118,12 @@ def _write(to: Path | None, results: dict[str, Any]) -> None:
 
 
 def _require_agreement(rows: list[dict[str, Any]]) -> None:
-    """Refuse figures of engines that did not do the same job.
+    """Refuse results of engines whose alerts differ.
 
     Raises:
         CompareError: alerts differ.
     """
     if others := [row["title"] for row in rows if not row["agrees"]]:
         raise CompareError(
-            f"alerts of {', '.join(others)} are not those of {rows[0]['title']}: the figures mean nothing"
+            f"alerts of {', '.join(others)} differ from those of {rows[0]['title']}: the figures are invalid"
         )

@@ -1,4 +1,4 @@
-"""What is compared: each engine as it comes, and with settings for short latency."""
+"""The compared engines, each with its default settings and with settings for low latency."""
 
 import json
 import os
@@ -15,33 +15,33 @@ from deploy.local import java, kafka
 from loadtests.compare.errors import CompareError
 from loadtests.compare.kafka_streams.build import build
 from loadtests.compare.quix import venv
-from loadtests.faults.job_process import gone
+from loadtests.faults.job_process import wait_until_gone
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
 Say = Callable[[str], None]
 THREADS = 2
-"""Of every engine: key groups, stream threads, processes."""
+"""Parallelism of every engine: key groups, stream threads or processes."""
 HEAP = "-Xmx1g"
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where an engine runs."""
+    """Addresses, names and paths of an engine's run."""
 
     bootstrap_servers: str
     mlflow_tracking_uri: str
     topics: Topics
     group: str
-    """Consumer group, job id, application id."""
+    """Consumer group, job id or application id."""
     model: Path
-    """What `exported` made."""
+    """File with the output of `exported`."""
     directory: Path
-    """For state and logs; its own."""
+    """The engine's own directory for state and logs."""
     venvs: Path
-    """Where Quix Streams is installed, once."""
+    """Directory of the environment with Quix Streams."""
     wait_for_snapshot_s: int
-    """Of `JobSettings`."""
+    """As in `JobSettings`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Variant:
     name: str
     title: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """By the engine's own names; empty: as it comes."""
+    """Settings by the engine's own names; empty: defaults."""
 
 
 OURS, STREAMS, QUIX = "ours", "streams", "quix"
@@ -59,7 +59,7 @@ TUNED_STREAMS = {
     "commit.interval.ms": 10,
     "statestore.cache.max.bytes": 64 << 20,
     "producer.linger.ms": 1,
-    # a transaction so soon after another is often asked to come back: 100 ms later by default
+    # a transaction soon after another often has to be retried, after 100 ms by default
     "producer.retry.backoff.ms": 5,
 }
 TUNED_QUIX = {
@@ -78,30 +78,30 @@ ALL = ",".join(variant.name for variant in VARIANTS)
 
 
 def chosen(names: str) -> list[Variant]:
-    """The variants of a comma-separated list, in the order of VARIANTS.
+    """Return the variants of a comma-separated list, in the order of VARIANTS.
 
     Raises:
         CompareError: one of them is unknown.
     """
-    wanted = {name.strip() for name in names.split(",")}
-    if unknown := wanted - {variant.name for variant in VARIANTS}:
+    selected = {name.strip() for name in names.split(",")}
+    if unknown := selected - {variant.name for variant in VARIANTS}:
         raise CompareError(
             f"there is no engine {', '.join(sorted(unknown))}; choose from "
             f"{', '.join(variant.name for variant in VARIANTS)}"
         )
-    return [variant for variant in VARIANTS if variant.name in wanted]
+    return [variant for variant in VARIANTS if variant.name in selected]
 
 
 class Engine:
-    """An engine's process and its children, until it is stopped; use as a context manager."""
+    """An engine's process and its children; a context manager that kills them."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
-        """Start it.
+        """Start the engine.
 
         Args:
-            command: to run.
-            environment: variables beside those of this process.
-            log: for what it prints.
+            command: command line.
+            environment: additional variables.
+            log: file for its output.
         """
         self._log = log
         with log.open("wb") as output:
@@ -122,25 +122,25 @@ class Engine:
         for process in family:
             if process.is_running():
                 process.kill()
-        gone(family)
+        wait_until_gone(family)
 
     @property
     def pid(self) -> int:
-        """Of the process that all others descend from."""
+        """Process id of the engine's root process."""
         return self._process.pid
 
     def check(self) -> None:
-        """See that it runs.
+        """Check that the engine runs.
 
         Raises:
-            CompareError: it does not.
+            CompareError: it ended.
         """
         if self._process.poll() is not None:
-            said = self._log.read_text(errors="replace")[-3000:]
-            raise CompareError(f"the engine ended; its log {self._log} ends with:\n{said}")
+            log_end = self._log.read_text(errors="replace")[-3000:]
+            raise CompareError(f"the engine ended; its log {self._log} ends with:\n{log_end}")
 
     def stop(self, patience_s: float = 90.0) -> None:
-        """Ask for an orderly end, and wait for it.
+        """Stop the engine gracefully.
 
         Raises:
             CompareError: it does not end.
@@ -153,10 +153,10 @@ class Engine:
 
 
 def launch(variant: Variant, deployment: Deployment, say: Say) -> Engine:
-    """Build what is to be built, and start.
+    """Build an engine if needed, and start it.
 
     Raises:
-        FraudError: no compiler, no archives, no packages.
+        FraudError: compiler, archives or packages are missing.
     """
     deployment.directory.mkdir(parents=True)
     kind = variant.name.partition("-")[0]

@@ -1,7 +1,7 @@
-"""What can go wrong in a comparison."""
+"""Errors of a comparison."""
 
 from feature_store.errors import FraudError
 
 
 class CompareError(FraudError):
-    """The comparison cannot be made, or the engines did not do the same job."""
+    """The comparison cannot be run, or the engines' alerts differ."""

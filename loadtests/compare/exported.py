@@ -1,11 +1,11 @@
-"""A model and its policy as one JSON file that other engines read.
+"""Export of a model and its policy to a JSON file that other engines read.
 
     {"features": [name, ...], "policy": {"threshold": ..., "max_count_5m": ...}, "trees": {...},
      "centroids": {country: [latitude, longitude], ...}}
 
 Trees are the arrays of `models.tree_layout` as lists: `roots`, `thresholds`, `columns`, `kids`, `values`, and
-the number `baseline`. A leaf is its own kid and has the threshold null; a column of f or more is the negated
-one. Centroids are in radians. Floats are written with all their digits.
+the number `baseline`. A leaf is its own kid and has the threshold null; columns from f (the number of
+features) on are the negated ones. Centroids are in radians. Floats have all their digits.
 """
 
 import math
@@ -21,18 +21,19 @@ from models.trees import Trees
 
 
 def exported(scorer: Scorer, policy: Policy) -> dict[str, Any]:
-    """A model and its policy as JSON values.
+    """Return a model and its policy as JSON values.
 
     Raises:
-        CompareError: the model is not made of compiled trees, or the policy has rules that the others lack.
+        CompareError: the model does not consist of compiled trees, or the policy has rules that the other
+            engines lack.
     """
     trees = scorer.classifier
     if not isinstance(trees, Trees):
         raise CompareError(
-            f"{scorer.name} {scorer.version} is not made of compiled trees; choose one that is"
+            f"{scorer.name} {scorer.version} does not consist of compiled trees; choose another model"
         )
     if policy != Policy(policy.threshold, policy.max_count_5m):
-        raise CompareError("only threshold and max_count_5m are compared; take other rules out of the policy")
+        raise CompareError("only threshold and max_count_5m are compared; remove other rules from the policy")
     thresholds = [None if math.isinf(cut) else cut for cut in trees.nodes["threshold"].tolist()]
     return {
         "features": list(scorer.feature_names),
@@ -50,9 +51,9 @@ def exported(scorer: Scorer, policy: Policy) -> dict[str, Any]:
 
 
 def _centroids() -> dict[str, list[float]]:
-    """Latitude and longitude in radians by country; only of those that have a place."""
-    known = np.flatnonzero(~np.isnan(CENTROIDS[:, 0]))
+    """Return latitude and longitude in radians by country, of the countries with a centroid."""
+    codes = np.flatnonzero(~np.isnan(CENTROIDS[:, 0]))
     return {
         chr(65 + code // 26) + chr(65 + code % 26): [math.radians(degrees) for degrees in CENTROIDS[code]]
-        for code in known.tolist()
+        for code in codes.tolist()
     }

@@ -1,4 +1,4 @@
-"""Sends a tape: parts of it at once, the rest at its own times."""
+"""Sender of a tape: parts of it at once, the rest at its own times."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +26,7 @@ PRODUCER: dict[str, str | int | float | bool] = {
 
 
 class Feed:
-    """A tape's way to one topic; each method goes on where the last one stopped."""
+    """Sends a tape to one topic; each method continues where the last one stopped."""
 
     def __init__(self, bootstrap_servers: str, topic: str, tape: Tape) -> None:
         self._topic, self._tape = topic, tape
@@ -34,13 +34,13 @@ class Feed:
         self._fault: KafkaError | None = None
         self._at = 0
         self.slips_ms: npt.NDArray[np.float64] = np.empty(0)
-        """From the intended time of each transaction of `live` to when it was handed to the client."""
+        """Delays from the intended to the actual sending of the transactions of `live`, ms."""
 
     def at_once(self, events: int) -> None:
-        """Send the next ones in one Kafka transaction: who reads committed records sees them together.
+        """Send the next transactions in one Kafka transaction, which read_committed consumers see at once.
 
         Raises:
-            CompareError: the broker did not take them.
+            CompareError: records were not delivered.
         """
         producer = Producer({**self._client, "transactional.id": f"compare-{self._topic}"})
         producer.init_transactions(FLUSH_S)
@@ -50,33 +50,33 @@ class Feed:
         self._check()
 
     def live(self, start: float, meanwhile: Callable[[float], None]) -> None:
-        """Send what is left, each transaction at its time, whatever the engine does: an open loop.
+        """Send the rest, each transaction at its time (an open loop).
 
         Args:
-            start: intended time of the first one, seconds since 1970-01-01 UTC.
+            start: intended time of the first transaction, seconds since 1970-01-01 UTC.
             meanwhile: called once a second with the seconds since then.
 
         Raises:
-            CompareError: the broker did not take them.
+            CompareError: records were not delivered.
         """
         tape, begin = self._tape, self._at
         due = start + (tape.arrivals[begin:] - tape.live_start_ms) / 1_000
         slips = np.empty(len(due))
-        producer, heard = Producer(self._client), start - CHECK_S
+        producer, last_call = Producer(self._client), start - CHECK_S
         while self._at < len(tape):
             now = time.time()
             end = begin + int(np.searchsorted(due, now, side="right"))
             if end > self._at:
                 slips[self._at - begin : end - begin] = now - due[self._at - begin : end - begin]
                 self._produce(producer, end)
-            elif now >= heard + CHECK_S:
-                heard = now
+            elif now >= last_call + CHECK_S:
+                last_call = now
                 meanwhile(now - start)
             else:
                 producer.poll(0)
                 time.sleep(TICK_S)
         if producer.flush(FLUSH_S):
-            raise CompareError("records were not taken; look at the broker")
+            raise CompareError("records were not delivered; check the broker")
         self._check()
         self.slips_ms = slips * 1_000
 
@@ -85,7 +85,7 @@ class Feed:
         for index in range(self._at, end):
             while True:
                 try:
-                    # partition, two callbacks, time: by position, keywords cost 0.4 us a record
+                    # partition, two callbacks and timestamp are positional: keywords cost 0.4 us per record
                     producer.produce(
                         topic, tape.values[index], tape.keys[index], -1, None, None, int(tape.arrivals[index])
                     )
@@ -101,4 +101,4 @@ class Feed:
 
     def _check(self) -> None:
         if self._fault is not None:
-            raise CompareError(f"a record was refused: {self._fault.str()}; look at the broker")
+            raise CompareError(f"a record was not delivered: {self._fault.str()}; check the broker")

@@ -1,4 +1,4 @@
-"""One engine's run over the tape: a backlog, then a steady rate; what came out and what it cost."""
+"""Measurement of one engine on the tape: a backlog, then a steady rate."""
 
 import time
 from dataclasses import dataclass
@@ -20,42 +20,42 @@ from loadtests.compare.tape import Load, Tape
 from streaming_job.contracts.topics import Topics
 
 PATIENCE_S = 180.0
-"""Without any progress."""
+"""Time limit without any progress, seconds."""
 POLL_S = 0.01
 SAY_S = 2.0
 LOOK_S = 1.5
-"""Before the end of the warm-up: what happens once a second must not fall into the measured time."""
+"""Time before the end of the warm-up at which processes are sampled, outside the measured time, seconds."""
 LEAD_S = 0.5
-"""Before the first transaction that is sent at its time."""
+"""Time before the first transaction of the steady rate, seconds."""
 SHARED = ("profiles", "model_rollouts")
-"""Topics that all engines read."""
+"""Topics shared by all engines."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What was measured of one engine."""
+    """Measurements of one engine."""
 
     variant: Variant
     alerts: Alerts
     backlog_per_s: float
-    """Transactions a second, from the backlog's appearance to the commit of its last offset."""
+    """Transactions per second, from the backlog's appearance to the commit of its last offset."""
     backlog_cpu_us: float
-    """Processor time of the engine for a transaction of the backlog."""
+    """CPU time of the engine per transaction of the backlog, microseconds."""
     latencies_ms: npt.NDArray[np.float64]
-    """From a transaction's intended sending to its alert's receipt; of the measured time."""
+    """Times from intended sending to receipt of the alert, in the measured time, ms."""
     cores: float
-    """Of the engine, at the steady rate."""
+    """CPU cores of the engine at the steady rate."""
     broker_cores: float
-    """Of Kafka, at the same time."""
+    """CPU cores of Kafka in the same time."""
     memory_mib: float
     behind: int
-    """Transactions that were not yet committed when the last one had been sent."""
+    """Uncommitted transactions when the last one had been sent."""
     slip_p99_ms: float
-    """Of the generator."""
+    """p99 of the generator's delays, ms."""
 
 
 def topics_of(name: str) -> Topics:
-    """Topics of one engine alone, but for the tables."""
+    """Return the topics of one engine; only the tables are shared."""
     return Topics().renamed(lambda topic: f"compare-{name}-{topic}", but=SHARED)
 
 
@@ -63,7 +63,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     """Run an engine over the tape.
 
     Raises:
-        FraudError: it does not start, ends, or stands still.
+        FraudError: it does not start, ends, or makes no progress.
     """
     servers, topics = deployment.bootstrap_servers, deployment.topics
     broker.create(servers, topics, replay=True)
@@ -74,13 +74,17 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     position = Position(servers, deployment.group, topics.transactions)
     kafka = state.load(rig.plan.data_dir).servers["kafka"]
     with launch(variant, deployment, say) as engine:
-        _decided(engine, position, position.targets(marked=True), f"{variant.title}: first transactions", say)
+        _wait_until_committed(
+            engine, position, position.targets(marked=True), f"{variant.title}: first transactions", say
+        )
         used = JobUsage(engine.pid)
         used.sample()
         feed.at_once(load.backlog)
         began = time.monotonic()
-        _decided(engine, position, position.targets(marked=True), f"{variant.title}: backlog", say)
-        took = time.monotonic() - began
+        _wait_until_committed(
+            engine, position, position.targets(marked=True), f"{variant.title}: backlog", say
+        )
+        elapsed = time.monotonic() - began
         used.sample()
         live = _Live(engine, JobUsage(engine.pid), JobUsage(kafka.pid), load, variant.title, say)
         start = time.time() + LEAD_S
@@ -88,7 +92,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         live.sample()
         targets = position.targets(marked=False)
         behind = position.behind(targets)
-        _decided(engine, position, targets, f"{variant.title}: what is left", say)
+        _wait_until_committed(engine, position, targets, f"{variant.title}: the rest", say)
         live.engine_usage.measure_memory()
         engine.stop()
     position.close()
@@ -97,11 +101,13 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     due = start * 1_000 + alerts.arrivals - tape.live_start_ms
     measured = due >= (start + load.warm_up_s) * 1_000
     if not measured.any():
-        raise CompareError("no alert came in the measured time; give a higher --rate or a longer --for")
+        raise CompareError(
+            "no alert was received in the measured time; give a higher --rate or a longer --for"
+        )
     return Run(
         variant,
         alerts,
-        load.backlog / took,
+        load.backlog / elapsed,
         used.seconds() / load.backlog * 1e6,
         (alerts.received - due)[measured],
         live.engine_usage.cores(),
@@ -113,7 +119,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
 
 
 class _Live:
-    """Looks at the processes while the tape is sent, twice: a look takes the sender some milliseconds."""
+    """Samples the processes during the steady rate, twice: a sample delays the sender by milliseconds."""
 
     def __init__(
         self, engine: Engine, engine_usage: JobUsage, broker_usage: JobUsage, load: Load, title: str, say: Say
@@ -132,26 +138,28 @@ class _Live:
             self.sample()
 
     def sample(self) -> None:
-        """Note processor time."""
+        """Sample the CPU times."""
         self.engine_usage.sample()
         self.broker_usage.sample()
 
 
-def _decided(engine: Engine, position: Position, targets: list[int], what: str, say: Say) -> None:
+def _wait_until_committed(
+    engine: Engine, position: Position, targets: list[int], subject: str, say: Say
+) -> None:
     """Wait until the engine has committed everything up to `targets`.
 
     Raises:
-        CompareError: it ended, or stands still.
+        CompareError: it ended, or makes no progress.
     """
-    least, since, said = sum(targets) + 1, time.monotonic(), 0.0
-    while left := position.behind(targets):
+    least, since, last_report = sum(targets) + 1, time.monotonic(), 0.0
+    while remaining := position.behind(targets):
         now = time.monotonic()
-        if left < least:
-            least, since = left, now
-        if now > said + SAY_S:
-            said = now
-            say(f"{what}, {left:,} to go")
+        if remaining < least:
+            least, since = remaining, now
+        if now > last_report + SAY_S:
+            last_report = now
+            say(f"{subject}, {remaining:,} to go")
         engine.check()
         if now > since + PATIENCE_S:
-            raise CompareError(f"{what}: no progress for {PATIENCE_S:.0f} s, {left:,} to go")
+            raise CompareError(f"{subject}: no progress for {PATIENCE_S:.0f} s, {remaining:,} to go")
         time.sleep(POLL_S)

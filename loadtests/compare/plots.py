@@ -9,7 +9,7 @@ COLOURS = {"ours": "#1f5fa8", "streams": "#c0392b", "quix": "#2e8b57"}
 
 
 def latency(rows: Sequence[dict[str, Any]]) -> str:
-    """Latency by percentile of each engine; broken lines: with the settings that it comes with."""
+    """Plot latency by percentile of each engine; dashed lines are default settings."""
     with figure("share of alerts that were slower", "ms") as (axes, svg):
         for row in rows:
             points = [(1 - at / 100, ms) for at, ms in row["latency_curve"] if at < 100]
@@ -22,13 +22,13 @@ def latency(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def throughput(rows: Sequence[dict[str, Any]]) -> str:
-    """Transactions a second from a backlog."""
+    """Plot transactions per second from a backlog."""
     with figure("transactions/s", "") as (axes, svg):
-        shown = list(reversed(rows))
+        reversed_rows = list(reversed(rows))
         bars = axes.barh(
-            [row["title"] for row in shown],
-            [row["backlog_per_s"] for row in shown],
-            color=[_look(row)["color"] for row in shown],
+            [row["title"] for row in reversed_rows],
+            [row["backlog_per_s"] for row in reversed_rows],
+            color=[_look(row)["color"] for row in reversed_rows],
         )
         axes.bar_label(bars, fmt="{:,.0f}", padding=3)
         axes.set_xscale("log")

@@ -1,4 +1,4 @@
-"""How far an engine is: the offsets that its consumer group has committed."""
+"""Committed offsets of an engine's consumer group."""
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -9,7 +9,7 @@ TIMEOUT_S = 30.0
 
 
 class Position:
-    """One group on one topic, asked again and again on the same connection."""
+    """Client for the offsets of one group on one topic."""
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
         self._consumer = Consumer(
@@ -29,7 +29,7 @@ class Position:
         """Read the offset after the last record of each partition.
 
         Args:
-            marked: the last one is the mark of a Kafka transaction, which not every client commits.
+            marked: whether the last record is a transaction marker, which not every client commits.
         """
         ends = [
             self._consumer.get_watermark_offsets(partition, TIMEOUT_S)[1] for partition in self._partitions

@@ -1,4 +1,4 @@
-"""Runs of several engines as JSON, as a table in Markdown, and as plots."""
+"""Results of several engines as JSON and as a Markdown table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -11,11 +11,11 @@ from loadtests.compare.measure import Run
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 CURVE = tuple(np.round(100 - np.logspace(2, -2, 41), 4).tolist())
-"""Percentiles of a plot: ten for each tenth of what is left above."""
+"""Percentiles of a plot: ten for each factor of ten of the rest above."""
 
 
 def rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """One row of figures for each engine; alerts are compared with those of the first."""
+    """Return one row of figures for each engine; alerts are compared with those of the first."""
     return [_row(run, runs[0]) for run in runs]
 
 
@@ -62,7 +62,7 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The table, with what has to stand beside it, as Markdown."""
+    """Return the table with load and machine, as Markdown."""
     lines = [
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "---|" * len(COLUMNS),
@@ -70,7 +70,7 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     load, machine = results["load"], results["machine"]
     loads = (results["load_average"], results["load_average_after"])
-    before, after = (", ".join(f"{one:.1f}" for one in load_average) for load_average in loads)
+    before, after = (", ".join(f"{value:.1f}" for value in load_average) for load_average in loads)
     return "\n".join(
         [
             *lines,

@@ -1,4 +1,4 @@
-"""The input of a comparison: made once, and the same bytes and times for every engine."""
+"""The input of a comparison: generated once, with the same bytes and times for every engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 
-MESS = Disturbances(late=0, out_of_order=0.01, future=0, malformed=0, duplicated=0.005)
-"""What every engine has to cope with; what becomes a dead letter is left out: only ours writes those."""
+DISTURBANCES = Disturbances(late=0, out_of_order=0.01, future=0, malformed=0, duplicated=0.005)
+"""Disturbances that every engine handles; none makes dead letters, which only this project writes."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """How much of what."""
+    """Sizes and rates of the input."""
 
     prime: int
-    """Transactions before anything is measured: they fill state and wake compilers."""
+    """Transactions before the measurements, which fill state and warm up compilers."""
     backlog: int
-    """Transactions that are there at once."""
+    """Transactions of the backlog, sent at once."""
     rate: float
-    """Transactions a second, afterwards."""
+    """Transactions per second after the backlog."""
     warm_up_s: float
-    """At that rate, before what is measured."""
+    """Time at that rate before the measurement, seconds."""
     for_s: float
 
     @property
     def live_s(self) -> float:
-        """Seconds at the rate."""
+        """Time at the rate, seconds."""
         return self.warm_up_s + self.for_s
 
 
@@ -39,11 +39,11 @@ class Tape:
     """Transactions in order of arrival; sequences of equal length."""
 
     arrivals: npt.NDArray[np.int64]
-    """Kafka timestamps, ms since 1970-01-01 UTC: part of the input, whenever it is sent."""
+    """Kafka timestamps, ms since 1970-01-01 UTC; part of the input, whenever it is sent."""
     keys: Sequence[bytes]
     values: Sequence[bytes | None]
     live_from: int
-    """The first transaction that is sent at its time."""
+    """Index of the first transaction that is sent at its time."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -57,11 +57,11 @@ class Tape:
 def record(world: World, load: Load, start_ms: int) -> Tape:
     """Simulate the input.
 
-    Event time runs at the same rate throughout, so that cards look in the backlog as they look live.
+    Event time runs at the same rate throughout, so that cards behave in the backlog as in the live part.
 
     Args:
-        world: whose cards.
-        load: how much.
+        world: the world with the cards.
+        load: sizes and rates.
         start_ms: arrival of the first transaction, ms since 1970-01-01 UTC.
     """
     at_once = load.prime + load.backlog
@@ -69,7 +69,7 @@ def record(world: World, load: Load, start_ms: int) -> Tape:
     arrivals: list[npt.NDArray[np.int64]] = []
     keys: list[bytes] = []
     values: list[bytes | None] = []
-    for batch in Stream(world, load.rate, start_ms, disturbances=MESS).blocks(events=events):
+    for batch in Stream(world, load.rate, start_ms, disturbances=DISTURBANCES).blocks(events=events):
         more_keys, more_values = batch.encode()
         arrivals.append(batch.arrival)
         keys += more_keys

@@ -1,1 +1,1 @@
-"""Faults on purpose: kills, and a bad network between the job and Kafka."""
+"""Fault injection: kills, and a bad network between the job and Kafka."""

@@ -1,7 +1,7 @@
-"""What ends a run of faults."""
+"""Error of fault injection."""
 
 from feature_store.errors import FraudError
 
 
 class FaultError(FraudError):
-    """A fault was not survived as it has to be, or could not be brought about."""
+    """The job did not survive a fault, or the fault could not be injected."""

@@ -37,25 +37,25 @@ from streaming_job.settings import JobSettings
 
 RATE = 500.0
 UNDISTURBED = asdict(Disturbances.none())
-"""For `Installation.send`: nothing is late, broken or repeated."""
+"""Arguments of `Installation.send` for transactions that are neither late nor malformed nor repeated."""
 POLL_S = 0.1
-"""Rarely enough that asking costs the job nothing."""
+"""Poll interval, seconds; long enough not to slow the job down."""
 PARTITIONERS = {Partitioner.MURMUR2: "murmur2_random", Partitioner.CRC32: "consistent_random"}
-"""What librdkafka calls them."""
-NOBODY = b"card"
+"""librdkafka's names of the partitioners."""
+NO_CARD = b"card"
 """Key of records that name no card."""
 _numbers = itertools.count()
 
 
 @cache
 def world() -> World:
-    """A few hundred cards, so that each is used often."""
+    """Create a world of a few hundred cards, so that each is used often."""
     return World.create(seed=3, cards=300, merchants=100)
 
 
 @cache
 def trained(tracking_uri: str) -> Trained:
-    """A small model of the world's frauds, registered once a session."""
+    """Train and register a small model of the world's frauds, once per process."""
     start = 1_750_000_000_000
     stream = Stream(world(), rate=0.05, start_ms=start, disturbances=Disturbances.none())
     history = pa.concat_tables(batch.table for batch in stream.blocks(events=20_000))
@@ -63,26 +63,26 @@ def trained(tracking_uri: str) -> Trained:
 
 
 class RolledOut(NamedTuple):
-    """What decides since."""
+    """A rollout and its model."""
 
     rollout_id: str
     model: ModelRef
 
 
 class Installation:
-    """What an operator sets up, and how he looks at it from outside."""
+    """Set-up of a job on a stack, and the operator's view of it from outside."""
 
     def __init__(
         self, stack: Endpoints, topics: Topics, directory: Path, cards: World | None = None, **settings: Any
     ) -> None:
-        """Make the topics.
+        """Create the topics.
 
         Args:
-            stack: the servers.
-            topics: names of topics that nobody else uses.
-            directory: for checkpoint, working copies and logs.
-            cards: whose transactions are sent; default `world()`.
-            settings: of the job, where they are not the usual ones.
+            stack: addresses of the servers.
+            topics: topic names used by no other job.
+            directory: gets checkpoint, working copies and logs.
+            cards: the world whose transactions are sent; default `world()`.
+            settings: settings of the job that differ from the defaults.
         """
         self.stack, self.topics, self.directory = stack, topics, directory
         self.world = cards or world()
@@ -99,7 +99,7 @@ class Installation:
             }
         )
         broker.create(stack.bootstrap_servers, topics)
-        # quiet when the broker is killed
+        # no log output when the broker is killed
         client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": stack.bootstrap_servers,
             "log_level": 0,
@@ -111,7 +111,7 @@ class Installation:
                 **client,
                 "message.max.bytes": 2_000_000,
                 "partitioner": PARTITIONERS[self.settings.partitioner],
-                # what is sent again because the broker died is no second record
+                # retries after the broker died must not duplicate records
                 "enable.idempotence": True,
                 "delivery.report.only.error": True,
                 "on_delivery": lambda error, _: self._refused.append(error.str()),
@@ -119,10 +119,10 @@ class Installation:
         )
         self._refused: list[str] = []
         self.sent = 0
-        """Transaction records sent."""
+        """Number of transaction records sent."""
 
     def environment(self, **changes: object) -> dict[str, str]:
-        """The settings as variables, some of them changed (`checkpoint=...`)."""
+        """Return the settings as FRAUD_... variables, with changes such as `checkpoint=...`."""
         return self.settings.model_copy(update=changes).variables()
 
     def start(self, release: Path | None = None, /, **changes: object) -> JobProcess:
@@ -130,22 +130,22 @@ class Installation:
 
         Args:
             release: directory of the packages to run; default: those of this process.
-            changes: of the settings.
+            changes: changed settings.
         """
         return JobProcess(self.environment(**changes), self.directory, release=release)
 
     def roll_out(self, *, model: ModelRef | None = None, max_count_5m: int = 15) -> RolledOut:
-        """Put a model in charge; default the session's."""
-        known = trained(self.stack.mlflow_tracking_uri)
-        policy = Policy(known.quality.threshold, max_count_5m)
+        """Make a model the champion; default: the model of `trained`."""
+        default = trained(self.stack.mlflow_tracking_uri)
+        policy = Policy(default.quality.threshold, max_count_5m)
         now = int(time.time() * 1000)
-        rolled_out = RolledOut(f"r{next(_numbers)}", model or known.ref)
+        rolled_out = RolledOut(f"r{next(_numbers)}", model or default.ref)
         events = installation(rolled_out.model, policy, rolled_out.rollout_id, "test", now)
         publish(events, self.stack.bootstrap_servers, self.topics.model_rollouts)
         return rolled_out
 
     def send(self, events: int, **disturbances: float) -> None:
-        """Send simulated transactions that happen now, as fast as they go."""
+        """Send simulated transactions with current event times, as fast as possible."""
         start = int(time.time() * 1000 - events / RATE * 1000)
         stream = Stream(self.world, RATE, start, disturbances=Disturbances(**disturbances))
         for batch in stream.blocks(events=events):
@@ -156,12 +156,12 @@ class Installation:
     def send_raw(
         self, values: Sequence[bytes | None], key: bytes | None = None, *, partition: int | None = None
     ) -> None:
-        """Send records as they are.
+        """Send raw records.
 
         Args:
-            values: of the records.
-            key: of all of them; default: the card that each names, as a sound producer does it.
-            partition: where they all go, whatever their cards say; default: where their keys belong.
+            values: values of the records.
+            key: key of all records; default: the card of each record, as from a correct producer.
+            partition: partition of all records; default: chosen by their keys.
         """
         for value in values:
             self._produce(card_of(value) if key is None else key, value, partition)
@@ -170,7 +170,7 @@ class Installation:
     def produce(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int | None = None
     ) -> None:
-        """Hand a record to the producer."""
+        """Produce a record."""
         self._producer.produce(topic, value, key, -1 if partition is None else partition)
         self._producer.poll(0)
 
@@ -179,75 +179,79 @@ class Installation:
         self.sent += 1
 
     def flush(self) -> None:
-        """Wait until all that was sent is in Kafka.
+        """Wait until all sent records are acknowledged.
 
         Raises:
-            FaultError: it does not get there.
+            FaultError: records were not delivered.
         """
-        if left := self._producer.flush(PATIENCE_S):
-            raise FaultError(f"{left} records were not taken in {PATIENCE_S:.0f} s; look at the broker")
+        if unsent := self._producer.flush(PATIENCE_S):
+            raise FaultError(f"{unsent} records were not delivered in {PATIENCE_S:.0f} s; check the broker")
         if self._refused:
             raise FaultError(f"{len(self._refused)} records were refused: {self._refused[0]}; correct them")
 
     def lag(self) -> dict[tuple[str, int], int]:
-        """Records behind, by input partition; only where there are some.
+        """Return the job's lag in records, by input partition; partitions without lag are left out.
 
-        Tables are told by the group that is behind the most, once nothing else is to be done: only one group
-        commits their offsets.
+        Only one key group commits the offsets of tables, so once no lag is left by those, the tables' lag is
+        that of the slowest group.
         """
         tables = self.settings.tables
         names = (self.topics.transactions, *tables)
         committed = self._log.committed(self.settings.job_id, names)
         ends = {(name, part): end for name in names for part, end in self._log.ends(name).items()}
-        lags = {place: end - committed.get(place, 0) for place, end in ends.items()}
+        lags = {partition: end - committed.get(partition, 0) for partition, end in ends.items()}
         if not any(lag > 0 for lag in lags.values()):
             read = self._progress.tables_read()
-            lags = {place: end - read.get(place, 0) for place, end in ends.items() if place[0] in tables}
-        return {place: lag for place, lag in lags.items() if lag > 0}
+            lags = {
+                partition: end - read.get(partition, 0)
+                for partition, end in ends.items()
+                if partition[0] in tables
+            }
+        return {partition: lag for partition, lag in lags.items() if lag > 0}
 
     def commits(self) -> int:
-        """How many commits of the job have told of their progress so far."""
+        """Return the number of the job's commits so far."""
         return self._progress.commits()
 
     def caught_up(self, job: JobProcess, say: Callable[[str], None] = lambda _: None) -> None:
-        """Wait until the job has committed everything that was sent.
+        """Wait until the job has committed everything sent.
 
         Args:
-            job: the one that runs.
-            say: is told how far it is.
+            job: the running job.
+            say: called with the progress.
 
         Raises:
-            FaultError: it ended, or does not get on.
+            FaultError: the job ended, or makes no progress.
         """
         least, since = math.inf, time.monotonic()
         while lag := self.lag():
-            left = sum(lag.values())
-            say(f"{left:,} records to go")
-            if left < least:
-                least, since = left, time.monotonic()
+            remaining = sum(lag.values())
+            say(f"{remaining:,} records to go")
+            if remaining < least:
+                least, since = remaining, time.monotonic()
             if not job.runs or time.monotonic() - since > PATIENCE_S:
-                what = "does not get on" if job.runs else "ended"
-                raise FaultError(f"the job {what}, behind by {lag}; its log ends with: {job.log[-3000:]}")
+                state = "makes no progress" if job.runs else "ended"
+                raise FaultError(f"the job {state}, behind by {lag}; its log ends with: {job.log[-3000:]}")
             time.sleep(POLL_S)
 
     def ends(self, topic: str) -> dict[int, int]:
-        """First offset after the last committed record of each partition."""
+        """Return the first offset after the last committed record of each partition."""
         return self._log.ends(topic)
 
     def count(self, topic: str) -> int:
-        """How many records a topic has had, markers of transactions among them."""
+        """Return how many offsets a topic has used, transaction markers included."""
         return sum(self._log.ends(topic).values())
 
     def read(self, topic: str) -> list[Record]:
-        """All committed records of a topic."""
+        """Read all committed records of a topic."""
         return list(self._log.read(topic))
 
     def progress(self) -> Iterator[Record]:
-        """The job's progress records so far, in the order in which they were written."""
+        """Read the job's progress records so far, in the order of writing."""
         return self._log.read(self.topics.job_progress)
 
     def verdict(self) -> Verdict:
-        """Compare outputs with the oracle's."""
+        """Audit the outputs against the oracle."""
         return verify(
             self._log,
             self.settings,
@@ -257,31 +261,29 @@ class Installation:
         )
 
     def audit(self) -> Verdict:
-        """Compare outputs with the oracle's; everything sent must be covered and agree.
+        """Audit the outputs against the oracle, and require that all sent transactions are covered and agree.
 
         Raises:
-            FaultError: it is not, or it does not.
+            FaultError: transactions are missing, or differ.
         """
         verdict = self.verdict()
         report = verdict.report()
         report["examples"] = [example[:300] for example in report["examples"][:5]]
         if not verdict.is_clean or verdict.events != self.sent:
-            raise FaultError(
-                f"of {self.sent} transactions not all became what they had to: {json.dumps(report)}"
-            )
+            raise FaultError(f"the audit of {self.sent} transactions found differences: {json.dumps(report)}")
         return verdict
 
     def reasons(self) -> Counter[str]:
-        """Dead letters by reason."""
+        """Count the dead letters by reason."""
         return Counter(
             json.loads(letter.value or b"")["reason"] for letter in self.read(self.topics.dead_letters)
         )
 
 
 def card_of(value: bytes | None) -> bytes:
-    """The key of a transaction as a sound producer sets it: its card, where it names one."""
+    """Return the key that a correct producer gives a transaction: its card, or NO_CARD."""
     try:
         card = json.loads(value or b"")["card_id"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return NOBODY
-    return card.encode(errors="surrogatepass") if isinstance(card, str) and card else NOBODY
+        return NO_CARD
+    return card.encode(errors="surrogatepass") if isinstance(card, str) and card else NO_CARD

@@ -1,4 +1,4 @@
-"""The job as an operator runs it: a process of its own, with settings in its environment."""
+"""The job as an operator runs it: a child process with settings in its environment."""
 
 import os
 import re
@@ -17,20 +17,20 @@ from streaming_job.runtime.failpoints import VARIABLE, Step
 DAEMON = "streaming_job.runtime.workers.daemon"
 JVM = "org.apache.spark.deploy.SparkSubmit"
 PATIENCE_S = 300.0
-"""For starts, stops and commits on a machine that is busy with other things."""
+"""Time limit for starts, stops and commits on a busy machine, seconds."""
 
 
 class JobProcess:
-    """`fraud job run` until it ends or is killed; use as a context manager, nothing of it is left behind."""
+    """A `fraud job run` process; a context manager that kills it and all its descendants."""
 
     def __init__(
         self, environment: Mapping[str, str], directory: Path, *, release: Path | None = None
     ) -> None:
-        """Start it.
+        """Start the job.
 
         Args:
             environment: the FRAUD_... variables.
-            directory: for its log and its armed crash points.
+            directory: gets its log and its armed crash points.
             release: directory of the packages to run; default: those of this process.
         """
         self._crash_points = directory / "crash-points"
@@ -53,53 +53,54 @@ class JobProcess:
 
     @property
     def log(self) -> str:
-        """What it has printed so far."""
+        """Its output so far."""
         return self._log.read_text(errors="replace")
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it still runs."""
         return self.process.poll() is None
 
     @property
     def error(self) -> str:
-        """What it told the operator at its end."""
+        """The last error message that it printed; empty without one."""
         return next((line for line in reversed(self.log.splitlines()) if line.startswith("error: ")), "")
 
     def descendants(self) -> list[psutil.Process]:
-        """The JVM, Spark's worker daemon and the workers."""
+        """Return the JVM, Spark's worker daemon and the workers."""
         with suppress(psutil.NoSuchProcess):
             return list(psutil.Process(self.process.pid).children(recursive=True))
         return []
 
     def workers(self) -> list[psutil.Process]:
-        """Spark's Python workers, without the daemons that fork them."""
+        """Return Spark's Python workers, without the daemons that fork them."""
         return [worker for daemon in self._running(DAEMON) for worker in _children(daemon)]
 
     def jvm(self) -> psutil.Process | None:
-        """Spark's driver; None before it is there."""
+        """Return Spark's driver JVM; None before it has started."""
         return next(iter(self._running(JVM)), None)
 
     def _running(self, name: str) -> list[psutil.Process]:
-        """Descendants that run a Python module or a class; the children that such a one forks run it, too."""
-        found = []
+        """Return descendants with a module or class name in their command lines, forked children included."""
+        matches = []
         for process in self.descendants():
             with suppress(psutil.Error):
-                if name in " ".join(process.cmdline()).split():  # a forked one's is in one piece
-                    found.append(process)
-        return found
+                # a forked process has its command line in one string
+                if name in " ".join(process.cmdline()).split():
+                    matches.append(process)
+        return matches
 
     def kill(self) -> None:
-        """SIGKILL to the driver, its JVM and all workers; returns when they are gone."""
+        """Kill the driver, its JVM and all workers with SIGKILL, and wait until they have ended."""
         family = self.descendants()
         self._kill_driver()
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        gone(family)
+        wait_until_gone(family)
 
     def kill_driver_only(self) -> list[psutil.Process]:
-        """SIGKILL to the driver's Python process alone; returns what it leaves behind."""
+        """Kill only the driver's Python process with SIGKILL; returns the processes that it leaves behind."""
         family = self.descendants()
         self._kill_driver()
         return family
@@ -110,27 +111,27 @@ class JobProcess:
         self.process.wait(PATIENCE_S)
 
     def terminate(self) -> int:
-        """Ask for a graceful stop and wait for it; returns the exit code."""
+        """Stop the job gracefully with SIGTERM; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.ended()
+        return self.exit_code()
 
-    def ended(self) -> int:
-        """Wait for the end; returns the exit code."""
+    def exit_code(self) -> int:
+        """Wait until the process ends; returns its exit code."""
         return self.process.wait(PATIENCE_S)
 
     def arm(self, step: Step) -> None:
-        """Let the process that reaches the step next stand still there."""
+        """Make the next process that reaches the step hang there."""
         (self._crash_points / step).touch()
 
     def reached(self, step: Step) -> psutil.Process | None:
-        """The process that stands still at an armed step; None as long as none does."""
+        """Return the process that hangs at an armed step; None if none does yet."""
         for path in self._crash_points.glob(f"{step}.*"):
             path.unlink()
             return psutil.Process(int(path.suffix[1:]))
         return None
 
     def epochs(self) -> int:
-        """How many epochs it has logged the end of."""
+        """Return the number of epochs that have ended, from the log."""
         return len(re.findall(r" epoch \d+: \d+ transactions", self.log))
 
 
@@ -140,11 +141,11 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
     return []
 
 
-def gone(processes: list[psutil.Process]) -> None:
+def wait_until_gone(processes: list[psutil.Process]) -> None:
     """Wait until processes have ended.
 
     Raises:
-        FaultError: they do not.
+        FaultError: some still run.
     """
     _, alive = psutil.wait_procs(processes, timeout=PATIENCE_S)
     if alive:

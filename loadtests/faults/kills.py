@@ -1,4 +1,4 @@
-"""What is killed, and what has to go on afterwards: each kill leaves a job on the same checkpoint."""
+"""Kills of workers, jobs and servers; after each a job runs on the same checkpoint."""
 
 import random
 import time
@@ -8,31 +8,31 @@ from pathlib import Path
 from deploy.local import stack
 from deploy.local.state import Service
 from loadtests.faults.errors import FaultError
-from loadtests.faults.job_process import gone
+from loadtests.faults.job_process import wait_until_gone
 from loadtests.faults.relay import Relay
 from streaming_job.runtime.failpoints import Step
 
 IN_WORKER = tuple(step for step in Step if step is not Step.EPOCH_ENDED)
-"""Steps that a Python worker takes; the other one is the driver's."""
+"""Steps of a Python worker; the remaining one is the driver's."""
 
 
 def worker_at(step: Step) -> Callable[["Scene"], None]:
-    """SIGKILL to the Python worker that reaches a step; Spark repeats its task, the job goes on."""
+    """Return a kill of the Python worker that reaches a step; Spark repeats its task."""
 
     def kill(scene: "Scene") -> None:
-        scene.relay.stand_still(step).kill()
+        scene.relay.hang_at(step).kill()
         scene.caught_up()
 
     return kill
 
 
 def job_at(step: Step) -> Callable[["Scene"], None]:
-    """SIGKILL to driver, JVM and workers while one of them stands at a step, and a restart."""
+    """Return a kill of driver, JVM and workers while one of them hangs at a step, with a restart."""
 
     def kill(scene: "Scene") -> None:
         relay = scene.relay
-        standing = relay.stand_still(step)
-        assert step in IN_WORKER or standing.pid == relay.job.process.pid
+        hanging = relay.hang_at(step)
+        assert step in IN_WORKER or hanging.pid == relay.job.process.pid
         relay.job.kill()
         relay.restart()
 
@@ -40,43 +40,43 @@ def job_at(step: Step) -> Callable[["Scene"], None]:
 
 
 def driver_only(scene: "Scene") -> None:
-    """SIGKILL to the driver's Python process while a worker stands at a step, and a restart.
+    """Kill the driver's Python process while a worker hangs at a step, and restart.
 
-    The next job starts while the rest still runs: it may have to wait for the lock of a working copy, for
-    nothing that does not end by itself.
+    The next job starts while the other processes still run. It may have to wait for the lock of a working
+    copy, but only for processes that end by themselves.
     """
     relay = scene.relay
-    relay.stand_still(scene.chance.choice(IN_WORKER))
+    relay.hang_at(scene.chance.choice(IN_WORKER))
     family = relay.job.kill_driver_only()
     relay.restart()
-    gone(family)
+    wait_until_gone(family)
 
 
 def jvm(scene: "Scene") -> None:
-    """SIGKILL to Spark's JVM alone, anywhere in an epoch: the job says so and ends; a restart."""
+    """Kill Spark's JVM alone at any time of an epoch, which the job reports before it ends; then restart."""
     relay = scene.relay
-    relay.until(relay.job.epochs, "an epoch")  # one that is killed before is a Spark that does not start
+    relay.until(relay.job.epochs, "an epoch")  # killed earlier, it would be a Spark that does not start
     scene.busy()
     relay.until(relay.job.jvm, "the JVM").kill()
-    _ends_and_says(relay, "Spark's JVM is gone")
+    _require_error(relay, "Spark's JVM is gone")
 
 
-def _ends_and_says(relay: Relay, words: str) -> None:
-    """Wait for the end of a job that cannot go on, see that it names the cause, and start the next one."""
-    if relay.job.ended() != 1 or words not in relay.job.error:
-        raise FaultError(f"the job ended otherwise: {relay.job.log[-3000:]}")
+def _require_error(relay: Relay, expected: str) -> None:
+    """Wait until a failing job ends, check that its error names the cause, and start the next one."""
+    if relay.job.exit_code() != 1 or expected not in relay.job.error:
+        raise FaultError(f"the job did not end with {expected!r}: {relay.job.log[-3000:]}")
     relay.restart()
 
 
 def job_any_time(scene: "Scene") -> None:
-    """SIGKILL to driver, JVM and workers anywhere in an epoch, and a restart."""
+    """Kill driver, JVM and workers at any time of an epoch, and restart."""
     scene.busy()
     scene.relay.job.kill()
     scene.relay.restart()
 
 
 def server(service: Service) -> Callable[["Scene"], None]:
-    """SIGKILL to a server and its restart; the job outlives both."""
+    """Return a kill and restart of a server, which the job has to survive."""
 
     def kill(scene: "Scene") -> None:
         scene.busy()
@@ -102,42 +102,42 @@ KILLS: dict[str, Callable[["Scene"], None]] = {
 
 
 class Scene:
-    """A job at work, and what it works on."""
+    """A working job with its servers."""
 
     def __init__(self, relay: Relay, stack_dir: Path, chance: random.Random) -> None:
-        """Remember.
+        """Start nothing.
 
         Args:
-            relay: the job.
+            relay: the job and its successors.
             stack_dir: data directory of the servers.
-            chance: decides about moments and changes.
+            chance: draws moments and changes.
         """
         self.relay, self.stack_dir, self.chance = relay, stack_dir, chance
 
     def busy(self) -> None:
-        """Return at some moment at which the job has transactions and profile changes to work on."""
+        """Give the job transactions and profile changes, and return at a random moment of its work."""
         self.relay.change_profiles(self.chance)
-        # the job may have just been started: half of the moments are those of its first commits
+        # the job may have just started: half of the moments are at its first commits
         commits, before = self.chance.choice((0, 1, 2, 4)), self.relay.installed.commits()
         self.relay.burst()
         self.relay.until(lambda: self.relay.installed.commits() >= before + commits, f"{commits} commits")
         time.sleep(self.chance.uniform(0, 1.0))
 
     def caught_up(self) -> None:
-        """See that the job that runs has not been hurt.
+        """Wait until the running job has caught up.
 
         Raises:
-            FaultError: it has.
+            FaultError: it ended, or makes no progress.
         """
         self.relay.installed.caught_up(self.relay.job)
 
 
-def drawn(chance: random.Random, count: int) -> list[str]:
-    """Names of kills by chance, each equally often.
+def draw(chance: random.Random, count: int) -> list[str]:
+    """Draw names of kills, each equally often.
 
     Args:
-        chance: draws them.
-        count: how many.
+        chance: random numbers.
+        count: number of kills.
     """
     names: list[str] = []
     while len(names) < count:

@@ -1,4 +1,4 @@
-"""How far each key group has come, by its newest progress record; reads on whenever it is asked."""
+"""Newest progress record of each key group; reads new records at each call."""
 
 import json
 from typing import Any
@@ -11,11 +11,11 @@ from streaming_job.settings import JobSettings
 
 
 class ProgressFollower:
-    """The progress topic of one job, which has one partition.
+    """Follower of one job's progress topic, which has one partition.
 
     Args:
         bootstrap_servers: Kafka brokers.
-        settings: of the job.
+        settings: the job's settings.
     """
 
     def __init__(self, bootstrap_servers: str, settings: JobSettings) -> None:
@@ -25,19 +25,19 @@ class ProgressFollower:
         self._commits = 0
 
     def commits(self) -> int:
-        """Progress records of the job so far.
+        """Return the number of the job's progress records so far.
 
         Raises:
-            FaultError: no answer.
+            FaultError: the broker does not answer.
         """
         self._read()
         return self._commits
 
     def tables_read(self) -> dict[tuple[str, int], int]:
-        """(topic, partition) -> offset up to which every key group has read a table.
+        """Return (topic, partition) -> offset up to which every key group has read a table.
 
         Raises:
-            FaultError: no answer.
+            FaultError: the broker does not answer.
         """
         self._read()
         groups = range(self._settings.key_groups)
@@ -47,21 +47,21 @@ class ProgressFollower:
             {(part["topic"], part["partition"]): part["end_offset"] for part in newest["partitions"]}
             for newest in self._newest.values()
         ]
-        places = {place for end in ends for place in end if place[0] in self._settings.tables}
-        return {place: min(end.get(place, 0) for end in ends) for place in places}
+        partitions = {partition for end in ends for partition in end if partition[0] in self._settings.tables}
+        return {partition: min(end.get(partition, 0) for end in ends) for partition in partitions}
 
     def _read(self) -> None:
-        """Take in what has been written since; a client of its own, so that nothing is fetched meanwhile."""
+        """Read new records, with a consumer per call so that nothing is fetched in between."""
         reader = topic_reader.consumer(self._servers, {}, "fraud-faults")
         try:
-            place = TopicPartition(self._settings.topics.job_progress, 0, self._next)
-            for message in topic_reader.to_end(reader, place):
+            partition = TopicPartition(self._settings.topics.job_progress, 0, self._next)
+            for message in topic_reader.to_end(reader, partition):
                 self._next = (message.offset() or 0) + 1
                 if message.key() == self._settings.job_id.encode():
                     record = json.loads(message.value() or b"")
                     self._newest[record["key_group"]] = record
                     self._commits += 1
         except KafkaException as fault:
-            raise FaultError(f"the job's progress cannot be read: {fault}; look at the broker") from fault
+            raise FaultError(f"the job's progress cannot be read: {fault}; check the broker") from fault
         finally:
             reader.close()

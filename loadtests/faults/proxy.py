@@ -1,8 +1,8 @@
-"""A bad network between clients and one Kafka broker: a TCP proxy that knows where a request begins and ends.
+"""A TCP proxy before one Kafka broker that injects network faults into single requests.
 
-A fault is armed for one kind of request and strikes the next one that passes. Frames are those of Kafka's
-protocol (https://kafka.apache.org/protocol): four bytes of length; then a request has its kind in two bytes,
-its version in two and its number in four, and an answer begins with the number of its request.
+A fault is armed for one API and hits the next request of it. Frames are those of Kafka's protocol
+(https://kafka.apache.org/protocol): four bytes of length; then a request has its API key in two bytes, its
+version in two and its correlation id in four, and a response begins with the correlation id of its request.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from typing import Any
 HOST = "127.0.0.1"
 ANSWER_S = 30.0
 _GONE = (OSError, asyncio.IncompleteReadError, TimeoutError)
-"""Either side has gone."""
+"""Errors of a connection that either side has closed."""
 _LENGTH = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")
 _NUMBER = struct.Struct(">i")
 
 
 class Api(IntEnum):
-    """Kinds of requests that make up a transaction, by their number in the protocol."""
+    """APIs of a transaction's requests, by API key."""
 
     PRODUCE = 0
     ADD_PARTITIONS = 24
@@ -35,39 +35,39 @@ class Api(IntEnum):
 
 
 class Kind(StrEnum):
-    """What becomes of a request."""
+    """Kinds of network faults."""
 
     REQUEST_LOST = "request lost"
-    """It never arrives; the connection breaks."""
+    """The request never arrives; the connection breaks."""
     ANSWER_LOST = "answer lost"
-    """The broker has done it, but the connection breaks before its answer."""
+    """The broker handles the request, but the connection breaks before the response."""
     ANSWER_LATE = "answer late"
-    """The answer, and all that follows on its connection, comes after the delay."""
+    """The response, and all later ones of the connection, arrive after the delay."""
     REQUEST_LATE = "request late"
-    """The connection breaks, and what it carried still arrives after the delay: behind its own repetition."""
+    """The connection breaks, and the request still arrives after the delay, later than its own retry."""
     SILENCE = "silence"
-    """No answer ever comes on this connection, which stays open for the delay."""
+    """The connection gets no response, and stays open for the delay."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that goes wrong."""
+    """One network fault."""
 
     api: Api
     kind: Kind
     delay_s: float = 0.0
 
     def __str__(self) -> str:
-        """For reports."""
+        """Return the name used in reports."""
         return f"{self.api.name.lower()}: {self.kind}, {self.delay_s:.1f} s"
 
 
-def drawn(chance: random.Random, count: int, longest_s: float) -> list[Fault]:
-    """Faults by chance, each kind on each request equally often.
+def draw(chance: random.Random, count: int, longest_s: float) -> list[Fault]:
+    """Draw faults, each kind for each API equally often.
 
     Args:
-        chance: draws them.
-        count: how many.
+        chance: random numbers.
+        count: number of faults.
         longest_s: upper bound of the delays.
     """
     faults: list[Fault] = []
@@ -80,32 +80,32 @@ def drawn(chance: random.Random, count: int, longest_s: float) -> list[Fault]:
 
 @dataclass(eq=False)
 class _Connection:
-    """Both halves of one client's connection."""
+    """One client's connection, and the connection to the broker behind it."""
 
     client: asyncio.StreamWriter
     broker: asyncio.StreamWriter
-    left: bool = False
-    """Whether the client has been cut off while something of it is still to arrive."""
+    abandoned: bool = False
+    """Whether the client was cut off while its request is still to arrive."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Something was answered after that."""
-    hit: dict[int, Fault] = field(default_factory=dict)
-    """Faults that strike the answer to the request with this number."""
+    """Set when the broker responds after that."""
+    faults: dict[int, Fault] = field(default_factory=dict)
+    """Faults of responses, by correlation id of the request."""
 
     def cut(self) -> None:
-        """Break both halves at once."""
+        """Abort both connections."""
         for writer in (self.client, self.broker):
             writer.transport.abort()
 
 
 class Proxy:
-    """Passes bytes between clients and a broker, in a thread of its own; use as a context manager."""
+    """Forwards frames between clients and a broker in its own thread; a context manager."""
 
     def __init__(self, port: int, broker_port: int) -> None:
-        """Nothing listens yet.
+        """Listen to nothing yet.
 
         Args:
-            port: to listen on, the one that the broker advertises.
-            broker_port: where the broker listens.
+            port: port to listen on, which the broker advertises.
+            broker_port: port of the broker.
         """
         self._port, self._broker_port = port, broker_port
         self._loop = asyncio.new_event_loop()
@@ -114,26 +114,26 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._armed: Fault | None = None
         self._server: asyncio.Server | None = None
-        self.struck: list[Fault] = []
-        """Faults that have happened, in order."""
+        self.injected: list[Fault] = []
+        """Faults that were injected, in order."""
         self.late = 0
-        """Requests that are still to arrive."""
+        """Number of delayed requests that are still to arrive."""
 
     def __enter__(self) -> "Proxy":
-        """Listen."""
+        """Start to listen."""
         self._thread.start()
         self._server = self._run(asyncio.start_server(self._serve, HOST, self._port))
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Break what is open, and end."""
+        """Abort all connections and stop."""
         self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def arm(self, fault: Fault) -> None:
-        """Let the next request of the fault's kind be struck."""
+        """Inject a fault into the next request of its API."""
         self._armed = fault
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -166,7 +166,7 @@ class Proxy:
                 self._connections.discard(connection)
                 connection.cut()
                 await back
-        except (*_GONE, asyncio.CancelledError):  # cancelled at the end, and nobody asks what became of it
+        except (*_GONE, asyncio.CancelledError):  # cancelled at the end; the result is not read
             writer.transport.abort()
         finally:
             self._tasks.discard(task)
@@ -179,23 +179,24 @@ class Proxy:
             if fault is not None and fault.api == api:
                 self._armed = None
                 if fault.kind == Kind.REQUEST_LOST:
-                    self.struck.append(fault)
+                    self.injected.append(fault)
                     return
                 if fault.kind == Kind.REQUEST_LATE:
-                    connection.left = True
+                    connection.abandoned = True
                     connection.client.transport.abort()
                     self.late += 1
-                    self.struck.append(fault)
+                    self.injected.append(fault)
                     try:
                         await asyncio.sleep(fault.delay_s)
                         connection.answered.clear()
                         connection.broker.write(frame)
-                        # nobody waits for the answer any more, but the broker must have done it
+                        # no client waits for the response any more, but the broker must have handled the
+                        # request
                         await asyncio.wait_for(connection.answered.wait(), ANSWER_S)
                     finally:
                         self.late -= 1
                     return
-                connection.hit[number] = fault
+                connection.faults[number] = fault
             connection.broker.write(frame)
             await connection.broker.drain()
 
@@ -204,12 +205,12 @@ class Proxy:
             while True:
                 frame = await _frame(reader)
                 (number,) = _NUMBER.unpack_from(frame, _LENGTH.size)
-                if connection.left:
+                if connection.abandoned:
                     connection.answered.set()
                     continue
-                fault = connection.hit.pop(number, None)
+                fault = connection.faults.pop(number, None)
                 if fault is not None:
-                    self.struck.append(fault)
+                    self.injected.append(fault)
                     if fault.kind != Kind.ANSWER_LOST:
                         await asyncio.sleep(fault.delay_s)
                     if fault.kind != Kind.ANSWER_LATE:

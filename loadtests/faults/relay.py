@@ -1,4 +1,4 @@
-"""The job and, after its death, the next one; transactions and profile changes to keep it busy."""
+"""A job and its successors on one checkpoint, with transactions and profile changes to keep it busy."""
 
 import random
 import time
@@ -16,7 +16,7 @@ from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from streaming_job.runtime.failpoints import Step
 
 BURST = 600
-"""Transactions around each fault: several commits of each key group."""
+"""Transactions around each fault, enough for several commits of each key group."""
 DISTURBED = {"late": 0.02, "out_of_order": 0.05, "future": 0.005, "malformed": 0.02, "duplicated": 0.03}
 POLL_S = 0.02
 
@@ -24,28 +24,28 @@ T = TypeVar("T")
 
 
 class Relay:
-    """Jobs one after the other, all on one checkpoint."""
+    """Successive jobs on one checkpoint."""
 
     def __init__(self, installed: Installation, **settings: object) -> None:
-        """Start the first one.
+        """Start the first job.
 
         Args:
-            installed: its topics and checkpoint.
-            settings: of every job, where they are not the installation's.
+            installed: topics and checkpoint.
+            settings: settings of every job that differ from the installation's.
         """
         self.installed = installed
-        # many transactions, and checkpoints of the state between them
+        # many commits, and checkpoints of the state between them
         self._settings: dict[str, object] = {"max_records": 200, "epoch_s": 2.0, **settings}
         self.job = installed.start(**self._settings)
         self.started = 1
-        """Jobs so far."""
+        """Number of jobs so far."""
 
     def restart(self, release: Path | None = None, /, **changes: object) -> JobProcess:
-        """Start the next one, which goes on from the same checkpoint.
+        """Kill the job and start the next one on the same checkpoint.
 
         Args:
             release: directory of the packages to run; default: those of this process.
-            changes: of the settings.
+            changes: changed settings.
         """
         self.job.kill()
         self.job = self.installed.start(release, **{**self._settings, **changes})
@@ -53,37 +53,37 @@ class Relay:
         return self.job
 
     def burst(self, events: int = BURST) -> None:
-        """Send transactions, some of them late, broken or repeated."""
+        """Send transactions, some of them late, malformed or repeated."""
         self.installed.send(events, **DISTURBED)
 
-    def stand_still(self, step: Step) -> psutil.Process:
-        """Send transactions until a process of the job stands still at a step, and return that.
+    def hang_at(self, step: Step) -> psutil.Process:
+        """Send transactions until a process of the job hangs at a step; returns that process.
 
         Raises:
-            FaultError: none does.
+            FaultError: none reaches it.
         """
-        # some before, so that what ends an epoch finds something in it
+        # some before, so that the end of an epoch has something to save
         self.burst(BURST // 2)
         self.job.arm(step)
         self.burst(BURST // 2)
         return self.until(lambda: self.job.reached(step), f"step {step}")
 
     def until(self, condition: Callable[[], T | None], what: str) -> T:
-        """Wait until something is true of the job that runs, and return it.
+        """Wait until a condition of the running job is true, and return its value.
 
         Raises:
-            FaultError: the job ends first, or it takes too long.
+            FaultError: the job ended first, or it is not true in time.
         """
         end = time.monotonic() + PATIENCE_S
-        while not (found := condition()):
+        while not (value := condition()):
             if not self.job.runs or time.monotonic() > end:
-                how = "did not come in time" if self.job.runs else "did not come before the job ended"
-                raise FaultError(f"{what} {how}; the job's log ends with: {self.job.log[-3000:]}")
+                limit = f"{PATIENCE_S:.0f} s" if self.job.runs else "the life of the job"
+                raise FaultError(f"not within {limit}: {what}; its log ends with: {self.job.log[-3000:]}")
             time.sleep(POLL_S)
-        return found
+        return value
 
     def change_profiles(self, chance: random.Random, changes: int = 20) -> None:
-        """Change profiles of some cards in Postgres."""
+        """Change the profiles of random cards in Postgres."""
         cards = self.installed.world.cards.ids
         with psycopg.connect(self.installed.stack.postgres_dsn) as connection:
             for _ in range(changes):
@@ -97,10 +97,10 @@ class Relay:
                 )
 
     def audit(self) -> Verdict:
-        """See that everything so far has become what the oracle says.
+        """Wait until the job has caught up, then audit its outputs.
 
         Raises:
-            FaultError: it has not.
+            FaultError: the outputs differ from the oracle's.
         """
         self.installed.caught_up(self.job)
         return self.installed.audit()

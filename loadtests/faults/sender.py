@@ -1,4 +1,4 @@
-"""Sends transactions all the time, from a thread of its own."""
+"""Background sender of transactions."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,14 +9,14 @@ from loadtests.faults.errors import FaultError
 
 
 class Sender:
-    """Calls a function that sends, again and again; a context manager whose end raises if that failed."""
+    """Thread that sends transactions repeatedly; a context manager that raises if sending failed."""
 
     def __init__(self, send: Callable[[], None], every_s: float) -> None:
         """Start nothing yet.
 
         Args:
-            send: sends some transactions.
-            every_s: between the end of one call and the beginning of the next, seconds.
+            send: function that sends some transactions.
+            every_s: pause between two calls, seconds.
         """
         self._send, self._every_s = send, every_s
         self._stop = threading.Event()
@@ -36,7 +36,7 @@ class Sender:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing is sent meanwhile.
+        """Pause sending within the context.
 
         Raises:
             FaultError: sending has failed.
@@ -46,7 +46,7 @@ class Sender:
             yield
 
     def check(self) -> None:
-        """See that transactions flow.
+        """Check that sending has not failed.
 
         Raises:
             FaultError: sending has failed.

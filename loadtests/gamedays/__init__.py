@@ -1,1 +1,1 @@
-"""Scripted game days: each provokes one symptom of the runbook on a real system, looks, mends and audits."""
+"""Scripted game days: each provokes a symptom of the runbook on a real system, mends it and audits."""

@@ -1,4 +1,4 @@
-"""All game days, in the order in which they are held."""
+"""All game days, in the order in which they are run."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.days import (
@@ -42,7 +42,7 @@ DAYS: dict[str, Gameday] = {
         watermark_stuck,
         out_of_order,
         broker_down,
-        duplicates_seen,  # the last: what it leaves cannot be taken back
+        duplicates_seen,  # last, because its duplicate cannot be removed from the topic
     )
 }
-"""By name."""
+"""Game days by name."""

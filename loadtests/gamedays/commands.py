@@ -1,4 +1,4 @@
-"""`fraud gameday`: provoke a symptom of the runbook on a real system, and see that the remedy helps."""
+"""`fraud gameday`: provokes symptoms of the runbook on a real system and checks that the remedies help."""
 
 import tempfile
 from datetime import UTC, datetime
@@ -23,13 +23,13 @@ app = typer.Typer(add_completion=False)
 def gameday(
     names: Annotated[list[str], typer.Argument(help="`list`, `all`, or names of game days")],
     write: Annotated[
-        Path | None, typer.Option("--page", help="Put each log into this page (docs/gamedays.md)")
+        Path | None, typer.Option("--page", help="Write each log into this page (docs/gamedays.md)")
     ] = None,
 ) -> None:
-    """Hold game days on an embedded stack of their own, one after another.
+    """Run game days on an embedded stack of their own, one after another.
 
-    Rules of Prometheus are evaluated where it is installed. The exit status is 1 if a symptom was not seen,
-    a remedy did not help, or an audit found something.
+    Alerting rules are evaluated if Prometheus is installed. The exit status is 1 if a symptom was not seen, a
+    remedy did not help, or an audit found a difference.
     """
     if names == ["list"]:
         for day in DAYS.values():
@@ -39,25 +39,25 @@ def gameday(
     chosen = list(DAYS) if names == ["all"] else names
     days = sorted((_named(name) for name in chosen), key=list(DAYS.values()).index)
     with tempfile.TemporaryDirectory(prefix=PREFIX) as home:
-        hold_all(days, Path(home), write)
+        run_all(days, Path(home), write)
 
 
 def _named(name: str) -> Gameday:
     if name not in DAYS:
-        raise typer.BadParameter(f"there is no game day {name}; there are {', '.join(DAYS)}")
+        raise typer.BadParameter(f"there is no game day {name}; choose from {', '.join(DAYS)}")
     return DAYS[name]
 
 
-def hold_all(days: list[Gameday], home: Path, write: Path | None = None) -> None:
-    """Hold game days on one stack and one job; after one that failed on a new job.
+def run_all(days: list[Gameday], home: Path, write: Path | None = None) -> None:
+    """Run game days on one stack and one job; after a failure the rest run on a new job.
 
     Args:
-        days: in this order.
+        days: game days, in this order.
         home: an empty directory.
-        write: page that gets the logs.
+        write: page that the logs are written into.
 
     Raises:
-        FaultError: one did not end as it has to; the others are held all the same.
+        FaultError: a game day failed; the others are run all the same.
     """
     failed: list[str] = []
     typer.echo(f"starting the servers in {home}")
@@ -65,32 +65,34 @@ def hold_all(days: list[Gameday], home: Path, write: Path | None = None) -> None
         number = 0
         while days:
             typer.echo("starting job, sidecar and Prometheus")
-            place = home / f"job-{number}"
-            with scene(endpoints, home / "stack", place, _topics(number), Journal(typer.echo)) as found:
-                days, why = _hold(days, found, write)
-            failed += why
+            directory = home / f"job-{number}"
+            with scene(endpoints, home / "stack", directory, _topics(number), Journal(typer.echo)) as system:
+                days, failures = _run_until_failure(days, system, write)
+            failed += failures
             number += 1
     if failed:
         raise FaultError("; ".join(failed))
 
 
 def _topics(number: int) -> Topics:
-    """Those of the stack first; then names of one's own, but for the profiles: there is one connector."""
+    """Return the stack's topics for the first job, then new names, except for the connector's profiles."""
     return Topics().renamed(lambda name: f"{name}-{number}", but=("profiles",)) if number else Topics()
 
 
-def _hold(days: list[Gameday], found: Scene, write: Path | None) -> tuple[list[Gameday], list[str]]:
-    """Hold some on one scene, to the first that fails; those that are left, and what went wrong."""
+def _run_until_failure(
+    days: list[Gameday], system: Scene, write: Path | None
+) -> tuple[list[Gameday], list[str]]:
+    """Run game days on one system up to the first failure; returns the remaining ones and the failure."""
     for number, day in enumerate(days, 1):
         typer.echo(f"\n{day.name}: {day.symptom}")
         try:
-            run.hold(day, found)
+            run.run(day, system)
         except FaultError as fault:
             typer.echo(f"FAILED {day.name}: {fault}", err=True)
             return days[number:], [f"{day.name}: {fault}"]
         if write is not None:
-            made = page.section(
-                day, found.journal.lines, datetime.now(UTC).date(), found.seen_by.prometheus is not None
+            section = page.section(
+                day, system.journal.lines, datetime.now(UTC).date(), system.watchers.prometheus is not None
             )
-            write.write_text(page.put(write.read_text(), day.name, made))
+            write.write_text(page.put(write.read_text(), day.name, section))
     return [], []

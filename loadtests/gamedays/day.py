@@ -1,4 +1,4 @@
-"""What a game day is: data, and two functions."""
+"""The definition of a game day: data and two functions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected
 
-Deed = Callable[[Scene], None]
+Action = Callable[[Scene], None]
 
 
 PREFIX = "fraud-gameday-"
-"""Of the temporary directory of a run."""
+"""Name prefix of the temporary directory of a run."""
 
 
 @dataclass(frozen=True)
@@ -19,19 +19,19 @@ class Gameday:
 
     name: str
     entries: tuple[str, ...]
-    """Of the runbook: whose remedy is applied, then others that show, too."""
+    """Runbook entries: the one whose remedy is applied, then others that show, too."""
     symptom: str
-    """In a few words."""
+    """The symptom in a few words."""
     provoked_by: str
-    """What is done to the system, one sentence."""
+    """How the symptom is provoked, one sentence."""
     mended_by: str
     """The remedy, one sentence."""
     expected: Expected
-    provoke: Deed
-    mend: Deed
+    provoke: Action
+    mend: Action
     patience_s: float = 240.0
-    """In which everything expected is seen."""
-    left: Mapping[str, int] = field(default_factory=dict)
-    """What the audit finds afterwards, because the game day has put it there; 0 of everything else."""
+    """Time limit for seeing everything expected, seconds."""
+    findings: Mapping[str, int] = field(default_factory=dict)
+    """Findings of the audit that the game day itself causes, by kind; 0 of all others."""
     note: str = ""
-    """What cannot be seen in so short a time, or why something is not seen at all."""
+    """What a short run cannot show, or why a sign is missing."""

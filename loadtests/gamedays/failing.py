@@ -1,4 +1,4 @@
-"""A model that raises: it has never seen an unknown value, and a card without a profile has one."""
+"""A model that raises on unknown values (NaN), and so for cards without a profile."""
 
 import uuid
 from functools import cache
@@ -15,15 +15,15 @@ from models import registry
 from models.registry import ModelRef
 
 USED = ("amount", "risk_tier")
-"""The second is unknown of a card without a profile."""
+"""Features of the model; the second is unknown for a card without a profile."""
 ROWS = 400
 EACH = 3
-"""Transactions of strangers for each 20 of the others."""
+"""Transactions of cards without a profile for each 20 of the others."""
 
 
 @cache
 def failing_model(tracking_uri: str) -> ModelRef:
-    """Registers the model, once a process; it alerts from amounts of about 30 on.
+    """Register the model, once per process; it alerts on amounts above about 30.
 
     Raises:
         ModelError: it cannot be registered.
@@ -35,10 +35,12 @@ def failing_model(tracking_uri: str) -> ModelRef:
 
 
 def send_strangers(scene: Scene) -> None:
-    """Let transactions of cards flow that no profile is known of; `scene.traffic.also` ends it."""
+    """Start to send transactions of cards without a profile, until `scene.traffic.also` is reset."""
 
     def strangers() -> None:
-        made = transactions(scene.installed.world, EACH)
-        scene.installed.send_raw(encoded([one | {"card_id": f"card-{uuid.uuid4().hex}"} for one in made]))
+        records = transactions(scene.installed.world, EACH)
+        scene.installed.send_raw(
+            encoded([record | {"card_id": f"card-{uuid.uuid4().hex}"} for record in records])
+        )
 
     scene.traffic.also = strangers

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 
 class Journal:
-    """Lines in the order in which things happened; several threads may write.
+    """Lines in the order of events. Thread-safe.
 
     Args:
-        say: gets each line at once.
-        clock: seconds, monotonic.
+        say: called with each line.
+        clock: monotonic clock, seconds.
     """
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -18,27 +18,27 @@ class Journal:
         self._lock = threading.Lock()
         self._start = clock()
         self.lines: list[str] = []
-        """So far."""
+        """Lines so far."""
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return self._clock() - self._start
 
     def begin(self) -> None:
-        """Forget the lines, and count seconds from now."""
+        """Clear the lines and restart the clock."""
         with self._lock:
             self._start = self._clock()
             self.lines = []
 
-    def tell(self, what: str, text: str) -> None:
+    def add(self, kind: str, text: str) -> None:
         """Add a line.
 
         Args:
-            what: a word that says what kind of thing happened.
-            text: the thing; white space is made one space.
+            kind: kind of event, one word.
+            text: description; runs of white space become one space.
         """
         with self._lock:
-            line = f"{self.seconds:7.1f} s  {what:<8} {' '.join(text.split())}"
+            line = f"{self.seconds:7.1f} s  {kind:<8} {' '.join(text.split())}"
             self.lines.append(line)
         self._say(line)

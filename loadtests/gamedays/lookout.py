@@ -1,4 +1,4 @@
-"""Looks at sidecar and Prometheus every second, and tells the journal what has changed."""
+"""Polls sidecar and Prometheus every second, and writes changes to the journal."""
 
 import threading
 import time
@@ -13,12 +13,12 @@ EVERY_S = 1.0
 
 
 class Lookout:
-    """Remembers what has been seen since the game day began; use as a context manager.
+    """Polls in a thread and remembers what was seen since the game day began; a context manager.
 
     Args:
-        watchers: who is asked.
-        journal: is told.
-        expected: signs whose first sight is told, too.
+        watchers: sidecar and Prometheus.
+        journal: receives the changes.
+        expected: what must be seen; its signs are added to the journal, too.
     """
 
     def __init__(self, watchers: Watchers, journal: Journal, expected: Expected) -> None:
@@ -27,7 +27,7 @@ class Lookout:
         self._codes: set[str] = set()
         self._checks: set[str] = set()
         self._old = set(self._before.rules)
-        """Alerts that have been active since before the game day."""
+        """Alerts that were active before the game day and still are."""
         self._pending: set[str] = set()
         self._firing: set[str] = set()
         self._signs: set[str] = set()
@@ -43,7 +43,7 @@ class Lookout:
         self._thread.join()
 
     def missing(self) -> list[str]:
-        """What of the expected has not been seen yet; rules only where there is a Prometheus."""
+        """Return what has not been seen yet; rules count only with Prometheus."""
         wanted = self._expected
         rules = self._watchers.prometheus is not None
         return [
@@ -54,18 +54,18 @@ class Lookout:
             *(f"{rule} firing" for rule in wanted.firing if rules and rule not in self._firing),
         ]
 
-    def until(self, condition: Callable[[], bool], what: Callable[[], str], patience_s: float) -> None:
-        """Wait.
+    def until(self, condition: Callable[[], bool], description: Callable[[], str], patience_s: float) -> None:
+        """Wait until a condition holds.
 
         Raises:
-            FaultError: it does not come in time.
+            FaultError: it does not hold in time, or the polling thread died.
         """
         end = time.monotonic() + patience_s
         while not condition():
             if not self._thread.is_alive():
-                raise FaultError("the lookout has died; see the traceback above")
+                raise FaultError("the polling thread of the game day died; see the traceback above")
             if time.monotonic() > end:
-                raise FaultError(f"{what()} did not come in {patience_s:.0f} s; see the journal")
+                raise FaultError(f"not seen within {patience_s:.0f} s: {description()}; see the journal")
             self._stop.wait(EVERY_S / 4)
 
     def _run(self) -> None:
@@ -73,28 +73,28 @@ class Lookout:
             try:
                 self._see(self._watchers.look())
             except OSError as error:
-                self._journal.tell("sidecar", f"does not answer: {error}")
+                self._journal.add("sidecar", f"does not answer: {error}")
 
     def _see(self, now: Sight) -> None:
         last, self.last = self.last, now
         for code, detail in now.reasons.items():
             if code not in last.reasons:
-                self._journal.tell("status", f"{code}: {detail}")
-        self._tell_gone("status", last.reasons.keys() - now.reasons.keys())
+                self._journal.add("status", f"{code}: {detail}")
+        self._add_gone("status", last.reasons.keys() - now.reasons.keys())
         if now.verdict != last.verdict:
-            self._journal.tell("status", f"verdict {now.verdict}, was {last.verdict}")
+            self._journal.add("status", f"verdict {now.verdict}, was {last.verdict}")
         for check in sorted(now.broken - last.broken):
-            self._journal.tell("readyz", f"503: {check}")
-        self._tell_gone("readyz", last.broken - now.broken)
+            self._journal.add("readyz", f"503: {check}")
+        self._add_gone("readyz", last.broken - now.broken)
         for rule, state in sorted(now.rules.items()):
             if last.rules.get(rule) != state:
-                self._journal.tell("rule", f"{rule} {state}")
-        self._tell_gone("rule", last.rules.keys() - now.rules.keys())
+                self._journal.add("rule", f"{rule} {state}")
+        self._add_gone("rule", last.rules.keys() - now.rules.keys())
         for sign in self._expected.signs:
             value = sign.value(now.samples, self._before.samples)
             if value > sign.above and str(sign) not in self._signs:
                 grown = " more than before" if sign.grows else ""
-                self._journal.tell("metric", f"{sign} {value:.6g}{grown}")
+                self._journal.add("metric", f"{sign} {value:.6g}{grown}")
                 self._signs.add(str(sign))
         self._codes |= now.reasons.keys()
         self._checks |= now.broken
@@ -102,6 +102,6 @@ class Lookout:
         self._pending |= now.rules.keys() - self._old
         self._firing |= {rule for rule, state in now.rules.items() if state == FIRING} - self._old
 
-    def _tell_gone(self, what: str, names: Collection[str]) -> None:
+    def _add_gone(self, kind: str, names: Collection[str]) -> None:
         if names:
-            self._journal.tell(what, f"over: {', '.join(sorted(names))}")
+            self._journal.add(kind, f"over:  {', '.join(sorted(names))}")

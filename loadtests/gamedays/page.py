@@ -1,4 +1,4 @@
-"""docs/gamedays.md: one section for each game day, with the log of its last run. Pure."""
+"""Generator of docs/gamedays.md: one section for each game day, with the log of its last run. Pure."""
 
 import re
 from datetime import date
@@ -11,13 +11,13 @@ HOME = re.compile(rf"[^\s(]*/{PREFIX}\w+/")
 
 
 def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str:
-    """The section of a game day that was held.
+    """Return the section of a game day.
 
     Args:
-        day: what was held.
-        lines: of its journal.
-        held: when.
-        prometheus: whether rules were evaluated.
+        day: the game day.
+        lines: lines of its journal.
+        held: date of the run.
+        prometheus: whether alerting rules were evaluated.
     """
     rules = "" if prometheus else " Prometheus was not installed: no rule was evaluated."
     log = HOME.sub("", "\n".join(lines))
@@ -43,14 +43,14 @@ def _expected(expected: Expected) -> str:
         "rules that become active": expected.rules,
         "rules that fire": expected.firing,
     }
-    told = [f"{name} {', '.join(f'`{one}`' for one in found)}" for name, found in parts.items() if found]
-    return f"Must be seen: {'; '.join(told)}."
+    texts = [f"{name} {', '.join(f'`{item}`' for item in items)}" for name, items in parts.items() if items]
+    return f"Must be seen: {'; '.join(texts)}."
 
 
 def put(page: str, name: str, text: str) -> str:
-    """The page with a section put in the place of the one of that name, or at the end."""
-    found = re.search(rf"^## {name}\n.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
-    if found is None:
+    """Return the page with a section replaced, or appended if it is new."""
+    section = re.search(rf"^## {name}\n.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    if section is None:
         return f"{page.rstrip()}\n\n{text}"
-    rest = page[found.end() :]
-    return page[: found.start()] + text + ("\n" + rest if rest else "")
+    rest = page[section.end() :]
+    return page[: section.start()] + text + ("\n" + rest if rest else "")

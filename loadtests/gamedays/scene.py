@@ -1,4 +1,4 @@
-"""A whole system on which game days are held: stack, job, traffic, sidecar, Prometheus."""
+"""The system on which game days run: stack, job, traffic, sidecar, Prometheus."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from loadtests.faults.installation import Installation, world
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.gamedays.journal import Journal
 from loadtests.gamedays.traffic import Traffic
-from loadtests.gamedays.watchers import Watchers, answer, watchers
+from loadtests.gamedays.watchers import Watchers, get, watchers
 from loadtests.simulator.profiles import ProfileLoader
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import Step
@@ -28,70 +28,70 @@ T = TypeVar("T")
 POLL_S = 0.05
 
 SETTINGS: dict[str, Any] = {
-    # the limit of an epoch is ten times what epochs take: a game day cannot wait for ten times 20 s
+    # the limit of an epoch's length is ten times what epochs take, and 10 x 20 s is too long to wait
     "epoch_s": 2.0,
-    # a job of minutes gains nothing from a warm Java
+    # a job of some minutes gains nothing from a warm JVM
     "warm_up_epochs": 3,
     "driver_java_options": "-XX:TieredStopAtLevel=1",
 }
 
 
 VELOCITY = 1_000
-"""Transactions of a card in 5 minutes that alert: ten times what the traffic makes of one."""
+"""Transactions of a card in 5 minutes that alert: ten times the traffic's rate of a card."""
 
 
 class Scene:
-    """The system, and the hands of an operator on it.
+    """The system, with the actions of an operator.
 
     Args:
         stack_dir: data directory of the stack.
         installed: the job's installation.
-        seen_by: sidecar and Prometheus.
-        traffic: what flows.
-        journal: told what is done.
+        watchers: sidecar and Prometheus.
+        traffic: sends transactions all the time.
+        journal: receives the actions.
     """
 
     def __init__(
-        self, stack_dir: Path, installed: Installation, seen_by: Watchers, traffic: Traffic, journal: Journal
+        self, stack_dir: Path, installed: Installation, watchers: Watchers, traffic: Traffic, journal: Journal
     ) -> None:
         self.stack_dir, self.installed, self.journal = stack_dir, installed, journal
-        self.seen_by, self.traffic = seen_by, traffic
+        self.watchers, self.traffic = watchers, traffic
         self.model = installed.roll_out(max_count_5m=VELOCITY)
-        """What decides."""
+        """The champion's rollout."""
         self.cleanup = ExitStack()
-        """What ends with the scene."""
+        """Run at the end of the scene."""
         self.job = installed.start()
-        """The job that runs."""
+        """The running job."""
         self.others: list[JobProcess] = []
-        """More processes of the job, which end with the scene."""
+        """Further instances of the job, killed at the end of the scene."""
         self.stopped: list[psutil.Process] = []
-        """Processes that stand still."""
+        """Paused processes."""
         self.has_limits = False
-        """Whether the sidecar has learned its limits from what it measures."""
-        self.kept: list[object] = []
-        """What must not be collected as garbage before the scene ends, as a producer that hangs."""
+        """Whether the sidecar has learned its limits."""
+        self.referenced: list[object] = []
+        """Objects that must not be garbage-collected before the scene ends, such as a hanging producer."""
 
     @property
     def stack(self) -> Endpoints:
-        """Where the servers answer."""
+        """Addresses of the servers."""
         return self.installed.stack
 
-    def tell(self, text: str) -> None:
-        """Say in the journal what is done."""
-        self.journal.tell("done", text)
+    def note(self, text: str) -> None:
+        """Add an action to the journal."""
+        self.journal.add("done", text)
 
     def start_job(self, **changes: object) -> None:
-        """Start the job, some settings changed; the one before has ended."""
+        """Kill the job if it runs, and start it with some settings changed."""
         self.job.kill()
         self.job = self.installed.start(**changes)
 
     def restart_job(self, **changes: object) -> None:
-        """End the job in an orderly way, and start it with some settings changed."""
+        """Stop the job gracefully, and start it with some settings changed."""
         self.job.terminate()
         self.start_job(**changes)
 
     def fraud(self, *arguments: str) -> str:
-        """Run a command of the command line with the job's variables; what it prints.
+        """Run a `fraud` command with the job's variables; returns its output.
 
         Raises:
             FaultError: its exit status is not 0.
@@ -106,53 +106,53 @@ class Scene:
         return done.stdout.strip()
 
     def rollout(self, rollout_id: str) -> Any:
-        """JSON of `/v1/rollouts/ID`."""
-        return json.loads(answer(f"{self.seen_by.sidecar}v1/rollouts/{rollout_id}"))
+        """Return the JSON of `/v1/rollouts/ID`."""
+        return json.loads(get(f"{self.watchers.sidecar}v1/rollouts/{rollout_id}"))
 
     def until(self, condition: Callable[[], T | None], what: str) -> T:
-        """Wait until something is true, and return it.
+        """Wait until a condition is true, and return its value.
 
         Raises:
-            FaultError: it takes too long.
+            FaultError: it is not true in time.
         """
         end = time.monotonic() + PATIENCE_S
-        while not (found := condition()):
+        while not (value := condition()):
             if time.monotonic() > end:
-                raise FaultError(f"{what} did not come in {PATIENCE_S:.0f} s")
+                raise FaultError(f"not within {PATIENCE_S:.0f} s: {what}")
             time.sleep(POLL_S)
-        return found
+        return value
 
     def caught_up(self) -> None:
-        """Wait until the job has decided everything so far; nothing is sent meanwhile.
+        """Wait until the job has decided everything sent so far; the traffic pauses meanwhile.
 
         Raises:
-            FaultError: it ended, or does not get on.
+            FaultError: the job ended, or makes no progress.
         """
         with self.traffic.paused():
             self.installed.caught_up(self.job)
 
     def hang(self, step: Step) -> None:
-        """Let the process of the job that reaches a step next stand still there."""
+        """Make the next job process that reaches a step hang there."""
         self.job.arm(step)
         self.hanging = self.until(lambda: self.job.reached(step), f"step {step}")
-        """The process that stands still at a step."""
-        self.tell(f"process {self.hanging.pid} hangs at step {step}")
+        """The process that hangs at a step."""
+        self.note(f"process {self.hanging.pid} hangs at step {step}")
 
     def pause(self, *processes: psutil.Process) -> None:
-        """SIGSTOP."""
+        """Stop processes with SIGSTOP."""
         for process in processes:
             process.suspend()
             self.stopped.append(process)
 
     def resume(self) -> None:
-        """SIGCONT to whatever stands still."""
+        """Continue all paused processes with SIGCONT."""
         for process in self.stopped:
             with suppress(psutil.NoSuchProcess):
                 process.resume()
         self.stopped.clear()
 
     def close(self) -> None:
-        """End the job's processes."""
+        """Kill the job's processes."""
         self.resume()
         for job in (self.job, *self.others):
             job.kill()
@@ -161,7 +161,7 @@ class Scene:
 
 @contextmanager
 def servers(directory: Path) -> Iterator[Endpoints]:
-    """The embedded stack with the profiles of some cards, stopped at the end."""
+    """Run the embedded stack, with the profiles of some cards; stop it at the end."""
     with ExitStack() as cleanup:
         cleanup.callback(stack.down, directory)
         endpoints = stack.up(directory)
@@ -173,24 +173,24 @@ def servers(directory: Path) -> Iterator[Endpoints]:
 def scene(
     endpoints: Endpoints, stack_dir: Path, directory: Path, topics: Topics, journal: Journal, **settings: Any
 ) -> Iterator[Scene]:
-    """A job at work on a stack; everything but the stack ends with the context.
+    """Run a job with sidecar and traffic on a stack; everything but the stack ends with the context.
 
     Args:
-        endpoints: of the stack.
+        endpoints: addresses of the stack.
         stack_dir: its data directory.
-        directory: for checkpoint, working copies and logs.
-        topics: names that nobody else uses, but for the profiles'.
-        journal: told what is done.
-        settings: of the job, where they are not `SETTINGS`.
+        directory: gets checkpoint, working copies and logs.
+        topics: topic names used by no other job, except that of the profiles.
+        journal: receives the actions.
+        settings: settings of the job that differ from `SETTINGS`.
 
     Raises:
         FraudError: a part does not start.
     """
     with ExitStack() as cleanup:
         installed = Installation(endpoints, topics, directory, **{**SETTINGS, **settings})
-        seen_by = cleanup.enter_context(watchers(directory, installed.environment()))
+        watching = cleanup.enter_context(watchers(directory, installed.environment()))
         traffic = Traffic(installed)
-        made = Scene(stack_dir, installed, seen_by, traffic, journal)
-        cleanup.callback(made.close)
+        system = Scene(stack_dir, installed, watching, traffic, journal)
+        cleanup.callback(system.close)
         cleanup.enter_context(traffic)
-        yield made
+        yield system

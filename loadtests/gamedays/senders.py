@@ -1,4 +1,4 @@
-"""Other senders of transactions than the traffic: their records as they want them."""
+"""Transactions of senders beside the traffic, which may be changed before they are sent."""
 
 import json
 import time
@@ -12,12 +12,12 @@ from loadtests.simulator.world import World
 
 
 def transactions(cards: World, count: int, age_ms: int = 0) -> list[dict[str, Any]]:
-    """Sound transactions of the world's cards, each with an id of its own.
+    """Return valid transactions of the world's cards, each with a new id.
 
     Args:
-        cards: who pays.
-        count: how many.
-        age_ms: how long ago they happened.
+        cards: the cards.
+        count: number of transactions.
+        age_ms: age of the transactions.
     """
     start = int(time.time() * 1000 - age_ms - count / RATE * 1000)
     stream = Stream(cards, RATE, start, disturbances=Disturbances.none())
@@ -26,5 +26,5 @@ def transactions(cards: World, count: int, age_ms: int = 0) -> list[dict[str, An
 
 
 def encoded(records: list[dict[str, Any]]) -> list[bytes]:
-    """As JSON."""
+    """Encode records as JSON."""
     return [json.dumps(record).encode() for record in records]

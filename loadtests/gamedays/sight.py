@@ -1,4 +1,4 @@
-"""What an operator sees of the job at one moment, and what a game day says must be seen. Pure."""
+"""What an operator sees of the job at one moment, and what a game day expects to be seen. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 PENDING, FIRING = "pending", "firing"
 FINE = ("OK", "IDLE")
-"""Verdicts with which there is nothing to do."""
+"""Verdicts that need no action."""
 Labels = frozenset[tuple[str, str]]
 Samples = Mapping[str, Mapping[Labels, float]]
 """Metric -> labels -> value."""
@@ -16,42 +16,42 @@ Samples = Mapping[str, Mapping[Labels, float]]
 
 @dataclass(frozen=True)
 class Sight:
-    """One look at the sidecar and at Prometheus."""
+    """The state shown by sidecar and Prometheus at one moment."""
 
     verdict: str
     reasons: Mapping[str, str]
-    """Code -> detail of its first reason, the most severe code first."""
+    """Code -> detail of its first reason; the most severe code is first."""
     broken: frozenset[str]
-    """Checks of `/readyz` that do not hold; those that could not be looked at are left out."""
+    """Failed checks of `/readyz`; unknown ones are left out."""
     is_ready: bool
     samples: Samples
     rules: Mapping[str, str]
-    """Alert -> PENDING or FIRING; without Prometheus empty."""
+    """Alert -> PENDING or FIRING; empty without Prometheus."""
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing is wrong by the sidecar's account; rules may look back for longer."""
+        """Whether the sidecar reports nothing wrong; alerting rules may look back for longer."""
         return self.verdict in FINE and not self.reasons and self.is_ready
 
 
 @dataclass(frozen=True)
 class Sign:
-    """A metric by which the symptom shows."""
+    """A metric that shows the symptom."""
 
     metric: str
     above: float = 0.0
-    """What the greatest of the fitting samples exceeds."""
+    """Threshold that the greatest matching sample has to exceed."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """That a sample must have."""
+    """Labels that a sample must have."""
     grows: bool = False
-    """Whether that counts by which the sum of the samples has grown since the game day began."""
+    """Whether to compare the growth of the samples' sum since the game day began instead."""
 
     def value(self, now: Samples, before: Samples) -> float:
-        """The value that is compared; -inf without a sample."""
-        found = self._of(now)
-        if not found:
+        """Return the value to compare; -inf without a sample."""
+        values = self._of(now)
+        if not values:
             return float("-inf")
-        return sum(found) - sum(self._of(before)) if self.grows else max(found)
+        return sum(values) - sum(self._of(before)) if self.grows else max(values)
 
     def _of(self, samples: Samples) -> list[float]:
         wanted = self.labels.items()
@@ -60,55 +60,55 @@ class Sign:
         ]
 
     def __str__(self) -> str:
-        """As in PromQL."""
+        """Return the sign in PromQL's syntax."""
         labels = ",".join(f'{name}="{value}"' for name, value in self.labels.items())
         return f"{self.metric}{{{labels}}}" if labels else self.metric
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What must be seen, each at some moment while the symptom lasts."""
+    """What must be seen, each at some moment of the symptom."""
 
     codes: tuple[str, ...] = ()
-    """Of `/v1/status`."""
+    """Reason codes of `/v1/status`."""
     checks: tuple[str, ...] = ()
-    """Of `/readyz`."""
+    """Failed checks of `/readyz`."""
     signs: tuple[Sign, ...] = ()
     rules: tuple[str, ...] = ()
-    """Alerts that are pending, at least."""
+    """Alerts that are at least pending."""
     firing: tuple[str, ...] = ()
-    """Alerts that fire, and so must have been pending for as long as they ask for."""
+    """Alerts that fire, and so have been pending for their `for` time."""
 
 
 def samples_of(page: str) -> Samples:
-    """The samples of a metrics page."""
-    found: dict[str, dict[Labels, float]] = {}
+    """Parse the samples of a metrics page."""
+    samples: dict[str, dict[Labels, float]] = {}
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
-            found.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
-    return found
+            samples.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+    return samples
 
 
 def rules_of(alerts: list[dict[str, Any]]) -> dict[str, str]:
-    """Alert -> state, of Prometheus' `/api/v1/alerts`; of several with one name the most severe."""
-    found: dict[str, str] = {}
+    """Return alert -> state from Prometheus' `/api/v1/alerts`; of alerts with one name the most severe."""
+    states: dict[str, str] = {}
     for alert in alerts:
         name, state = alert["labels"]["alertname"], alert["state"]
-        if state in (PENDING, FIRING) and found.get(name) != FIRING:
-            found[name] = state
-    return found
+        if state in (PENDING, FIRING) and states.get(name) != FIRING:
+            states[name] = state
+    return states
 
 
 def sight_of(
     status: Mapping[str, Any], ready: Mapping[str, Any], page: str, rules: Mapping[str, str]
 ) -> Sight:
-    """Put together what was asked for.
+    """Build a sight from the answers of sidecar and Prometheus.
 
     Args:
         status: JSON of `/v1/status`.
         ready: JSON of `/readyz?verbose`.
-        page: of `/metrics`.
-        rules: see `rules_of`.
+        page: text of `/metrics`.
+        rules: states of alerts, see `rules_of`.
     """
     reasons: dict[str, str] = {}
     for reason in status["reasons"]:

@@ -1,4 +1,4 @@
-"""Transactions that flow all the time while a game day is held."""
+"""Background traffic of a game day."""
 
 from collections.abc import Callable
 
@@ -7,23 +7,23 @@ from loadtests.faults.sender import Sender
 
 EVERY_S = 0.25
 EVENTS = 20
-"""So many transactions every EVERY_S."""
+"""Transactions sent every EVERY_S."""
 
 
 class Traffic(Sender):
-    """Simulated transactions; use as a context manager.
+    """Sends simulated transactions all the time; a context manager.
 
     Args:
-        installed: where they go.
+        installed: the job's installation.
     """
 
     def __init__(self, installed: Installation) -> None:
         super().__init__(self._send_some, EVERY_S)
         self._installed = installed
         self.disturbances: dict[str, float] = {}
-        """Shares of the transactions to which something happens."""
+        """Shares of disturbed transactions, by kind of disturbance."""
         self.also: Callable[[], None] | None = None
-        """Sends something else each time, as another sender would."""
+        """Called at each send, to send records of another sender, too."""
 
     def _send_some(self) -> None:
         self._installed.send(EVENTS, **(UNDISTURBED | self.disturbances))

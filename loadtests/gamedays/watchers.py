@@ -1,4 +1,4 @@
-"""The sidecar, and Prometheus where it is installed, as processes of their own; asked over HTTP."""
+"""Sidecar and, if installed, Prometheus as child processes, queried over HTTP."""
 
 import json
 import os
@@ -27,11 +27,11 @@ POLL_S = 0.2
 TARGETS = "audit-targets.json"
 
 
-def answer(url: str) -> str:
-    """The body, whatever the status.
+def get(url: str) -> str:
+    """Return the body of a GET request, whatever its status.
 
     Raises:
-        OSError: no answer.
+        OSError: the server does not answer.
     """
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answered:
@@ -42,13 +42,13 @@ def answer(url: str) -> str:
 
 @contextmanager
 def running(command: Sequence[str], log: Path, environment: Mapping[str, str], ready: str) -> Iterator[None]:
-    """A process that serves HTTP, from its first answer to the end of the context.
+    """Run a process that serves HTTP; enter the context at its first answer, stop it at the end.
 
     Args:
-        command: to run.
-        log: gets its output.
-        environment: more variables.
-        ready: URL that answers when it is there.
+        command: command line.
+        log: file for its output.
+        environment: additional variables.
+        ready: URL that answers once the process is ready.
 
     Raises:
         FaultError: it does not start.
@@ -63,7 +63,7 @@ def running(command: Sequence[str], log: Path, environment: Mapping[str, str], r
         end = time.monotonic() + START_S
         while not _answers(ready):
             if process.poll() is not None or time.monotonic() > end:
-                raise FaultError(f"{command[0]} does not start; look into {log}")
+                raise FaultError(f"{command[0]} does not start; see {log}")
             time.sleep(POLL_S)
         yield
     finally:
@@ -77,19 +77,19 @@ def running(command: Sequence[str], log: Path, environment: Mapping[str, str], r
 
 def _answers(url: str) -> bool:
     try:
-        answer(url)
+        get(url)
     except OSError:
         return False
     return True
 
 
 class Watchers:
-    """Where sidecar and Prometheus answer.
+    """Client of sidecar and Prometheus.
 
     Args:
-        sidecar: URL with a slash at its end.
-        prometheus: the same; None where it is not installed.
-        targets: file that tells Prometheus where the continuous audit is.
+        sidecar: URL of the sidecar, ending in a slash.
+        prometheus: URL of Prometheus, ending in a slash; None if it is not installed.
+        targets: Prometheus' target file for the continuous audit.
     """
 
     def __init__(self, sidecar: str, prometheus: str | None, targets: Path) -> None:
@@ -97,37 +97,37 @@ class Watchers:
         self._targets, self._audit = targets, ""
 
     def add_audit(self, target: str) -> None:
-        """Look at the metrics of a continuous audit, too, and let Prometheus scrape them.
+        """Add the metrics of a continuous audit, and let Prometheus scrape them.
 
         Args:
-            target: host:port.
+            target: host:port of the audit's metrics.
         """
         self._audit = f"http://{target}/metrics"
         self._targets.write_text(json.dumps([{"targets": [target]}]))
 
     def look(self) -> Sight:
-        """Everything as of now.
+        """Query sidecar and Prometheus.
 
         Raises:
-            OSError: no answer.
+            OSError: the server does not answer.
         """
         return sight_of(
-            json.loads(answer(f"{self.sidecar}v1/status")),
-            json.loads(answer(f"{self.sidecar}readyz?verbose")),
-            answer(f"{self.sidecar}metrics") + (answer(self._audit) if self._audit else ""),
-            rules_of(self._asked("alerts")["alerts"]) if self.prometheus else {},
+            json.loads(get(f"{self.sidecar}v1/status")),
+            json.loads(get(f"{self.sidecar}readyz?verbose")),
+            get(f"{self.sidecar}metrics") + (get(self._audit) if self._audit else ""),
+            rules_of(self._prometheus_api("alerts")["alerts"]) if self.prometheus else {},
         )
 
-    def _asked(self, path: str) -> Any:
-        return json.loads(answer(f"{self.prometheus}api/v1/{path}"))["data"]
+    def _prometheus_api(self, path: str) -> Any:
+        return json.loads(get(f"{self.prometheus}api/v1/{path}"))["data"]
 
 
 @contextmanager
 def watchers(directory: Path, environment: Mapping[str, str]) -> Iterator[Watchers]:
-    """Sidecar and Prometheus of one job.
+    """Run sidecar and Prometheus of one job.
 
     Args:
-        directory: for logs and Prometheus' data.
+        directory: gets logs and Prometheus' data.
         environment: FRAUD_... variables of the job.
 
     Raises:
@@ -143,12 +143,12 @@ def watchers(directory: Path, environment: Mapping[str, str]) -> Iterator[Watche
 
 @contextmanager
 def serving(port: int, log: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """`fraud serve` in a process of its own; gives its address, with a slash at the end.
+    """Run `fraud serve` in a child process; gives its URL, ending in a slash.
 
     Args:
-        port: a free one.
-        log: gets its output.
-        environment: more variables, among them the job's.
+        port: a free port.
+        log: file for its output.
+        environment: additional variables, among them the job's.
 
     Raises:
         FaultError: it does not start.

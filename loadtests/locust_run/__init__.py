@@ -1,1 +1,1 @@
-"""Load tests with locust: an open loop, latency from intended times, and an audit of every run."""
+"""Open-loop load tests with locust: latency from intended times, and an audit of every run."""

@@ -1,4 +1,4 @@
-"""Notes when a read_committed consumer, as a risk team's, holds the alert of each transaction of a lane."""
+"""Consumer (read_committed) that records when the alert of each transaction of a lane is received."""
 
 import time
 from collections import deque
@@ -18,31 +18,31 @@ POLL_S = 0.1
 
 
 class Seen(NamedTuple):
-    """An alert of ours."""
+    """A received alert of the lane."""
 
     due_us: int
-    """When its transaction was meant to be sent, microseconds from the start."""
+    """Intended sending time of its transaction, microseconds from the start."""
     at_ns: int
-    """When the consumer held it, `time.monotonic_ns`: this worker's clock, which sent it, too."""
+    """Time of receipt, `time.monotonic_ns`; the clock of the worker that also sent the transaction."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 class AlertWatch:
-    """The thread that reads alerts."""
+    """Thread that reads alerts."""
 
-    def __init__(self, client: Mapping[str, Any], topic: str, mine: str) -> None:
-        """Connect, and stand at the end of the topic.
+    def __init__(self, client: Mapping[str, Any], topic: str, lane_prefix: str) -> None:
+        """Connect, and start at the end of the topic.
 
         Args:
             client: Kafka settings.
-            topic: of the alerts.
-            mine: what the transaction_ids of this lane begin with.
+            topic: topic of the alerts.
+            lane_prefix: prefix of the lane's transaction_ids.
 
         Raises:
-            LoadTestError: no such topic or no broker.
+            LoadTestError: no such topic, or the broker does not answer.
         """
-        self._mine = mine
+        self._lane_prefix = lane_prefix
         self._consumer = Consumer(
             {
                 "log_level": 2,
@@ -51,19 +51,19 @@ class AlertWatch:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                # an answer as soon as there is one
+                # fetch responses as soon as there is a record
                 "fetch.wait.max.ms": 5,
                 "fetch.error.backoff.ms": 5,
             }
         )
         try:
             partitions = topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
-            places = []
+            assigned = []
             for partition in partitions:
-                # the end is asked for now: what "latest" means later would leave out what came meanwhile
+                # read the end now: "latest" would be resolved later and skip alerts in between
                 ends = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
-                places.append(TopicPartition(topic, partition, ends[1]))
-            self._consumer.assign(places)
+                assigned.append(TopicPartition(topic, partition, ends[1]))
+            self._consumer.assign(assigned)
         except KafkaException as fault:
             self._consumer.close()
             raise LoadTestError(
@@ -71,20 +71,20 @@ class AlertWatch:
             ) from fault
         self.thread = NativeThread(self._run)
         self.seen: deque[Seen] = deque()
-        """Taken out by the reader."""
+        """Received alerts; the reader removes them."""
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read."""
         self.thread.start()
 
     def check(self) -> None:
-        """See that it works.
+        """Check that the thread works.
 
         Raises:
-            LoadTestError: the thread ended by a fault.
+            LoadTestError: the thread failed.
         """
         if self.thread.fault is not None:
-            raise LoadTestError(f"reading alerts ended: {self.thread.fault!r}") from self.thread.fault
+            raise LoadTestError(f"reading alerts failed: {self.thread.fault!r}") from self.thread.fault
 
     def _run(self) -> None:
         try:
@@ -102,6 +102,6 @@ class AlertWatch:
             self._consumer.close()
 
     def _take(self, value: bytes, now: int) -> None:
-        found = identity.decode(orjson.loads(value)["transaction_id"], self._mine)
-        if found is not None:
-            self.seen.append(Seen(found.due_us, now, len(value)))
+        transaction = identity.decode(orjson.loads(value)["transaction_id"], self._lane_prefix)
+        if transaction is not None:
+            self.seen.append(Seen(transaction.due_us, now, len(value)))

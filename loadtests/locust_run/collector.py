@@ -1,4 +1,4 @@
-"""Merges what the workers report into one result."""
+"""Merges the workers' reports into one result."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from loadtests.locust_run.transactions import rates
 
 @dataclass
 class Second:
-    """What was reported within a second of the run."""
+    """Reports of one second of the run."""
 
     latency: Any = field(default_factory=histograms.empty)
     slip: Any = field(default_factory=histograms.empty)
@@ -25,20 +25,20 @@ class Second:
 
 
 class Collector:
-    """Takes reports as they come, each once."""
+    """Adds up reports, each once."""
 
     def __init__(self, plan: Plan, lanes: int) -> None:
-        """Begin the log of histograms.
+        """Open the log of histograms.
 
         Args:
-            plan: of the run.
-            lanes: workers.
+            plan: plan of the run.
+            lanes: number of workers.
         """
         self.plan, self.lanes = plan, lanes
         self.newest: dict[int, Mapping[str, Any]] = {}
         """Newest report by lane."""
         self.heard: dict[int, float] = {}
-        """When that came, by `now` of `add`."""
+        """Time of the newest report by lane, from `now` of `add`."""
         self.latency, self.slip = histograms.empty(), histograms.empty()
         self.alerts = 0
         self._seconds: dict[int, Second] = defaultdict(Second)
@@ -47,11 +47,11 @@ class Collector:
         self._profile: RateProfile | None = None if plan.replay else rates(plan)
 
     def add(self, report: Mapping[str, Any], now: float) -> None:
-        """Take a worker's report in.
+        """Add a worker's report.
 
         Args:
-            report: as `Lane.report` makes it.
-            now: seconds of any clock.
+            report: a report from `Lane.report`.
+            now: time of any clock, seconds.
         """
         lane, at = int(report["lane"]), float(report["at_s"])
         self.newest[lane], self.heard[lane] = report, now
@@ -70,23 +70,23 @@ class Collector:
             self._log.add(latency, max(0.0, at - 1.0), at)
 
     def all_in(self, *states: str) -> bool:
-        """Whether every lane has reported, and one of these states."""
+        """Return whether every lane's newest report has one of these states."""
         return len(self.newest) == self.lanes and all(
             report["state"] in states for report in self.newest.values()
         )
 
     @property
     def is_ready(self) -> bool:
-        """Whether every lane could begin."""
+        """Whether every lane is ready to send."""
         return self.all_in(READY)
 
     @property
     def is_sent(self) -> bool:
-        """Whether every lane has sent what it could."""
+        """Whether every lane has finished sending."""
         return self.all_in(SENT)
 
     def faults(self) -> list[str]:
-        """What failed lanes say."""
+        """Return the errors of failed lanes."""
         return [
             f"worker {lane}: {report['error']}"
             for lane, report in sorted(self.newest.items())
@@ -94,39 +94,39 @@ class Collector:
         ]
 
     def silent(self, now: float, patience_s: float) -> list[int]:
-        """Lanes that have not reported for too long."""
+        """Return the lanes without a report for too long."""
         return [lane for lane in range(self.lanes) if now - self.heard.get(lane, float("-inf")) > patience_s]
 
     def total(self, name: str) -> int:
-        """A count of the newest reports, all lanes together."""
+        """Return the sum over all lanes of a count in the newest reports."""
         return sum(int(report[name]) for report in self.newest.values())
 
     def result(self) -> Result:
-        """Everything so far."""
+        """Return the result so far."""
         reports = self.newest.values()
-        found = Result(asdict(self.plan), self.lanes)
-        found.events, found.unsent = self.total("events"), self.total("unsent")
-        # a worker that was lost said nothing of what it did not send
-        found.unsent += sum(
+        result = Result(asdict(self.plan), self.lanes)
+        result.events, result.unsent = self.total("events"), self.total("unsent")
+        # a lost worker has not reported its unsent transactions
+        result.unsent += sum(
             report["events"] - report["acknowledged"] for report in reports if report["state"] == RUNNING
         )
-        found.acknowledged, found.alerts_seen = self.total("acknowledged"), self.alerts
-        found.offered_rate, found.achieved_rate = self._rates()
-        found.generator_cores = sum(
+        result.acknowledged, result.alerts_seen = self.total("acknowledged"), self.alerts
+        result.offered_rate, result.achieved_rate = self._rates()
+        result.generator_cores = sum(
             float(report["cpu_s"]) / float(report["ended_s"]) for report in reports if report["ended_s"]
         )
-        found.latency_ms = histograms.percentiles_ms(self.latency)
-        found.latencies = self.latency.get_total_count()
-        found.latency_curve = histograms.curve(self.latency)
-        found.slip_ms = histograms.percentiles_ms(self.slip)
-        found.seconds = self._by_second()
-        return found
+        result.latency_ms = histograms.percentiles_ms(self.latency)
+        result.latencies = self.latency.get_total_count()
+        result.latency_curve = histograms.curve(self.latency)
+        result.slip_ms = histograms.percentiles_ms(self.slip)
+        result.seconds = self._by_second()
+        return result
 
     def _rates(self) -> tuple[float, float]:
         plan, reports = self.plan, self.newest.values()
         ended = max((float(report["ended_s"]) for report in reports), default=0.0)
         length = plan.for_s
-        if self._profile is None:  # a file may be shorter than the time
+        if self._profile is None:  # the file may be shorter than the measured time
             length = min(length, max(ended - plan.warm_up_s, 1e-3))
             before = self.total("sent") - self.total("sent_measured")
             offered = self.total("events") - before
@@ -134,8 +134,8 @@ class Collector:
             before = self._profile.due_by(plan.warm_up_s)
             offered = self._profile.events - before
         reached = self.total("acknowledged_at_end") - before
-        took = max(length, ended - plan.warm_up_s)
-        return offered / length, max(0, reached) / took if ended else 0.0
+        elapsed = max(length, ended - plan.warm_up_s)
+        return offered / length, max(0, reached) / elapsed if ended else 0.0
 
     def _by_second(self) -> list[dict[str, float]]:
         rows = []

@@ -1,4 +1,4 @@
-"""`fraud loadtest`: open-loop load with locust, and an audit of every run."""
+"""`fraud loadtest`: open-loop load tests with locust, and an audit of every run."""
 
 import json
 import signal
@@ -33,38 +33,38 @@ PAUSE_S = 2.0
 _LOAD, _WHERE, _BOUNDS = "Load", "Where", "Bounds"
 
 Workers = Annotated[int, typer.Option(min=1, max=256, help="Locust workers", rich_help_panel=_LOAD)]
-WarmUp = Annotated[str, typer.Option(help="Before what is measured", rich_help_panel=_LOAD)]
+WarmUp = Annotated[str, typer.Option(help="Warm-up before the measurement", rich_help_panel=_LOAD)]
 Cards = Annotated[int, typer.Option(min=100, help="Simulated cards", rich_help_panel=_LOAD)]
-Seed = Annotated[int, typer.Option(min=0, help="Of the simulated world", rich_help_panel=_LOAD)]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulated world", rich_help_panel=_LOAD)]
 Embedded = Annotated[
     bool,
     typer.Option(
         "--embedded/--cluster",
-        help="A stack and a job of its own, or the running job of the FRAUD_... variables",
+        help="Own stack and job, or the running job of the FRAUD_... variables",
         rich_help_panel=_WHERE,
     ),
 ]
 AllowProduction = Annotated[
     bool,
-    typer.Option("--allow-production", help="Fill topics not named loadtest-...", rich_help_panel=_WHERE),
+    typer.Option("--allow-production", help="Write to topics not named loadtest-...", rich_help_panel=_WHERE),
 ]
 Profiles = Annotated[
-    bool, typer.Option(help="Embedded: with profiles, by Postgres and Debezium", rich_help_panel=_WHERE)
+    bool, typer.Option(help="Embedded: with profiles, through Postgres and Debezium", rich_help_panel=_WHERE)
 ]
 Sidecar = Annotated[
     str, typer.Option(help="URL of the job's sidecar, with --cluster", rich_help_panel=_WHERE)
 ]
-DataDir = Annotated[Path, typer.Option(help="Emptied first; everything lies there", rich_help_panel=_WHERE)]
+DataDir = Annotated[Path, typer.Option(help="Directory of all data; emptied first", rich_help_panel=_WHERE)]
 Slip = Annotated[str, typer.Option("--max-slip", help="p99 of the generator's slip", rich_help_panel=_BOUNDS)]
 Backlog = Annotated[
-    str, typer.Option("--max-backlog", help="Lag at the end, in time of the rate", rich_help_panel=_BOUNDS)
+    str, typer.Option("--max-backlog", help="Lag at the end, as time at the rate", rich_help_panel=_BOUNDS)
 ]
-Drain = Annotated[str, typer.Option(help="Longest time to decide what is left", rich_help_panel=_BOUNDS)]
+Drain = Annotated[str, typer.Option(help="Time limit for the remaining lag", rich_help_panel=_BOUNDS)]
 DoAudit = Annotated[
     bool, typer.Option("--audit/--no-audit", help="Recompute every alert at the end", rich_help_panel=_BOUNDS)
 ]
 ReportTo = Annotated[
-    Path | None, typer.Option("--report", help="Write everything there, as JSON; FILE.html beside it")
+    Path | None, typer.Option("--report", help="Write the report to this JSON file, and FILE.html beside it")
 ]
 
 
@@ -75,17 +75,19 @@ def run(
     shape: Annotated[
         str, typer.Option(help="steady, ramp, spike, soak or replay", rich_help_panel=_LOAD)
     ] = "steady",
-    factor: Annotated[float, typer.Option(help="Of a spike", rich_help_panel=_LOAD)] = 5.0,
+    factor: Annotated[
+        float, typer.Option(help="Rate of a spike, as a multiple", rich_help_panel=_LOAD)
+    ] = 5.0,
     replay: Annotated[
         Path | None, typer.Option(help="Parquet file for the shape replay", rich_help_panel=_LOAD)
     ] = None,
-    speed: Annotated[float, typer.Option(help="Of a replay", rich_help_panel=_LOAD)] = 1.0,
+    speed: Annotated[float, typer.Option(help="Speed of a replay", rich_help_panel=_LOAD)] = 1.0,
     warm_up: WarmUp = "10s",
     workers: Workers = 1,
     cards: Cards = 50_000,
     seed: Seed = 1,
     p99: Annotated[
-        str | None, typer.Option("--p99", help="Of the latency: 50ms", rich_help_panel=_BOUNDS)
+        str | None, typer.Option("--p99", help="Bound of the latency's p99: 50ms", rich_help_panel=_BOUNDS)
     ] = None,
     max_slip: Slip = "5ms",
     max_backlog: Backlog = "2s",
@@ -104,7 +106,7 @@ def run(
     data_dir: DataDir = DATA_DIR,
     report: ReportTo = None,
 ) -> None:
-    """One load test; the exit status is 1 if anything is out of bounds, and each reason is named."""
+    """Run a load test; the exit status is 1 if a bound is exceeded, and each reason is shown."""
     plan = Plan(
         rate=rate, for_s=seconds(length), warm_up_s=_maybe(warm_up), shape="replay" if replay else shape,
         factor=factor, cards=cards, seed=seed, replay=str(replay.resolve()) if replay else "", speed=speed,
@@ -112,25 +114,31 @@ def run(
     )  # fmt: skip
     bounds = _bounds(max_slip, max_backlog, p99)
     before = surroundings()
-    with _saying() as say, _target(own, plan, data_dir, profiles, allow_production, sidecar, say) as target:
+    with _status() as say, _target(own, plan, data_dir, profiles, allow_production, sidecar, say) as target:
         plan = replace(plan, sidecar=target.sidecar if sidecar_users else "")
         result = launch.run(plan, target.settings, workers=workers, web_port=web_port, say=say)
         say("auditing")
         audit = Audit.of(verify(target.settings)) if with_audit else None
-        found = failures(result, bounds, audit, own_topics=target.own_topics)
-    _tell(Report(_command(), before, result, bounds, audit, tuple(found)), report)
+        reasons = failures(result, bounds, audit, own_topics=target.own_topics)
+        _show(Report(_command(), before, result, bounds, audit, tuple(reasons)), report)
 
 
 @app.command("find-peak")
 def find_peak(
-    p99: Annotated[str, typer.Option("--p99", help="Of the latency", rich_help_panel=_BOUNDS)] = "100ms",
+    p99: Annotated[
+        str, typer.Option("--p99", help="Bound of the latency's p99", rich_help_panel=_BOUNDS)
+    ] = "100ms",
     first: Annotated[
         float, typer.Option("--from", help="Rate to begin with", rich_help_panel=_LOAD)
     ] = 1_000.0,
     most: Annotated[float, typer.Option(help="Highest rate to try", rich_help_panel=_LOAD)] = 100_000.0,
-    length: Annotated[str, typer.Option("--for", help="Each rate", rich_help_panel=_LOAD)] = "30s",
-    precision: Annotated[float, typer.Option(help="Share of the peak", rich_help_panel=_LOAD)] = 0.05,
-    probes: Annotated[int, typer.Option(min=1, help="Rates to try at most", rich_help_panel=_LOAD)] = 12,
+    length: Annotated[str, typer.Option("--for", help="Time per rate", rich_help_panel=_LOAD)] = "30s",
+    precision: Annotated[
+        float, typer.Option(help="Precision, as a share of the peak", rich_help_panel=_LOAD)
+    ] = 0.05,
+    probes: Annotated[
+        int, typer.Option(min=1, help="Maximum number of rates to try", rich_help_panel=_LOAD)
+    ] = 12,
     warm_up: WarmUp = "5s",
     workers: Workers = 1,
     cards: Cards = 50_000,
@@ -145,27 +153,27 @@ def find_peak(
     data_dir: DataDir = DATA_DIR,
     report: ReportTo = None,
 ) -> None:
-    """The highest rate with a p99 within its bound and a lag that does not grow, by bisection."""
+    """Find the highest rate with a p99 within its bound and a stable lag, by bisection."""
     plan = Plan(
         rate=first, for_s=seconds(length), warm_up_s=_maybe(warm_up), cards=cards, seed=seed,
         drain_s=seconds(drain), directory=str(data_dir.resolve() / "run"),
     )  # fmt: skip
     bounds = _bounds(max_slip, max_backlog, p99)
     before = surroundings()
-    with _saying() as say, _target(own, plan, data_dir, profiles, allow_production, "", say) as target:
+    with _status() as say, _target(own, plan, data_dir, profiles, allow_production, "", say) as target:
         search = Search(plan, target, bounds, workers, say)
         peak = search.find(first, most, precision, probes)
         say("auditing")
         audit = Audit.of(verify(target.settings)) if with_audit else None
     best = search.results[peak.rate if peak.rate is not None else peak.probes[-1].rate]
-    found = [] if peak.rate is not None else [f"no rate passed: {peak.limited_by}"]
+    reasons = [] if peak.rate is not None else [f"no rate passed: {peak.limited_by}"]
     if audit is not None:
         sent, seen = search.totals
         everything = replace(best, acknowledged=sent, alerts_seen=seen)
-        known = set(failures(best, bounds))
-        all_found = failures(everything, bounds, audit, own_topics=target.own_topics)
-        found += [line for line in all_found if line not in known]
-    _tell(Report(_command(), before, best, bounds, audit, tuple(found), peak), report)
+        known_reasons = set(failures(best, bounds))
+        all_reasons = failures(everything, bounds, audit, own_topics=target.own_topics)
+        reasons += [line for line in all_reasons if line not in known_reasons]
+    _show(Report(_command(), before, best, bounds, audit, tuple(reasons), peak), report)
 
 
 @contextmanager
@@ -179,10 +187,10 @@ def _target(
     say: Callable[[str], None],
 ) -> Iterator[Target]:
     if own:
-        made = RigPlan(
+        rig_plan = RigPlan(
             data_dir.resolve(), cards=plan.cards, seed=plan.seed, rate=plan.rate, profiles=profiles
         )
-        with targets.embedded(made, say, sidecar=plan.sidecar_users > 0) as target:
+        with targets.embedded(rig_plan, say, sidecar=plan.sidecar_users > 0) as target:
             yield target
     else:
         with nullcontext(targets.cluster(allow_production=allow_production, sidecar=sidecar)) as target:
@@ -198,7 +206,7 @@ def _bounds(slip: str, backlog: str, p99: str | None) -> Bounds:
 
 
 def _maybe(text: str) -> float:
-    """Seconds; 0 is allowed."""
+    """Parse seconds; 0 is allowed."""
     return 0.0 if text.strip() in ("0", "0s") else seconds(text)
 
 
@@ -207,29 +215,29 @@ def _command() -> str:
 
 
 @contextmanager
-def _saying() -> Iterator[Callable[[str], None]]:
-    """A line of status on a terminal, or a line in a log whenever it says something else."""
+def _status() -> Iterator[Callable[[str], None]]:
+    """Show the status on a terminal, or as a log line whenever its first word changes."""
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
-        signal.signal(number, signal.default_int_handler)  # what was started is stopped
+        signal.signal(number, signal.default_int_handler)  # started processes are stopped
     console = Console(stderr=True)
-    spoken = ""
+    last_text = ""
 
     def say(text: str) -> None:
-        nonlocal spoken
+        nonlocal last_text
         status.update(text)
-        if not console.is_terminal and text.split()[:1] != spoken.split()[:1]:
-            spoken = text
+        if not console.is_terminal and text.split()[:1] != last_text.split()[:1]:
+            last_text = text
             console.print(text, highlight=False)
 
-    with console.status("beginning") as status:
+    with console.status("starting") as status:
         yield say
 
 
-def _tell(report: Report, to: Path | None) -> None:
+def _show(report: Report, to: Path | None) -> None:
     """Show and write a report.
 
     Raises:
-        LoadTestFailed: it says so.
+        LoadTestFailed: the report has failures.
     """
     if to is not None:
         to.write_text(json.dumps(report.as_json(), indent=2) + "\n")
@@ -241,4 +249,4 @@ def _tell(report: Report, to: Path | None) -> None:
     for line in report.failures:
         typer.echo(f"failed: {line}", err=True)
     if report.failures:
-        raise LoadTestFailed(f"{len(report.failures)} of the load test's conditions do not hold; see above")
+        raise LoadTestFailed(f"{len(report.failures)} conditions of the load test failed; see above")

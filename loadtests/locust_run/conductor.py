@@ -1,8 +1,8 @@
-"""Leads a run from the master: lanes encode, all begin at one moment, send, and the job's lag drains.
+"""Coordinator of a run on the master: lanes encode, start together and send, then the job's lag drains.
 
     waiting -> taping -> running -> draining -> settling -> over
 
-Each step has a condition and a limit of time; a worker that falls silent ends the run within seconds.
+Each phase has a condition and a time limit; a worker that stops reporting ends the run within seconds.
 """
 
 import json
@@ -21,21 +21,21 @@ from loadtests.locust_run.sender import FLUSH_S, GRACE_S
 from streaming_job.settings import JobSettings
 
 REPORT_S = 1.0
-"""Between two reports of a worker."""
+"""Time between two reports of a worker, seconds."""
 SILENCE_S = 4.0
-"""Without a report for so long, a worker that runs is lost."""
+"""A worker without a report for this long is lost, seconds."""
 LEAD_S = 1.0
-"""From the order to begin to the start: it reaches every worker before."""
+"""Time from the order to begin to the start, so that the order reaches every worker, seconds."""
 TAPING_S = 600.0
 SETTLE_REPORTS = 2.0
-"""Reports of each worker after the lag was 0: the alerts committed last are among them."""
+"""Reports of each worker to wait for after the lag was 0, so that they include the last alerts."""
 PROGRESS = "progress.json"
 Send = Callable[[str, Mapping[str, Any], int], None]
 """(message, content, lane)."""
 
 
 class Conductor:
-    """State of one run."""
+    """The state machine of one run."""
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class Conductor:
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Tell the workers to prepare.
+        """Order the workers to prepare.
 
         Args:
-            plan: of the run.
-            lanes: workers.
-            settings: of the job.
+            plan: plan of the run.
+            lanes: number of workers.
+            settings: the job's settings.
             send: sends a message to the worker of a lane.
-            now: seconds of a clock that only goes on.
+            now: monotonic clock, seconds.
 
         Raises:
             LoadTestError: the topics cannot be read.
@@ -77,16 +77,16 @@ class Conductor:
             send("fraud_prepare", {"plan": plan.to_json(), **share}, lane)
 
     def lose(self, worker: str, why: str) -> None:
-        """Note that a worker is gone: the run cannot be what it was to be."""
+        """Record a lost worker, which ends the run."""
         if self.phase != "over":
             self.lost.append(f"{worker}: {why}")
 
     def add(self, report: Mapping[str, Any]) -> None:
-        """Take a worker's report."""
+        """Add a worker's report."""
         self.collector.add(report, self._now())
 
     def tick(self) -> bool:
-        """Look at everything and go on; False when the run is over."""
+        """Check the run and advance its phase; returns False when the run is over."""
         if self.phase != "over":
             self._look_for_faults()
         if self.fault or self.lost:
@@ -130,10 +130,10 @@ class Conductor:
             self._backlog_at_end = self._lag_at(self._start + ended)
             self._enter("draining")
         elif self._waited() > LEAD_S + self.plan.warm_up_s + self.plan.for_s + GRACE_S + FLUSH_S + SILENCE_S:
-            self.fault = "sending does not end; look at the brokers and the workers' logs"
+            self.fault = "sending does not end; see the brokers' and the workers' logs"
 
     def _settle_if_drained(self) -> None:
-        # asked for after everything was sent
+        # only samples taken after everything was sent
         after = [at for at, lag in self.lag.samples if lag == 0 and at > self._sent_at]
         if after:
             ended = max(float(report["ended_s"]) for report in self.collector.newest.values())
@@ -143,7 +143,7 @@ class Conductor:
             self._enter("settling")
 
     def _lag_at(self, moment: float) -> int | None:
-        """The first lag that was asked for at a moment or later; otherwise the newest."""
+        """Return the first lag sampled at a moment or later, otherwise the newest."""
         later = [lag for at, lag in self.lag.samples if at >= moment]
         return later[0] if later else self.lag.newest
 
@@ -155,9 +155,9 @@ class Conductor:
         return self._now() - self._since
 
     def _show(self) -> None:
-        """Write what is going on for whoever waits outside."""
+        """Write the progress to a file for the launching process."""
         p99 = histograms.percentile_ms(self.collector.latency, 99.0)
-        shown = {
+        progress = {
             "phase": self.phase,
             "at_s": max(0.0, self._now() - self._start) if self._start else 0.0,
             "sent": self.collector.total("sent"),
@@ -166,20 +166,20 @@ class Conductor:
             "lag": self.lag.newest,
         }
         partial = Path(self.plan.directory) / f"{PROGRESS}.partial"
-        partial.write_text(json.dumps(shown))
+        partial.write_text(json.dumps(progress))
         partial.rename(partial.with_name(PROGRESS))
 
     def result(self) -> Result:
-        """What was measured; ends the sampling of the lag."""
+        """Return the result; stops sampling the lag."""
         self.lag.thread.stop()
         if self.phase != "over" and not (self.lost or self.fault):
-            self.fault = f"it was stopped while {self.phase}"
-        found = self.collector.result()
-        found.backlog_at_end, found.drained_s = self._backlog_at_end, self._drained_s
-        found.lost_workers, found.fault = self.lost, self.fault
+            self.fault = f"it was stopped in the phase {self.phase}"
+        result = self.collector.result()
+        result.backlog_at_end, result.drained_s = self._backlog_at_end, self._drained_s
+        result.lost_workers, result.fault = self.lost, self.fault
         if self._start:
-            found.lag = [
+            result.lag = [
                 (round(at - self._start, 3), lag) for at, lag in self.lag.samples if at >= self._start
             ]
         self.collector.close()
-        return found
+        return result

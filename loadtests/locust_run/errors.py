@@ -1,4 +1,4 @@
-"""What can go wrong with a load test."""
+"""Errors of load tests."""
 
 from feature_store.errors import FraudError
 
@@ -7,5 +7,5 @@ class LoadTestError(FraudError):
     """The load test cannot be run."""
 
 
-class LoadTestFailed(FraudError):  # noqa: N818 - a verdict, not a fault of the program
-    """The load test was run, and something that it measured is out of bounds."""
+class LoadTestFailed(FraudError):  # noqa: N818 - a verdict, not an error of the program
+    """The load test ran, and a measured value is out of bounds."""

@@ -1,4 +1,4 @@
-"""Histograms of microseconds (HdrHistogram, three digits): recorded in bulk, merged, kept as a log."""
+"""Histograms of microseconds (HdrHistogram, three digits): bulk recording, merging, and a log file."""
 
 import time
 from collections.abc import Iterable
@@ -13,45 +13,45 @@ from hdrh.log import HistogramLogReader, HistogramLogWriter
 LOWEST_US, HIGHEST_US, DIGITS = 1, 3_600_000_000, 3
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
 _MICROSECONDS = 1_000.0
-"""Of a millisecond."""
+"""Microseconds per millisecond."""
 
 
 def empty() -> HdrHistogram:
-    """A histogram of 1 us to an hour with three significant digits; what is longer counts as an hour."""
+    """Create a histogram of 1 us to an hour with three significant digits; longer times count as an hour."""
     return HdrHistogram(LOWEST_US, HIGHEST_US, DIGITS)
 
 
 def record(histogram: HdrHistogram, microseconds: npt.NDArray[np.int64]) -> None:
-    """Record values, shape (n,): one call for each that differs, not for each."""
+    """Record values, shape (n,), with one call per distinct value."""
     values, counts = np.unique(np.clip(microseconds, LOWEST_US, HIGHEST_US), return_counts=True)
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
         histogram.record_value(value, count)
 
 
 def merged(encoded: Iterable[bytes | str]) -> HdrHistogram:
-    """The sum of histograms as `HdrHistogram.encode` gives them."""
-    whole = empty()
-    for one in encoded:
-        whole.decode_and_add(one)
-    return whole
+    """Decode and add up histograms encoded by `HdrHistogram.encode`."""
+    total = empty()
+    for text in encoded:
+        total.decode_and_add(text)
+    return total
 
 
 def percentiles_ms(histogram: HdrHistogram) -> dict[str, float]:
-    """p50, p90, ..., p100 in ms; empty if nothing was recorded."""
+    """Return p50, p90, ..., p100 in ms; empty if nothing was recorded."""
     if not histogram.get_total_count():
         return {}
     return {f"p{at:g}": histogram.get_value_at_percentile(at) / _MICROSECONDS for at in PERCENTILES}
 
 
 def percentile_ms(histogram: HdrHistogram, at: float) -> float | None:
-    """One percentile in ms; None if nothing was recorded."""
+    """Return one percentile in ms; None if nothing was recorded."""
     if not histogram.get_total_count():
         return None
     return float(histogram.get_value_at_percentile(at) / _MICROSECONDS)
 
 
 def curve(histogram: HdrHistogram, points: int = 5) -> list[tuple[float, float]]:
-    """(percentile, ms) of the whole distribution, `points` for each halving of what is left above."""
+    """Return (percentile, ms) of the whole distribution, with `points` for each halving of the rest above."""
     if not histogram.get_total_count():
         return []
     return [
@@ -81,9 +81,9 @@ class HistogramLog:
 
 
 def read_log(path: Path) -> HdrHistogram:
-    """The sum of all intervals of a log."""
-    whole = empty()
+    """Return the sum of all intervals of a log."""
+    total = empty()
     reader = HistogramLogReader(str(path), empty())
-    while reader.add_next_interval_histogram(whole):
+    while reader.add_next_interval_histogram(total):
         pass
-    return whole
+    return total

@@ -1,7 +1,7 @@
-"""The transaction_id of a load test: which run, worker and number it has, and when it was meant to be sent.
+"""The transaction_id of a load test, which encodes run, lane, number and intended sending time.
 
 32 hex digits: run (6), lane (2), number within the lane (8), microseconds from the start of the run to the
-intended time (16). Who reads an alert needs no table of what was sent to know when its transaction was due.
+intended time (16). So a reader of an alert knows when its transaction was due without a table.
 """
 
 from typing import NamedTuple
@@ -19,21 +19,21 @@ _PREFIX, _NUMBER = 8, 16
 
 
 class Identity(NamedTuple):
-    """What a transaction_id says, beside run and lane."""
+    """The number and time in a transaction_id."""
 
     number: int
-    """Within the lane, from 0."""
+    """Number within the lane, from 0."""
     due_us: int
-    """Microseconds from the start of the run."""
+    """Intended time, microseconds from the start of the run."""
 
 
 def encode(share: Share, numbers: npt.NDArray[np.int64], due_us: npt.NDArray[np.int64]) -> pa.StringArray:
-    """Identifiers of events, shape (n,).
+    """Encode the identifiers of events, shape (n,).
 
     Args:
         share: run and lane.
-        numbers: within the lane, below 2**32, shape (n,).
-        due_us: microseconds from the start, shape (n,).
+        numbers: numbers within the lane, below 2**32, shape (n,).
+        due_us: intended times, microseconds from the start, shape (n,).
     """
     head = np.uint64(share.run << 40 | share.lane << 32)
     first = tokens.hexadecimal(head | numbers.astype(np.uint64))
@@ -41,13 +41,13 @@ def encode(share: Share, numbers: npt.NDArray[np.int64], due_us: npt.NDArray[np.
 
 
 def prefix(share: Share) -> str:
-    """What all identifiers of a lane begin with."""
+    """Return the common prefix of a lane's identifiers."""
     return f"{share.run:06x}{share.lane:02x}"
 
 
-def decode(transaction_id: str, mine: str) -> Identity | None:
-    """What an identifier says; None if it is not one of the lane with the prefix `mine`."""
-    if len(transaction_id) != DIGITS or not transaction_id.startswith(mine):
+def decode(transaction_id: str, lane_prefix: str) -> Identity | None:
+    """Decode an identifier; None if it is not of the lane with this prefix."""
+    if len(transaction_id) != DIGITS or not transaction_id.startswith(lane_prefix):
         return None
     try:
         return Identity(int(transaction_id[_PREFIX:_NUMBER], 16), int(transaction_id[_NUMBER:], 16))

@@ -1,4 +1,4 @@
-"""The job's lag during a run: transactions on the topic that its consumer group has not committed."""
+"""Sampler of the job's lag: transactions on the topic that its consumer group has not committed."""
 
 import time
 from typing import Any
@@ -15,61 +15,62 @@ TIMEOUT_S = 10.0
 
 
 class LagSamples:
-    """A thread that asks the brokers twice a second."""
+    """Thread that samples the lag twice a second."""
 
     def __init__(self, settings: JobSettings) -> None:
         """Connect.
 
         Raises:
-            LoadTestError: no such topic, or no broker.
+            LoadTestError: no such topic, or the broker does not answer.
         """
         client: dict[str, Any] = {
             "log_level": 2,
             **settings.kafka,
             "bootstrap.servers": settings.bootstrap_servers,
-            "group.id": settings.job_id,  # never joined: only asked about
+            "group.id": settings.job_id,  # never joined, only queried
             "enable.auto.commit": False,
         }
         self._consumer = Consumer(client)
         topic = settings.topics.transactions
         try:
-            found = topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
+            partitions = topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
         except KafkaException as fault:
             raise LoadTestError(f"topic {topic} cannot be read: {fault}; check topic and brokers") from fault
-        self._places = [TopicPartition(topic, partition) for partition in found]
+        self._partitions = [TopicPartition(topic, partition) for partition in partitions]
         self.thread = NativeThread(self._run)
         self.samples: list[tuple[float, int]] = []
-        """(`time.monotonic`, records behind)."""
+        """(`time.monotonic`, lag in records)."""
 
     @property
     def newest(self) -> int | None:
-        """Records behind; None before the first answer."""
+        """Newest lag in records; None before the first sample."""
         return self.samples[-1][1] if self.samples else None
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start sampling."""
         self.thread.start()
 
     def _run(self) -> None:
         try:
             while not self.thread.stopped:
                 try:
-                    lag = self._ask()
+                    lag = self._sample()
                 except KafkaException:
-                    lag = None  # a broker that restarts: the next answer counts
+                    lag = None  # a broker restarts: wait for the next sample
                 if lag is not None:
                     self.samples.append((time.monotonic(), lag))
                 sleep(INTERVAL_S)
         finally:
             self._consumer.close()
 
-    def _ask(self) -> int:
-        # ends after commits: a lag is never too small
+    def _sample(self) -> int:
+        # read ends after commits, so that the lag is never too small
         committed = {
-            place.partition: place.offset for place in self._consumer.committed(self._places, TIMEOUT_S)
+            partition.partition: partition.offset
+            for partition in self._consumer.committed(self._partitions, TIMEOUT_S)
         }
         behind = 0
-        for place in self._places:
-            low, high = self._consumer.get_watermark_offsets(place, TIMEOUT_S)
-            behind += max(0, high - max(low, committed[place.partition]))
+        for partition in self._partitions:
+            low, high = self._consumer.get_watermark_offsets(partition, TIMEOUT_S)
+            behind += max(0, high - max(low, committed[partition.partition]))
         return behind

@@ -1,4 +1,4 @@
-"""Whether a lag grows: the slope of a straight line through its samples, and how sure that is."""
+"""Trend of a lag: the slope of a line through its samples, and its standard error."""
 
 import math
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 FEWEST = 6
-"""Samples below which nothing is said."""
+"""Minimal number of samples for a trend."""
 SURE = 3.0
-"""Standard errors that a slope must be above 0."""
+"""Number of standard errors by which a significant slope exceeds 0."""
 SHARE = 0.01
-"""Of the rate: a job that falls behind by less decides 99 of 100 transactions as they come."""
+"""Minimal slope as a share of the rate; below it the job decides 99 of 100 transactions in time."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Trend:
     """Standard error of the slope, records per second."""
 
     def grows(self, rate: float) -> bool:
-        """Whether the lag grows by more than chance and by more than a hundredth of the rate.
+        """Return whether the lag grows significantly, and by more than a hundredth of the rate.
 
         Args:
-            rate: transactions per second that are sent.
+            rate: sent transactions per second.
         """
         return self.slope > SHARE * rate and self.slope > SURE * self.error
 
 
 def trend(samples: Sequence[tuple[float, int]]) -> Trend | None:
-    """The line through samples (second, records behind); None if they are too few or at one moment."""
+    """Fit a line through samples (second, lag in records); None if they are too few or simultaneous."""
     if len(samples) < FEWEST:
         return None
     at, lag = np.array(samples, dtype=np.float64).T
@@ -41,19 +41,19 @@ def trend(samples: Sequence[tuple[float, int]]) -> Trend | None:
     if not (square := float(spread @ spread)):
         return None
     slope = float(spread @ lag) / square
-    left = lag - lag.mean() - slope * spread
-    error = math.sqrt(float(left @ left) / (len(samples) - 2) / square)
+    residuals = lag - lag.mean() - slope * spread
+    error = math.sqrt(float(residuals @ residuals) / (len(samples) - 2) / square)
     return Trend(slope, error)
 
 
 def grows(samples: Sequence[tuple[float, int]], rate: float, from_s: float, to_s: float) -> bool:
-    """Whether the lag grows between two times; what cannot be said counts as stable.
+    """Return whether the lag grows between two times; without a trend it counts as stable.
 
     Args:
-        samples: (second, records behind).
-        rate: transactions per second that are sent.
-        from_s: leave out what is before.
-        to_s: leave out what is after.
+        samples: (second, lag in records).
+        rate: sent transactions per second.
+        from_s: first second of the samples used.
+        to_s: last second of the samples used.
     """
-    found = trend([sample for sample in samples if from_s <= sample[0] <= to_s])
-    return found is not None and found.grows(rate)
+    line = trend([sample for sample in samples if from_s <= sample[0] <= to_s])
+    return line is not None and line.grows(rate)

@@ -1,4 +1,4 @@
-"""One worker's share of a run: its tape, its sender, its reader of alerts, and what they found so far."""
+"""One worker's share of a run: its tape, sender, alert reader and measurements."""
 
 import gc
 import sys
@@ -21,37 +21,37 @@ from streaming_job.settings import JobSettings
 
 TAPING, READY, RUNNING, SENT, FAILED = "taping", "ready", "running", "sent", "failed"
 SWITCH_S = 0.0005
-"""Longest that another thread keeps Python's lock from the sender; Python's own 5 ms are the whole bound."""
+"""Switch interval, seconds: how long a thread may hold the GIL; Python's 5 ms would be the whole bound."""
 
 
 @dataclass
-class Gathered:
-    """What was found since the last report."""
+class SinceReport:
+    """Measurements since the last report."""
 
     latency: Any = field(default_factory=histograms.empty)
-    """HdrHistogram, microseconds from intended time to the alert; warm-up left out."""
+    """HdrHistogram, microseconds from intended time to the alert, without the warm-up."""
     slip: Any = field(default_factory=histograms.empty)
-    """HdrHistogram, microseconds from intended time to sending; warm-up left out."""
+    """HdrHistogram, microseconds from intended time to sending, without the warm-up."""
     alerts: int = 0
-    """With those of the warm-up."""
+    """Number of alerts, with those of the warm-up."""
 
 
 class Lane:
-    """Runs in a locust worker; called from its greenlets only."""
+    """A lane in a locust worker; called from its greenlets only."""
 
     def __init__(self, plan: Plan, share: Share, settings: JobSettings) -> None:
-        """Begin to encode.
+        """Start to encode.
 
         Args:
-            plan: of the run.
-            share: which events are this worker's.
-            settings: of the job: addresses, security, topics.
+            plan: plan of the run.
+            share: the events of this worker.
+            settings: the job's settings: addresses, security, topics.
         """
         self.plan, self.share = plan, share
         self.state, self.error = TAPING, ""
         self._warm_up_us = int(plan.warm_up_s * 1e6)
         self._start_ns = 0
-        self._gathered = Gathered()
+        self._since_report = SinceReport()
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
         self._tape = Tape(Path(plan.directory).resolve() / f"tape-{share.lane}")
         self._tape.start(plan, share, int(time.time() * 1000))
@@ -66,7 +66,7 @@ class Lane:
         )
 
     def check(self) -> None:
-        """Go on to the next state if it is time; a fault becomes the state `failed`."""
+        """Advance the state if its condition holds; an error becomes the state `failed`."""
         try:
             self._watch.check()
             self._sender.check()
@@ -78,10 +78,10 @@ class Lane:
             self.state, self.error = FAILED, str(fault)
 
     def begin(self, start_s: float) -> None:
-        """Send from a moment on, seconds since 1970-01-01 UTC: all lanes are given the same."""
+        """Start to send at a moment, seconds since 1970-01-01 UTC, the same for all lanes."""
         sys.setswitchinterval(SWITCH_S)
         gc.collect()
-        gc.freeze()  # what lives as long as the run is not walked again
+        gc.freeze()  # objects that live as long as the run are not traversed again
         now_s, now_ns = time.time(), time.monotonic_ns()
         self._start_ns = now_ns + int((start_s - now_s) * 1e9)
         self._watch.start()
@@ -89,22 +89,22 @@ class Lane:
         self.state = RUNNING
 
     def take_alerts(self) -> list[tuple[float, int]]:
-        """(latency in ms, bytes) of each alert seen since the last call; they are in the next report, too."""
-        found: list[Seen] = []
+        """Return (latency in ms, bytes) of the alerts since the last call; the next report has them, too."""
+        alerts: list[Seen] = []
         while self._watch.seen:
-            found.append(self._watch.seen.popleft())
-        latencies = [(seen.at_ns - self._start_ns) // 1_000 - seen.due_us for seen in found]
-        measured = [us for us, seen in zip(latencies, found, strict=True) if seen.due_us >= self._warm_up_us]
-        histograms.record(self._gathered.latency, np.array(measured, dtype=np.int64))
-        self._gathered.alerts += len(found)
-        return [(us / 1_000, seen.size) for us, seen in zip(latencies, found, strict=True)]
+            alerts.append(self._watch.seen.popleft())
+        latencies = [(seen.at_ns - self._start_ns) // 1_000 - seen.due_us for seen in alerts]
+        measured = [us for us, seen in zip(latencies, alerts, strict=True) if seen.due_us >= self._warm_up_us]
+        histograms.record(self._since_report.latency, np.array(measured, dtype=np.int64))
+        self._since_report.alerts += len(alerts)
+        return [(us / 1_000, seen.size) for us, seen in zip(latencies, alerts, strict=True)]
 
     def report(self) -> dict[str, Any]:
-        """State and totals of this lane, and what was found since the last report; for msgpack."""
+        """Return state and totals of this lane, and the measurements since the last report, for msgpack."""
         self.check()
         self.take_alerts()
         self._take_slips()
-        gathered, self._gathered = self._gathered, Gathered()
+        measured, self._since_report = self._since_report, SinceReport()
         sender = self._sender
         return {
             "lane": self.share.lane,
@@ -119,21 +119,21 @@ class Lane:
             "ended_s": sender.ended_us / 1e6,
             "cpu_s": sender.cpu_s if sender.ended_us else 0.0,
             "unsent": sender.unsent,
-            "alerts": gathered.alerts,
-            "latency": gathered.latency.encode(),
-            "slip": gathered.slip.encode(),
+            "alerts": measured.alerts,
+            "latency": measured.latency.encode(),
+            "slip": measured.slip.encode(),
         }
 
     def _take_slips(self) -> None:
-        taken = []
+        slips = []
         while self._sender.slips:
-            taken.append(self._sender.slips.popleft())
-        if taken:
-            # ten microseconds are precise enough, and few different values are fast to record
-            histograms.record(self._gathered.slip, np.concatenate(taken) // 10 * 10)
+            slips.append(self._sender.slips.popleft())
+        if slips:
+            # ten microseconds are precise enough, and few distinct values are fast to record
+            histograms.record(self._since_report.slip, np.concatenate(slips) // 10 * 10)
 
     def stop(self) -> None:
-        """End the threads and the tape; returns at once."""
+        """Stop the threads and the tape; returns at once."""
         self._sender.thread.stop()
         self._watch.thread.stop()
         self._tape.stop()

@@ -1,4 +1,4 @@
-"""Starts locust's processes for one run, waits for them, and reads what they leave."""
+"""Launcher of locust's processes for one run: starts them, waits, and reads the result."""
 
 import json
 import os
@@ -26,16 +26,16 @@ Say = Callable[[str], None]
 
 
 class LocustProcesses:
-    """One locust, or a master and its workers; use as a context manager: all are ended with it."""
+    """A single locust process, or a master and its workers; a context manager that stops them all."""
 
     def __init__(self, plan: Plan, settings: JobSettings, workers: int, web_port: int | None = None) -> None:
-        """Start them.
+        """Start the processes.
 
         Args:
-            plan: of the run; its directory is emptied.
-            settings: of the job.
-            workers: 1: one process that is everything.
-            web_port: of locust's web UI; None: headless.
+            plan: plan of the run; its directory is emptied.
+            settings: the job's settings.
+            workers: number of workers; 1: a single process.
+            web_port: port of locust's web UI; None: headless.
         """
         directory = Path(plan.directory).resolve()
         shutil.rmtree(directory, ignore_errors=True)
@@ -44,19 +44,19 @@ class LocustProcesses:
         self.directory = directory
         self._environment = {**os.environ, **settings.variables()}
         self.workers: list[subprocess.Popen[bytes]] = []
-        face = ["--headless"] if web_port is None else [
+        interface = ["--headless"] if web_port is None else [
             "--web-host", "127.0.0.1", "--web-port", str(web_port), "--autostart", "--autoquit", "1",
         ]  # fmt: skip
         if workers == 1:
-            self.main = self._spawn("locust", [*face, *options(self.plan)])
+            self.main = self._spawn("locust", [*interface, *options(self.plan)])
             self.workers = [self.main]
             return
         port = _free_port()
         bind = ["--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", str(port)]
         expected = ["--expect-workers", str(workers), "--expect-workers-max-wait", "60"]
-        self.main = self._spawn("master", [*face, *bind, *expected, *options(self.plan)])
-        joined = ["--worker", "--master-host", "127.0.0.1", "--master-port", str(port)]
-        self.workers = [self._spawn(f"worker-{number}", joined) for number in range(workers)]
+        self.main = self._spawn("master", [*interface, *bind, *expected, *options(self.plan)])
+        join = ["--worker", "--master-host", "127.0.0.1", "--master-port", str(port)]
+        self.workers = [self._spawn(f"worker-{number}", join) for number in range(workers)]
 
     def _spawn(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         with (self.directory / f"{name}.log").open("wb") as log:
@@ -85,21 +85,21 @@ class LocustProcesses:
                 shutil.rmtree(tape, ignore_errors=True)
 
     def progress(self) -> dict[str, Any]:
-        """What the run says of itself; empty before it begins."""
+        """Return the run's progress; empty before it begins."""
         try:
-            found: dict[str, Any] = json.loads((self.directory / PROGRESS).read_text())
+            progress: dict[str, Any] = json.loads((self.directory / PROGRESS).read_text())
         except FileNotFoundError:
             return {}
-        return found
+        return progress
 
     def wait(self, say: Say = lambda _: None) -> Result:
         """Wait for the end of the run.
 
         Args:
-            say: is told how far it is.
+            say: called with the progress.
 
         Raises:
-            LoadTestError: it left no result, or took far longer than it was to.
+            LoadTestError: there is no result, or the run took far longer than planned.
         """
         plan = self.plan
         limit = TAPING_S + plan.warm_up_s + plan.for_s + plan.drain_s + SLACK_S
@@ -107,12 +107,12 @@ class LocustProcesses:
         while self.main.poll() is None:
             if time.monotonic() > end:
                 raise LoadTestError(f"locust does not end after {limit:.0f} s; see {self.directory}")
-            if shown := self.progress():
-                say(words(shown))
+            if progress := self.progress():
+                say(status_line(progress))
             time.sleep(POLL_S)
         if not (self.directory / FILE).exists():
             logs = " and ".join(str(path) for path in sorted(self.directory.glob("*.log")))
-            raise LoadTestError(f"locust ended with {self.main.returncode} and left no result; see {logs}")
+            raise LoadTestError(f"locust ended with {self.main.returncode} without a result; see {logs}")
         return Result.read(self.directory)
 
 
@@ -124,29 +124,29 @@ def run(
     web_port: int | None = None,
     say: Say = lambda _: None,
 ) -> Result:
-    """Run a load test on a job that runs.
+    """Run a load test on a running job.
 
     Raises:
-        LoadTestError: it left no result.
+        LoadTestError: there is no result.
     """
     with LocustProcesses(plan, settings, workers, web_port) as processes:
         return processes.wait(say)
 
 
 def options(plan: Plan) -> list[str]:
-    """A plan as locust's options."""
-    found = []
+    """Return a plan as locust's options."""
+    arguments = []
     for field in fields(Plan):
-        found.append(f"--tx-{field.name.replace('_', '-')}={getattr(plan, field.name)}")
-    return found
+        arguments.append(f"--tx-{field.name.replace('_', '-')}={getattr(plan, field.name)}")
+    return arguments
 
 
-def words(shown: dict[str, Any]) -> str:
-    """A line for people of what a run says of itself."""
-    p99 = "" if shown.get("p99_ms") is None else f", p99 {shown['p99_ms']:,.1f} ms"
-    lag = "" if shown.get("lag") is None else f", lag {shown['lag']:,}"
-    counts = f"{shown['sent']:,} sent, {shown['alerts']:,} alerts"
-    return f"{shown['phase']} {shown['at_s']:.0f} s: {counts}{p99}{lag}"
+def status_line(progress: dict[str, Any]) -> str:
+    """Return a run's progress as a text line."""
+    p99 = "" if progress.get("p99_ms") is None else f", p99 {progress['p99_ms']:,.1f} ms"
+    lag = "" if progress.get("lag") is None else f", lag {progress['lag']:,}"
+    counts = f"{progress['sent']:,} sent, {progress['alerts']:,} alerts"
+    return f"{progress['phase']} {progress['at_s']:.0f} s: {counts}{p99}{lag}"
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-"""Locust's own statistics, without the rounding to two digits, and fed with latencies from intended times."""
+"""Locust's own statistics, without rounding to two digits, and fed with latencies from intended times."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,25 +9,25 @@ KIND, NAME = "KAFKA", "transaction to alert"
 def keep_digits() -> None:
     """Make locust keep response times to a tenth of a millisecond below 1 s, to a millisecond above.
 
-    Locust rounds 147 ms to 150 and 1,470 to 1,500; the tail is what a load test is about.
+    Locust rounds 147 ms to 150 and 1,470 to 1,500, which is too coarse for tail latencies.
     """
     from locust import stats  # the import replaces Python's sockets and threads by gevent's
 
-    locust: Any = stats  # its keys are whole numbers by their types, by their use any numbers
+    locust: Any = stats  # its keys are typed as integers but may be any numbers
     locust.bucket_response_time = bucket
 
 
 def bucket(response_time: float) -> float:
-    """The key under which locust counts a response time, ms."""
+    """Return the key under which locust counts a response time, ms."""
     return round(response_time, 1 if response_time < 1_000 else 0)
 
 
 def feed(events: Any, alerts: Sequence[tuple[float, int]]) -> None:
-    """Hand latencies to locust as requests.
+    """Report latencies to locust as requests.
 
     Args:
-        events: of the environment.
-        alerts: (latency in ms, bytes) of each.
+        events: events of locust's environment.
+        alerts: (latency in ms, bytes) of each alert.
     """
     for latency_ms, size in alerts:
         events.request.fire(

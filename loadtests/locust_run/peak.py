@@ -9,43 +9,43 @@ from loadtests.locust_run.errors import LoadTestError
 
 @dataclass(frozen=True)
 class Probe:
-    """One rate that was tried."""
+    """A test of one rate."""
 
     rate: float
-    """Offered, transactions per second."""
+    """Offered rate, transactions per second."""
     passed: bool
     why: tuple[str, ...] = ()
-    """Reasons against it."""
+    """Reasons of the failure."""
     p99_ms: float | None = None
     achieved: float = 0.0
     generator_limited: bool = False
-    """It was the generator that could not: nothing is known of the job."""
+    """Whether the generator was the limit, so that nothing is known of the job."""
 
 
 @dataclass(frozen=True)
 class Peak:
-    """What a search found."""
+    """Result of a search."""
 
     rate: float | None
-    """Highest that passed; None: not even the lowest did."""
+    """Highest rate that passed; None: not even the lowest did."""
     probes: tuple[Probe, ...]
-    """In the order in which they were tried."""
+    """Probes in the order of the search."""
     limited_by: str = ""
-    """What the next higher one failed for; empty: none was tried that failed."""
+    """Why the next higher rate failed; empty: no rate failed."""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 def find(
     probe: Callable[[float], Probe], first: float, *, most: float, precision: float = 0.05, probes: int = 12
 ) -> Peak:
-    """Double the rate until it fails, then halve what lies between.
+    """Find the highest passing rate: double it until it fails, then bisect.
 
     Args:
-        probe: tries a rate.
-        first: rate to begin with.
-        most: never try more.
-        precision: stop when the interval is this share of its lower end.
-        probes: stop after so many.
+        probe: function that tests a rate.
+        first: first rate.
+        most: highest rate to test.
+        precision: width of the final interval as a share of its lower end.
+        probes: maximum number of probes.
 
     Raises:
         LoadTestError: the arguments leave nothing to search.
@@ -57,9 +57,9 @@ def find(
     failed: float | None = None
     rate = first
     while len(tried) < probes:
-        found = probe(rate)
-        tried.append(found)
-        if found.passed:
+        result = probe(rate)
+        tried.append(result)
+        if result.passed:
             passed = rate if passed is None else max(passed, rate)
         else:
             failed = rate if failed is None else min(failed, rate)
@@ -75,7 +75,7 @@ def find(
             if failed - passed <= precision * passed:
                 break
             rate = (passed + failed) / 2
-    limits = [one for one in tried if not one.passed and one.rate == failed]
+    limits = [result for result in tried if not result.passed and result.rate == failed]
     reason = ""
     if limits:
         reason = "the generator" if limits[0].generator_limited else "; ".join(limits[0].why)

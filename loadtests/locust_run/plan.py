@@ -1,4 +1,4 @@
-"""What a load test is to do: one value, the same for the command line, locust's options and every worker."""
+"""The plan of a load test, shared by the command line, locust's options and every worker."""
 
 import json
 from collections.abc import Mapping
@@ -11,34 +11,34 @@ from loadtests.locust_run.rate_profile import SHAPES
 
 @dataclass(frozen=True)
 class Plan:
-    """One run. Each field is an option of locust, too, with `--tx-` before its name."""
+    """Plan of one run. Each field is also an option of locust, prefixed with `--tx-`."""
 
     rate: float = 1_000.0
-    """Transactions per second, of all workers together."""
+    """Transactions per second of all workers together."""
     for_s: float = 60.0
     """Measured seconds."""
     warm_up_s: float = 5.0
-    """Seconds before that, in which the rate rises; audited, but not in the percentiles."""
+    """Seconds before that in which the rate rises; audited, but not in the percentiles."""
     shape: str = "steady"
     """steady, ramp, spike, soak or replay."""
     factor: float = 5.0
-    """Of a spike."""
+    """Rate of a spike as a multiple of the rate."""
     cards: int = 50_000
-    """Of the simulated world."""
+    """Number of simulated cards."""
     seed: int = 1
-    """Of the simulated world."""
+    """Seed of the simulated world."""
     replay: str = ""
-    """Parquet file of transactions, for the shape replay: its own times count, not the rate."""
+    """Parquet file of transactions for the shape replay; its own times count, not the rate."""
     speed: float = 1.0
-    """Of a replay: multiple of the file's own time."""
+    """Speed of a replay as a multiple of the file's own time."""
     drain_s: float = 60.0
-    """How long the job may take to decide what is left once everything was sent."""
+    """Time limit for the job to decide the rest once everything was sent, seconds."""
     sidecar: str = ""
-    """URL of the job's sidecar; empty: no users of it."""
+    """URL of the job's sidecar; empty: no sidecar users."""
     sidecar_users: int = 2
-    """Users that read the sidecar's metrics and status."""
+    """Number of users that read the sidecar's metrics and status."""
     directory: str = ".fraud/loadtest/run"
-    """Result, log of histograms, transactions encoded ahead."""
+    """Directory of the result, the log of histograms and the encoded transactions."""
 
     def __post_init__(self) -> None:
         if self.shape not in SHAPES:
@@ -49,23 +49,23 @@ class Plan:
             raise LoadTestError("the shape replay and --replay FILE.parquet belong together; give both")
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> "Plan":
-        """The plan among other values, by field names."""
-        return cls(**{field.name: found[field.name] for field in fields(cls) if field.name in found})
+    def of(cls, values: Mapping[str, Any]) -> "Plan":
+        """Pick a plan's fields from a mapping."""
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Plan":
-        """The inverse of `to_json`."""
+        """Parse the output of `to_json`."""
         return cls.of(json.loads(text))
 
     def to_json(self) -> str:
-        """As JSON."""
+        """Return the plan as JSON."""
         return json.dumps(asdict(self))
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one worker does of a run: each `lanes`th event, beginning with `lane`."""
+    """One worker's share of a run: each `lanes`th event, beginning with `lane`."""
 
     run: int
     """Number of the run, 24 bits, in every transaction_id."""

@@ -18,7 +18,7 @@ mpl.rcParams["svg.hashsalt"] = "fraud"  # the same figures give the same bytes
 
 
 def run_plots(result: Result) -> dict[str, str]:
-    """Titles and SVG of a run's plots."""
+    """Return a run's plots as SVG by title."""
     return {
         "Latency by percentile": _percentiles(result),
         "Latency over time": _over_time(result),
@@ -29,11 +29,13 @@ def run_plots(result: Result) -> dict[str, str]:
 
 
 def peak_plot(probes: Sequence[Probe], bound_ms: float) -> str:
-    """p99 by rate: what passed, what did not, and the bound."""
+    """Plot p99 by rate: passed and failed probes, and the bound."""
     with figure("offered, transactions/s", "p99, ms") as (axes, svg):
         for passed, colour, name in ((True, BLUE, "passed"), (False, RED, "failed")):
             points = sorted(
-                (one.rate, one.p99_ms) for one in probes if one.passed == passed and one.p99_ms is not None
+                (probe.rate, probe.p99_ms)
+                for probe in probes
+                if probe.passed == passed and probe.p99_ms is not None
             )
             if points:
                 axes.plot(*zip(*points, strict=True), "o-" if passed else "x", color=colour, label=name)
@@ -104,10 +106,10 @@ def _mark_warm_up(axes: Any, result: Result) -> None:
 
 @contextmanager
 def figure(x: str, y: str) -> Iterator[tuple[Any, Callable[[], str]]]:
-    """Axes with these labels to draw on, and a function that gives the SVG afterwards."""
-    drawn = Figure(figsize=SIZE, layout="constrained")
-    canvas: Any = FigureCanvasSVG(drawn)
-    axes = drawn.add_subplot()
+    """Yield axes with these labels, and a function that returns the SVG afterwards."""
+    plot = Figure(figsize=SIZE, layout="constrained")
+    canvas: Any = FigureCanvasSVG(plot)
+    axes = plot.add_subplot()
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""The rate of a load test over time, in pieces of constant or linear rate, and when events are due."""
+"""The rate of a load test over time, in pieces of linear rate, and the times at which events are due."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,34 +12,34 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 SHAPES = ("steady", "ramp", "spike", "soak", "replay")
 FIRST_SHARE = 0.1
-"""Of the full rate: where a warm-up and a ramp begin."""
+"""First rate of a warm-up or ramp, as a share of the full rate."""
 SPIKE_FROM, SPIKE_TO = 0.4, 0.6
-"""Shares of the time between which a spike stands."""
+"""Begin and end of a spike, as shares of the time."""
 SOAK_RAMP = 0.05
 """Share of a soak's time in which the rate rises."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of time in which the rate changes linearly."""
+    """A period in which the rate changes linearly."""
 
     seconds: float
     first: float
-    """Events per second at its start."""
+    """Events per second at the start."""
     last: float
-    """... and at its end."""
+    """Events per second at the end."""
 
     @property
     def events(self) -> float:
-        """How many are due within it."""
+        """Number of events due within the period."""
         return self.seconds * (self.first + self.last) / 2
 
 
 class RateProfile:
-    """Pieces one after another, and the inverse of their cumulated rate: event i is due when i + 1/2 are."""
+    """Consecutive pieces, and the inverse of their cumulative rate: event i is due at count i + 1/2."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
-        """Put pieces together.
+        """Join pieces.
 
         Raises:
             LoadTestError: a length or a rate is not positive.
@@ -52,12 +52,12 @@ class RateProfile:
 
     @property
     def seconds(self) -> float:
-        """Length."""
+        """Length, seconds."""
         return float(self._seconds[-1])
 
     @property
     def events(self) -> int:
-        """How many events are due in all."""
+        """Number of all events."""
         return int(np.floor(self._events[-1] + 0.5))
 
     @property
@@ -66,7 +66,7 @@ class RateProfile:
         return max(max(piece.first, piece.last) for piece in self.pieces)
 
     def rate_at(self, second: float) -> float:
-        """Events per second at a time; 0 outside."""
+        """Return the events per second at a time; 0 outside."""
         if not 0 <= second <= self.seconds:
             return 0.0
         at = min(int(np.searchsorted(self._seconds, second, side="right")) - 1, len(self.pieces) - 1)
@@ -74,7 +74,7 @@ class RateProfile:
         return piece.first + (piece.last - piece.first) * (second - float(self._seconds[at])) / piece.seconds
 
     def due_by(self, second: float) -> int:
-        """How many events are due by a time, seconds from the start."""
+        """Return the number of events due by a time, seconds from the start."""
         if second <= 0:
             return 0
         if second >= self.seconds:
@@ -85,20 +85,20 @@ class RateProfile:
         return int(np.floor(self._events[at] + piece.first * into + slope * into**2 / 2 + 0.5))
 
     def due_us(self, numbers: I64) -> I64:
-        """When events are due.
+        """Return when events are due.
 
         Args:
-            numbers: of the events, 0 .. events - 1, shape (n,).
+            numbers: numbers of the events, 0 .. events - 1, shape (n,).
 
         Returns:
-            Microseconds from the start, shape (n,), rising with the number.
+            Microseconds from the start, shape (n,), ascending with the number.
         """
         count = np.minimum(numbers + 0.5, self._events[-1])
         at = np.clip(np.searchsorted(self._events, count, side="right") - 1, 0, len(self.pieces) - 1)
         into = count - self._events[at]
         first = np.array([piece.first for piece in self.pieces])[at]
         slope = np.array([(piece.last - piece.first) / piece.seconds for piece in self.pieces])[at]
-        # the form of the quadratic's root that does not cancel, nor divide by a slope of 0
+        # the form of the quadratic's root without cancellation and division by a slope of 0
         under = np.maximum(first**2 + 2 * slope * into, 0.0)
         seconds = self._seconds[at] + 2 * into / (first + np.sqrt(under))
         due: I64 = np.round(seconds * 1e6).astype(np.int64)
@@ -108,18 +108,18 @@ class RateProfile:
 def profile(
     shape: str, rate: float, for_s: float, *, warm_up_s: float = 0.0, factor: float = 5.0
 ) -> RateProfile:
-    """The profile of a named shape, after a warm-up in which the rate rises to the shape's first.
+    """Build the profile of a shape, after a warm-up in which the rate rises to the shape's first.
 
     Args:
         shape: steady; ramp (a tenth of the rate to the rate); spike (`factor` times the rate for a fifth of
             the time); soak (a slow rise, then steady).
         rate: events per second.
-        for_s: measured time.
-        warm_up_s: before it.
-        factor: of a spike.
+        for_s: measured time, seconds.
+        warm_up_s: time of the warm-up, seconds.
+        factor: rate of a spike as a multiple of the rate.
 
     Raises:
-        LoadTestError: no such shape, or no positive rate and time.
+        LoadTestError: no such shape, or rate or time is not positive.
     """
     low = rate * FIRST_SHARE
     if shape == "steady":

@@ -1,4 +1,4 @@
-"""The report of a load test: JSON for machines, one HTML file with its plots for people."""
+"""The report of a load test, as JSON and as one HTML file with plots."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ li { color: #c0392b; } footer { color: #777; margin-top: 2em; }
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is known of a run."""
+    """The complete report of a run or search."""
 
     command: str
     surroundings: Mapping[str, Any]
@@ -31,15 +31,15 @@ class Report:
     audit: Audit | None
     failures: tuple[str, ...]
     peak: Peak | None = None
-    """Of a search; `result` is the best run's, or the last's if none passed."""
+    """Result of a search; `result` is that of the best run, or of the last if none passed."""
 
     @property
     def verdict(self) -> str:
-        """Passed or failed."""
+        """Verdict: passed or failed."""
         return "failed" if self.failures else "passed"
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON values; `audit` is null if none was made."""
+        """Return the report as JSON values; `audit` is null without an audit."""
         return {
             "command": self.command,
             "verdict": self.verdict,
@@ -52,29 +52,29 @@ class Report:
         }
 
     def as_html(self) -> str:
-        """One file with everything in it; asks for nothing else."""
-        shown = "".join(
+        """Return the report as one self-contained HTML file."""
+        sections = "".join(
             f"<h2>{html.escape(title)}</h2>{svg}" for title, svg in plots.run_plots(self.result).items()
         )
         if self.peak is not None:
             bound = self.bounds.p99_ms or 0.0
-            shown = f"<h2>p99 by rate</h2>{plots.peak_plot(self.peak.probes, bound)}" + shown
+            sections = f"<h2>p99 by rate</h2>{plots.peak_plot(self.peak.probes, bound)}" + sections
         reasons = "".join(f"<li>{html.escape(line)}</li>" for line in self.failures)
         return (
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>Load test</title>'
             f"<style>{STYLE}</style>"
             f'<h1>Load test: <span class="{self.verdict}">{self.verdict}</span></h1><ul>{reasons}</ul>'
-            f"{_table(self.rows())}{shown}<footer>{html.escape(self.command)}</footer></html>\n"
+            f"{_table(self.rows())}{sections}<footer>{html.escape(self.command)}</footer></html>\n"
         )
 
     def rows(self) -> list[tuple[str, str]]:
-        """Names and values of what people look for first."""
+        """Return names and values of the most important figures."""
         result = self.result
         rows = []
         if self.peak is not None:
             peak = self.peak
-            found = "none passed" if peak.rate is None else f"{peak.rate:,.0f} transactions/s"
-            rows += [("peak", found), ("limited by", peak.limited_by or "not reached")]
+            text = "none passed" if peak.rate is None else f"{peak.rate:,.0f} transactions/s"
+            rows += [("peak", text), ("limited by", peak.limited_by or "not reached")]
         rows += [
             ("offered", f"{result.offered_rate:,.1f} transactions/s"),
             ("achieved", f"{result.achieved_rate:,.1f} transactions/s"),
@@ -82,7 +82,7 @@ class Report:
             *((f"latency {name}", f"{ms:,.1f} ms") for name, ms in result.latency_ms.items()),
             ("made of", f"{result.latencies:,} alerts, from intended time to a read_committed consumer"),
             ("generator's slip p99", _or("not measured", result.slip_ms.get("p99"), "{:,.2f} ms")),
-            ("generator's processors", f"{result.generator_cores:.2f} by {result.workers} workers"),
+            ("generator's CPU cores", f"{result.generator_cores:.2f} by {result.workers} workers"),
             (
                 "backlog at the end",
                 "unknown" if result.backlog_at_end is None else f"{result.backlog_at_end:,}",

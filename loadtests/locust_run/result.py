@@ -1,4 +1,4 @@
-"""What one run measured, as JSON beside its log of histograms."""
+"""The result of a run, stored as JSON beside its log of histograms."""
 
 import json
 from dataclasses import asdict, dataclass, field, fields
@@ -11,55 +11,55 @@ HISTOGRAMS = "latency.hlog"
 
 @dataclass
 class Result:
-    """Of all workers together. Times in seconds from the start of the schedule, warm-up included."""
+    """Result of all workers together. Times are seconds from the start of the schedule, with the warm-up."""
 
     plan: dict[str, Any]
     workers: int
     offered_rate: float = 0.0
-    """Events per second that the schedule asked for, in the measured time."""
+    """Scheduled events per second in the measured time."""
     achieved_rate: float = 0.0
-    """Events per second that the brokers had acknowledged."""
+    """Acknowledged events per second in the measured time."""
     events: int = 0
-    """On the schedule, with those of the warm-up."""
+    """Number of scheduled events, with those of the warm-up."""
     acknowledged: int = 0
     unsent: int = 0
     generator_cores: float = 0.0
-    """Processors that all workers together used while they sent."""
+    """CPU cores used by all workers together while they sent."""
     alerts_seen: int = 0
-    """By the workers' consumers, with those of the warm-up."""
+    """Alerts received by the workers' consumers, with those of the warm-up."""
     latency_ms: dict[str, float] = field(default_factory=dict)
-    """Percentiles from intended time to the alert in a consumer's hands."""
+    """Percentiles of the time from intended sending to the receipt of the alert."""
     latencies: int = 0
-    """How many they are made of."""
+    """Number of latencies."""
     slip_ms: dict[str, float] = field(default_factory=dict)
-    """Percentiles from intended time to sending."""
+    """Percentiles of the time from intended to actual sending."""
     backlog_at_end: int | None = None
-    """Job's lag when everything was sent, records; None: not known."""
+    """Job's lag when everything was sent, records; None: unknown."""
     drained_s: float | None = None
-    """How long after that the lag was 0; None: it never was."""
+    """Time after that until the lag was 0, seconds; None: it never was."""
     lost_workers: list[str] = field(default_factory=list)
-    """What became of workers that did not live to the end."""
+    """Lost workers, with reasons."""
     fault: str = ""
-    """What ended the run before its time."""
+    """What ended the run early; empty if nothing did."""
     latency_curve: list[tuple[float, float]] = field(default_factory=list)
     """(percentile, ms)."""
     lag: list[tuple[float, int]] = field(default_factory=list)
-    """(second, records behind)."""
+    """(second, lag in records)."""
     seconds: list[dict[str, float]] = field(default_factory=list)
     """Per second: at, offered, sent (per second), p50, p99, max (ms), slip_p99 (ms), alerts."""
 
     def write(self, directory: Path) -> None:
-        """Write it to its file; readers never see half of it."""
+        """Write the result to its file, atomically."""
         partial = directory / f"{FILE}.partial"
         partial.write_text(json.dumps(asdict(self)) + "\n")
         partial.rename(directory / FILE)
 
     @classmethod
     def read(cls, directory: Path) -> "Result":
-        """The one of a directory.
+        """Read the result of a directory.
 
         Raises:
-            FileNotFoundError: the run left none.
+            FileNotFoundError: there is no result.
         """
-        found = json.loads((directory / FILE).read_text())
-        return cls(**{one.name: found[one.name] for one in fields(cls)})
+        values = json.loads((directory / FILE).read_text())
+        return cls(**{column.name: values[column.name] for column in fields(cls)})

@@ -1,4 +1,4 @@
-"""Tries rates on a running job until the highest is known that keeps the latency's bound and a stable lag."""
+"""Search on a running job for the highest rate within the latency's bound and with a stable lag."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,37 +12,37 @@ from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Bounds, failures
 
 OF_GENERATOR = ("generator's slip", "unsent", "achieved rate", "worker lost")
-"""How failures begin that say nothing about the job."""
+"""Prefixes of failures of the generator, which say nothing about the job."""
 Say = Callable[[str], None]
 
 
 class Search:
-    """The runs of one search, each a load test of its own."""
+    """The runs of one search; each is a separate load test."""
 
     def __init__(self, plan: Plan, target: Target, bounds: Bounds, workers: int, say: Say) -> None:
-        """Remember.
+        """Run nothing yet.
 
         Args:
-            plan: of each probe, but for its rate and directory.
-            target: job to try.
-            bounds: with a bound of the p99.
-            workers: of the generator.
-            say: is told how far it is.
+            plan: plan of each probe, except rate and directory.
+            target: the job to test.
+            bounds: bounds, with one of the p99.
+            workers: number of generator workers.
+            say: called with the progress.
         """
         self.plan, self.target, self.bounds, self.workers, self._say = plan, target, bounds, workers, say
         self.results: dict[float, Result] = {}
-        """By rate."""
+        """Results by rate."""
 
     def find(self, first: float, most: float, precision: float, probes: int) -> Peak:
-        """Search.
+        """Search for the peak.
 
         Raises:
-            LoadTestError: a run left no result, or the arguments leave nothing to search.
+            LoadTestError: a run has no result, or the arguments leave nothing to search.
         """
         return peak.find(self.probe, first, most=most, precision=precision, probes=probes)
 
     def probe(self, rate: float) -> Probe:
-        """Run at one rate."""
+        """Run a load test at one rate."""
         directory = Path(self.plan.directory) / f"rate-{rate:.0f}"
         plan = replace(self.plan, rate=rate, directory=str(directory))
         result = launch.run(
@@ -52,7 +52,7 @@ class Search:
             say=lambda text: self._say(f"{rate:,.0f}/s: {text}"),
         )
         self.results[rate] = result
-        return judged(rate, result, self.bounds)
+        return assess(rate, result, self.bounds)
 
     @property
     def totals(self) -> tuple[int, int]:
@@ -61,13 +61,13 @@ class Search:
         return sum(run.acknowledged for run in runs), sum(run.alerts_seen for run in runs)
 
 
-def judged(rate: float, result: Result, bounds: Bounds) -> Probe:
-    """Whether a run at a rate passed, and why not."""
+def assess(rate: float, result: Result, bounds: Bounds) -> Probe:
+    """Return whether a run at a rate passed, with the reasons if not."""
     why = failures(result, bounds)
     begin = float(result.plan["warm_up_s"])
     end = begin + float(result.plan["for_s"])
     if lag_trend.grows(result.lag, rate, begin, end):
-        why.append("lag: it grows as long as the load lasts")
+        why.append("lag: it grows during the load")
     return Probe(
         rate,
         not why,

@@ -1,4 +1,4 @@
-"""Sends a lane's transactions at their intended times, whatever the system under test does: an open loop."""
+"""Open-loop sender: sends a lane's transactions at their intended times, however the job behaves."""
 
 import time
 from collections import deque
@@ -15,14 +15,14 @@ from loadtests.locust_run.native import NativeThread, sleep
 from loadtests.locust_run.tape import Segment, Tape
 
 INTENDED_AT = "intended_at"
-"""Record header: when the record was meant to be sent, microseconds since 1970-01-01 UTC, decimal."""
+"""Record header with the intended sending time, microseconds since 1970-01-01 UTC, decimal."""
 TICK_S = 0.001
 CHUNK = 256
-"""Records between two looks at the clock, when there is a backlog."""
+"""Records between two readings of the clock, if there is a backlog."""
 GRACE_S = 1.0
-"""What is due but not sent so long after the schedule's end is given up, and counted as unsent."""
+"""Transactions not sent this long after the schedule's end are given up and count as unsent, seconds."""
 SETTLE_S = 0.05
-"""For the acknowledgements of what was sent last."""
+"""Time for the last acknowledgements, seconds."""
 FLUSH_S = 10.0
 PRODUCER: dict[str, Any] = {
     "enable.idempotence": True,
@@ -32,7 +32,7 @@ PRODUCER: dict[str, Any] = {
     "compression.type": "lz4",
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 256 * 1024,
-    # a report of each success would cost more than the record
+    # a success report per record would cost more than the record
     "delivery.report.only.error": True,
     "message.timeout.ms": 30_000,
     "log_level": 2,
@@ -40,7 +40,7 @@ PRODUCER: dict[str, Any] = {
 
 
 class Sender:
-    """The thread that produces. What it shows is read by others while it runs."""
+    """Thread that produces. Its attributes are read by other threads while it runs."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class Sender:
         end_s: float,
         measured_from_us: int,
     ) -> None:
-        """Make the producer.
+        """Create the producer.
 
         Args:
             client: Kafka settings: addresses, security, partitioner.
-            topic: where to.
-            tape: what to send.
-            events: how many are on the tape.
-            end_s: when the schedule ends, seconds from the start.
-            measured_from_us: what is due earlier belongs to the warm-up.
+            topic: topic of the transactions.
+            tape: the encoded transactions.
+            events: number of transactions on the tape.
+            end_s: end of the schedule, seconds from the start.
+            measured_from_us: end of the warm-up, microseconds from the start.
         """
         self._topic, self._tape, self._end_us = topic, tape, int(end_s * 1e6)
         self._measured_from_us = measured_from_us
@@ -69,33 +69,33 @@ class Sender:
         self._start_ns = self._start_wall_us = 0
         self.events = events
         self.sent = 0
-        """Records handed to the producer."""
+        """Records given to the producer."""
         self.sent_measured = 0
-        """... of those after the warm-up."""
+        """Records of these that were due after the warm-up."""
         self.refused = 0
-        """Records that the brokers did not take."""
+        """Records that were not delivered."""
         self.acknowledged_at_end = 0
-        """Records that the brokers had when the last one was sent, a moment later."""
+        """Acknowledged records shortly after the last one was sent."""
         self.cpu_s = 0.0
-        """Processor time of this process from the start to then."""
+        """CPU time of this process from the start until then, seconds."""
         self.ended_us = 0
-        """When that was, microseconds from the start."""
+        """Time of that moment, microseconds from the start."""
         self.unsent = 0
-        """At the end: never handed over, refused, or not acknowledged."""
+        """Records not sent, not delivered or not acknowledged at the end."""
         self.slips: deque[npt.NDArray[np.int64]] = deque()
-        """Microseconds from intended to real sending, one array a chunk; taken out by the reader."""
+        """Microseconds from intended to actual sending, one array per chunk; the reader removes them."""
         self.error: str | None = None
 
     @property
     def acknowledged(self) -> int:
-        """Records that the brokers have."""
+        """Number of acknowledged records."""
         return max(0, self.sent - self.refused - len(self._producer))
 
     def begin(self, start_ns: int, start_wall_us: int) -> None:
-        """Send from a moment on.
+        """Start to send at a moment.
 
         Args:
-            start_ns: the start by `time.monotonic_ns`.
+            start_ns: the start, by `time.monotonic_ns`.
             start_wall_us: the same moment, microseconds since 1970-01-01 UTC.
         """
         self._start_ns, self._start_wall_us = start_ns, start_wall_us
@@ -112,25 +112,25 @@ class Sender:
         self._pause(SETTLE_S)
         self.ended_us, self.acknowledged_at_end = self._now_us(), self.acknowledged
         self.cpu_s += time.process_time()
-        left = int(self._producer.flush(FLUSH_S))
-        # of a replay it is known only now
+        unacknowledged = int(self._producer.flush(FLUSH_S))
+        # for a replay the number is known only now
         self.events = self._tape.events() or self.events
-        self.unsent = self.events - self.sent + self.refused + left
+        self.unsent = self.events - self.sent + self.refused + unacknowledged
 
     def _wait(self) -> bool:
-        """For the tape; False when it is too late for what is on it."""
+        """Wait for the tape; returns False when sending has to stop."""
         self._pause(TICK_S)
-        return self._goes_on()
+        return self._may_send()
 
-    def _goes_on(self) -> bool:
+    def _may_send(self) -> bool:
         return not self.thread.stopped and self._now_us() < self._end_us + GRACE_S * 1e6
 
     def _send(self, segment: Segment) -> bool:
-        """Send a segment's records as they become due; False if the time is over before."""
+        """Send a segment's records when they are due; returns False if sending has to stop before."""
         due_us, start, count = segment.due_us, 0, len(segment)
         while start < count:
             now = self._now_us()
-            if not self._goes_on():
+            if not self._may_send():
                 return False
             end = start + int(np.searchsorted(due_us[start : start + CHUNK], now, side="right"))
             if end == start:
@@ -146,7 +146,7 @@ class Sender:
         due = segment.due_us[start:end]
         values = segment.values.slice(start, end - start).to_pylist()
         keys = segment.keys.slice(start, end - start).to_pylist()
-        # by position (partition, two callbacks, time, headers): keywords cost 0.4 us a record
+        # positional (partition, two callbacks, timestamp, headers), because keywords cost 0.4 us per record
         headers = [[(name, b"%d" % at)] for at in (due + wall).tolist()]
         nothing = repeat(None)
         rows = zip(
@@ -157,16 +157,18 @@ class Sender:
                 try:
                     produce(*row)
                     break
-                except BufferError:  # the brokers are slower: the schedule does not wait, this counts as slip
+                except (
+                    BufferError
+                ):  # the brokers are slower; the schedule does not wait, so this counts as slip
                     self._producer.poll(TICK_S)
-                    if not self._goes_on():
-                        self._note(due[:sent])
+                    if not self._may_send():
+                        self._count(due[:sent])
                         return False
-        self._note(due)
+        self._count(due)
         self._producer.poll(0)
         return True
 
-    def _note(self, due_us: npt.NDArray[np.int64]) -> None:
+    def _count(self, due_us: npt.NDArray[np.int64]) -> None:
         self.sent += len(due_us)
         self.sent_measured += int(np.count_nonzero(due_us >= self._measured_from_us))
         self.slips.append(self._now_us() - due_us)
@@ -181,10 +183,10 @@ class Sender:
             self.error = self.error or error.str()
 
     def check(self) -> None:
-        """See that it works.
+        """Check that the thread works.
 
         Raises:
-            LoadTestError: the thread ended by a fault.
+            LoadTestError: the thread failed.
         """
         if self.thread.fault is not None:
-            raise LoadTestError(f"sending ended: {self.thread.fault!r}") from self.thread.fault
+            raise LoadTestError(f"sending failed: {self.thread.fault!r}") from self.thread.fault

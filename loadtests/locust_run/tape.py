@@ -1,7 +1,7 @@
-"""Transactions encoded ahead, as files that a process of its own writes and the sender maps.
+"""Tape of pre-encoded transactions: files that a separate process writes and the sender maps.
 
-Encoding beside sending would hold Python's lock for milliseconds at a time: the sender would be late. The
-writer stays ahead by at most `AHEAD_BYTES`; the sender deletes what it has sent.
+Encoding in the sending process would hold the GIL for milliseconds and delay the sender. The writer stays
+ahead by at most `AHEAD_BYTES`; the sender deletes segments that it has sent.
 """
 
 import json
@@ -23,15 +23,15 @@ from loadtests.locust_run.plan import Plan, Share
 AHEAD_BYTES = 512 << 20
 SEGMENT_ROWS = 32_768
 END = "end"
-"""A file of this name: no further segments follow. It holds the number of transactions."""
+"""Name of the file that ends the tape; it contains the number of transactions."""
 
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Some thousand encoded transactions in order of intended times; mapped, not read."""
+    """Some thousand encoded transactions in order of intended times, memory-mapped."""
 
     due_us: npt.NDArray[np.int64]
-    """Microseconds from the start."""
+    """Intended times, microseconds from the start."""
     keys: pa.BinaryArray
     values: pa.BinaryArray
 
@@ -40,7 +40,7 @@ class Segment:
 
     @classmethod
     def of(cls, table: pa.Table) -> "Segment":
-        """The rows of a table (`transactions.SCHEMA`)."""
+        """Create a segment of the rows of a table (`transactions.SCHEMA`)."""
         due, keys, values = (table.column(name).combine_chunks() for name in table.column_names)
         return cls(due.to_numpy(), keys, values)
 
@@ -54,21 +54,21 @@ class Tape:
         self._log = directory.with_suffix(".log")
 
     def start(self, plan: Plan, share: Share, base_ms: int) -> None:
-        """Empty the directory and begin to write."""
+        """Empty the directory and start the writer."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
-        given = {"plan": plan.to_json(), "share": asdict(share), "base_ms": base_ms}
+        task = {"plan": plan.to_json(), "share": asdict(share), "base_ms": base_ms}
         command = [sys.executable, "-m", "loadtests.locust_run.tape_writer", str(self.directory)]
         with self._log.open("wb") as log:
             self._writer = subprocess.Popen(
-                [*command, json.dumps(given)], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                [*command, json.dumps(task)], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
 
     def is_ready(self) -> bool:
-        """Whether everything is written, or as much as is written ahead.
+        """Return whether the tape is complete, or written as far ahead as allowed.
 
         Raises:
-            LoadTestError: the writer ended before.
+            LoadTestError: the writer ended early.
         """
         if (self.directory / END).exists():
             return True
@@ -77,20 +77,20 @@ class Tape:
         return size(self.directory) >= AHEAD_BYTES
 
     def events(self) -> int | None:
-        """Transactions on the whole tape; None while it is being written."""
+        """Return the number of transactions on the whole tape; None while it is being written."""
         try:
             return int((self.directory / END).read_text())
         except FileNotFoundError:
             return None
 
     def segments(self, wait: Callable[[], bool]) -> Iterator[Segment]:
-        """The segments, each deleted when the next is asked for.
+        """Yield the segments; each is deleted when the next is requested.
 
         Args:
-            wait: called while the next is not there yet; False ends the iteration.
+            wait: called while the next segment is not there yet; False ends the iteration.
 
         Raises:
-            LoadTestError: the writer ended before.
+            LoadTestError: the writer ended early.
         """
         number = 0
         while True:
@@ -108,7 +108,7 @@ class Tape:
             number += 1
 
     def stop(self) -> None:
-        """End the writer and delete what is left."""
+        """Stop the writer and delete the remaining segments."""
         if self._writer is not None and self._writer.poll() is None:
             self._writer.kill()
             self._writer.wait()
@@ -116,22 +116,22 @@ class Tape:
 
 
 def name(number: int) -> str:
-    """File of a segment."""
+    """Return the file name of a segment."""
     return f"segment-{number:06d}.arrow"
 
 
 def size(directory: Path) -> int:
-    """Bytes of the segments that are there."""
+    """Return the bytes of the existing segments."""
     total = 0
-    with os.scandir(directory) as found:
-        for entry in found:
+    with os.scandir(directory) as entries:
+        for entry in entries:
             try:
                 total += entry.stat().st_size if entry.name.endswith(".arrow") else 0
-            except FileNotFoundError:  # sent meanwhile
+            except FileNotFoundError:  # sent and deleted meanwhile
                 continue
     return total
 
 
 def _last(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "its log is empty"

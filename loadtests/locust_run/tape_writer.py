@@ -1,4 +1,4 @@
-"""Writes a lane's tape; a process of its own, which ends with its parent."""
+"""Writer of a lane's tape: a separate process, which ends with its parent."""
 
 import json
 import os
@@ -17,9 +17,9 @@ PAUSE_S = 0.2
 
 
 def write(directory: Path, pieces: Iterable[pa.Table], *, ahead_bytes: int = tape.AHEAD_BYTES) -> None:
-    """Write segments until there are no more pieces, at most `ahead_bytes` before the reader.
+    """Write all pieces as segments, at most `ahead_bytes` ahead of the reader.
 
-    A segment appears under its name when it is whole. Returns early if the parent ends.
+    Segments appear atomically. Returns early if the parent ends.
     """
     parent = os.getppid()
     events = 0
@@ -40,22 +40,22 @@ def write(directory: Path, pieces: Iterable[pa.Table], *, ahead_bytes: int = tap
 
 
 def _gathered(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    held: list[pa.Table] = []
+    pending: list[pa.Table] = []
     for piece in pieces:
-        held.append(piece)
-        if sum(map(len, held)) >= tape.SEGMENT_ROWS:
-            yield pa.concat_tables(held).combine_chunks()
-            held = []
-    if held:
-        yield pa.concat_tables(held).combine_chunks()
+        pending.append(piece)
+        if sum(map(len, pending)) >= tape.SEGMENT_ROWS:
+            yield pa.concat_tables(pending).combine_chunks()
+            pending = []
+    if pending:
+        yield pa.concat_tables(pending).combine_chunks()
 
 
 def main() -> None:
-    """Entry point: directory, and what to write as JSON."""
-    directory, given = Path(sys.argv[1]), json.loads(sys.argv[2])
-    os.nice(10)  # the system under test comes first
-    plan, share = Plan.from_json(given["plan"]), Share(**given["share"])
-    write(directory, encoded(plan, share, given["base_ms"]))
+    """Run the writer; arguments: the directory, and the task as JSON."""
+    directory, task = Path(sys.argv[1]), json.loads(sys.argv[2])
+    os.nice(10)  # the system under test has priority
+    plan, share = Plan.from_json(task["plan"]), Share(**task["share"])
+    write(directory, encoded(plan, share, task["base_ms"]))
 
 
 if __name__ == "__main__":

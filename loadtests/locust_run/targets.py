@@ -1,4 +1,4 @@
-"""What a load test runs against: a stack and a job of its own, or any cluster with the job's settings."""
+"""Targets of a load test: an own stack and job, or any cluster by the job's settings."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from streaming_job import environment
 from streaming_job.settings import JobSettings
 
 OWN = "loadtest"
-"""Names of topics that may be filled without further words begin with it."""
+"""Prefix of topics that may be written to without --allow-production."""
 SIDECAR_S = 60.0
 SHOWN = "sidecar: "
 Say = Callable[[str], None]
@@ -23,32 +23,32 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Target:
-    """A job that runs."""
+    """A running job."""
 
     settings: JobSettings
     own_topics: bool
-    """Nobody else writes to them."""
+    """Whether no other producer writes to the topics."""
     sidecar: str = ""
-    """Its URL; empty: there is none."""
+    """URL of the sidecar; empty: no sidecar."""
 
 
 @contextmanager
 def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Target]:
-    """Servers, model, profiles, job and sidecar, all stopped at the end.
+    """Run servers, model, profiles, job and sidecar; stop all at the end.
 
     Args:
-        plan: how much of it; its directory is emptied.
-        say: is told what is being done.
-        sidecar: whether to start one.
+        plan: parameters of the system; its directory is emptied.
+        say: called with the status.
+        sidecar: whether to start a sidecar.
 
     Raises:
-        FraudError: something does not come up.
+        FraudError: a part does not start.
     """
-    with bench.rig(plan, say) as made:
+    with bench.rig(plan, say) as system:
         say("starting the job")
-        made.start_job()
-        made.catch_up(say)
-        settings = made.installed.settings
+        system.start_job()
+        system.catch_up(say)
+        settings = system.installed.settings
         if not sidecar:
             yield Target(settings, own_topics=True)
             return
@@ -57,22 +57,22 @@ def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Ta
 
 
 def cluster(*, allow_production: bool, sidecar: str = "") -> Target:
-    """The job that the FRAUD_... variables describe; it must run already.
+    """Return the target of the FRAUD_... variables; its job must already run.
 
     Args:
-        allow_production: fill topics whose names do not begin with `loadtest`.
-        sidecar: URL of its sidecar.
+        allow_production: whether to write to topics whose names do not begin with `loadtest`.
+        sidecar: URL of the sidecar.
 
     Raises:
-        FraudError: settings are missing, or it is not said that these topics may be filled.
+        FraudError: settings are missing, or writing to these topics was not allowed.
     """
     settings = environment.settings(JobSettings)
     topic = settings.topics.transactions
     own = topic.startswith(OWN)
     if not own and not allow_production:
         raise LoadTestError(
-            f"{topic} may be the real topic: simulated transactions would be decided as real ones; give "
-            f"FRAUD_TOPICS__TRANSACTIONS={OWN}-... and a job of its own, or say --allow-production"
+            f"{topic} may be a production topic, where simulated transactions are decided as real ones; "
+            f"set FRAUD_TOPICS__TRANSACTIONS={OWN}-... and run a separate job, or give --allow-production"
         )
     return Target(settings, own_topics=False, sidecar=sidecar)
 

@@ -1,4 +1,4 @@
-"""A lane's transactions, encoded: simulated ones at the intended times of a profile, or those of a file."""
+"""A lane's encoded transactions: simulated at the intended times of a profile, or from a file."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,11 +17,11 @@ from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 
 SCHEMA = pa.schema([("due_us", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
-"""Of encoded transactions: microseconds from the start to the intended time, card_id, JSON."""
+"""Schema of encoded transactions: microseconds from the start to the intended time, card_id, JSON."""
 
 
 def rates(plan: Plan) -> RateProfile:
-    """The rate of a simulated run over time.
+    """Return the rate profile of a simulated run.
 
     Raises:
         LoadTestError: the plan is of a replay, or out of range.
@@ -30,17 +30,17 @@ def rates(plan: Plan) -> RateProfile:
 
 
 def events_of(plan: Plan, share: Share) -> int:
-    """How many transactions a lane has; of a replay at most: it ends with the run's time, too."""
-    whole = Replay(Path(plan.replay)).rows if plan.replay else rates(plan).events
-    return max(0, -(-(whole - share.lane) // share.lanes))
+    """Return the number of a lane's transactions; of a replay the maximum, as the run may end before."""
+    total = Replay(Path(plan.replay)).rows if plan.replay else rates(plan).events
+    return max(0, -(-(total - share.lane) // share.lanes))
 
 
 def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
-    """A lane's transactions in order of intended times, in pieces of a few thousand (`SCHEMA`).
+    """Yield a lane's transactions in order of intended times, in pieces of a few thousand (`SCHEMA`).
 
     Args:
-        plan: of the run.
-        share: which lane.
+        plan: plan of the run.
+        share: the lane.
         base_ms: event time of the start, ms since 1970-01-01 UTC. Transactions are encoded ahead, so it is
             some seconds before the start.
 
@@ -51,11 +51,11 @@ def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
 
 
 def _simulated(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
-    world, due_of, left = World.create(plan.seed, plan.cards), rates(plan), events_of(plan, share)
-    # another start is another stream: lanes do not send the same transactions
+    world, due_of, events = World.create(plan.seed, plan.cards), rates(plan), events_of(plan, share)
+    # another start gives another stream, so lanes do not send the same transactions
     stream = Stream(world, plan.rate / share.lanes, base_ms + share.lane, disturbances=Disturbances.none())
     done = 0
-    for batch in stream.blocks(events=left):
+    for batch in stream.blocks(events=events):
         numbers = np.arange(done, done + len(batch), dtype=np.int64)
         done += len(batch)
         due_us = due_of.due_us(numbers * share.lanes + share.lane)
@@ -66,22 +66,22 @@ def _simulated(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
 
 def _replayed(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
     source = Replay(Path(plan.replay))
-    whole = done = 0
+    total = done = 0
     for batch in source.batches():
-        mine = np.arange((share.lane - whole) % share.lanes, len(batch), share.lanes)
-        whole += len(batch)
-        due_us = ((batch.arrival[mine] - source.first_ms) * 1_000 / plan.speed).astype(np.int64)
+        rows = np.arange((share.lane - total) % share.lanes, len(batch), share.lanes)
+        total += len(batch)
+        due_us = ((batch.arrival[rows] - source.first_ms) * 1_000 / plan.speed).astype(np.int64)
         within = due_us < (plan.warm_up_s + plan.for_s) * 1e6
-        mine, due_us = mine[within], due_us[within]
-        if not len(mine):
+        rows, due_us = rows[within], due_us[within]
+        if not len(rows):
             if not within.all():
                 return
             continue
-        table = batch.table.take(pa.array(mine))
-        happened = table.column("event_time").combine_chunks().to_numpy() - source.first_ms
-        table = _with(table, "event_time", pa.array(base_ms + (happened / plan.speed).astype(np.int64)))
-        numbers = np.arange(done, done + len(mine), dtype=np.int64)
-        done += len(mine)
+        table = batch.table.take(pa.array(rows))
+        elapsed = table.column("event_time").combine_chunks().to_numpy() - source.first_ms
+        table = _with(table, "event_time", pa.array(base_ms + (elapsed / plan.speed).astype(np.int64)))
+        numbers = np.arange(done, done + len(rows), dtype=np.int64)
+        done += len(rows)
         yield _piece(table, share, numbers, due_us, trusted=False)
 
 

@@ -1,4 +1,4 @@
-"""Locust's users: one that produces transactions in each worker, and readers of the job's sidecar."""
+"""Locust users: one producer of transactions per worker, and readers of the job's sidecar."""
 
 from typing import Any
 
@@ -13,17 +13,17 @@ PUMP_S = 0.1
 
 
 class TransactionUser(User):
-    """All producers of a worker's share of the transactions.
+    """The producer of a worker's share of the transactions.
 
-    The schedule is kept by a thread (`sender`): greenlets that wait for answers would not keep it. This user
-    carries what the threads found to locust's statistics.
+    A thread (`sender`) keeps the schedule, which greenlets that wait for responses could not. This user only
+    passes the measured latencies to locust's statistics.
     """
 
     fixed_count = 1
 
     @task
     def produce(self) -> None:
-        """Hand on new latencies, ten times a second."""
+        """Report new latencies, ten times a second."""
         lane = wiring.lane
         if lane is not None:
             locust_stats.feed(self.environment.events, lane.take_alerts())
@@ -31,7 +31,7 @@ class TransactionUser(User):
 
 
 class SidecarUser(HttpUser):
-    """A monitoring system, and a person with the status page: metrics, readiness, status, once a second."""
+    """A reader of metrics, readiness and status, like monitoring and a status page, once a second."""
 
     wait_time = constant_pacing(1.0)
 
@@ -41,28 +41,28 @@ class SidecarUser(HttpUser):
 
     @task(2)
     def metrics(self) -> None:
-        """What Prometheus reads."""
+        """Request the metrics, as Prometheus does."""
         self.client.get("/metrics")
 
     @task
     def ready(self) -> None:
-        """What an orchestrator asks; 503 is an answer, but one that fails the request."""
+        """Request the readiness, as an orchestrator does; 503 counts as a failed request."""
         self.client.get("/readyz")
 
     @task
     def status(self) -> None:
-        """What the status page shows."""
+        """Request the status, as the status page does."""
         self.client.get("/v1/status")
 
 
 class WholeRun(LoadTestShape):
-    """Locust's view of a run: its users stay until the conductor says that it is over.
+    """Load shape of a run: its users stay until the conductor ends it.
 
-    The rate over time is the schedule's (`rate_profile`), not a number of users.
+    The schedule (`rate_profile`) determines the rate over time, not the number of users.
     """
 
     def tick(self) -> tuple[int, float] | None:
-        """Users and their spawn rate; None at the end."""
+        """Return the number of users and their spawn rate; None at the end."""
         if wiring.conductor is None:
             try:
                 TransactionUser.fixed_count = wiring.lead()

@@ -1,4 +1,4 @@
-"""Whether a run may be believed and was passed: every reason against it, by name."""
+"""Verdict on a run: every reason for which it is invalid or failed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,36 +10,36 @@ from loadtests.locust_run.result import Result
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a run may have at most, or at least."""
+    """Bounds of a run's measurements."""
 
     slip_p99_ms: float = 5.0
-    """Of the generator: above it, latencies are of another load than was asked for."""
+    """Maximum of the generator's slip; above it the actual load differs from the plan."""
     achieved_share: float = 0.99
-    """Of the offered rate, at least."""
+    """Minimal achieved rate as a share of the offered rate."""
     backlog_s: float = 2.0
-    """Job's lag when everything was sent, in seconds of the offered rate."""
+    """Maximal lag when everything was sent, in seconds of the offered rate."""
     p99_ms: float | None = None
-    """Latency; None: any."""
+    """Maximal p99 of the latency; None: no bound."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What `fraud verify` found over the run's topics."""
+    """Result of `fraud verify` on the run's topics."""
 
     events: int
-    """Transactions audited."""
+    """Number of audited transactions."""
     alerts: int
-    """That had to be."""
+    """Number of expected alerts."""
     missing: int
     duplicated: int
     unexpected: int
     problems: tuple[str, ...] = ()
-    """Where the job's own account does not agree."""
+    """Differences between the progress records and the outputs or the oracle."""
     examples: tuple[str, ...] = field(default=())
 
     @classmethod
     def of(cls, verdict: Verdict) -> "Audit":
-        """The same of a verdict."""
+        """Extract the counts of a verdict."""
         report: Mapping[str, Any] = verdict.report()
         return cls(
             events=report["events"],
@@ -55,76 +55,82 @@ class Audit:
 def failures(
     result: Result, bounds: Bounds, audit: Audit | None = None, *, own_topics: bool = False
 ) -> list[str]:
-    """Every reason for which a run fails; none if it passes.
+    """Return every reason for which a run fails; empty if it passes.
 
     Args:
-        result: what the workers measured.
-        bounds: of it.
-        audit: None: not made (its findings are not looked at).
-        own_topics: nobody else writes to the topics: what was audited must be what was sent, and every alert
-            must have been seen by the workers.
+        result: measurements of the workers.
+        bounds: their bounds.
+        audit: the audit; None: not made, and not checked.
+        own_topics: whether no other producer writes to the topics. Then exactly the sent transactions must
+            have been audited, and the workers must have received every alert.
     """
-    found = [f"fault: {result.fault}"] if result.fault else []
-    found += [f"worker lost: {worker}" for worker in result.lost_workers]
-    found += _generator(result, bounds)
-    found += _job(result, bounds)
+    reasons = [f"fault: {result.fault}"] if result.fault else []
+    reasons += [f"worker lost: {worker}" for worker in result.lost_workers]
+    reasons += _generator(result, bounds)
+    reasons += _job(result, bounds)
     if audit is not None:
-        found += _audited(result, audit, own_topics=own_topics)
-    return found
+        reasons += _audited(result, audit, own_topics=own_topics)
+    return reasons
 
 
 def _generator(result: Result, bounds: Bounds) -> list[str]:
-    found = []
+    reasons = []
     if result.achieved_rate < bounds.achieved_share * result.offered_rate or not result.achieved_rate:
-        found.append(
+        reasons.append(
             f"achieved rate: {result.achieved_rate:,.0f} of {result.offered_rate:,.0f} transactions/s "
-            f"offered, at least {bounds.achieved_share:.0%} must be; more --workers, or brokers, are needed"
+            f"offered, at least {bounds.achieved_share:.0%} required; use more --workers or brokers"
         )
     slip = result.slip_ms.get("p99")
     if slip is None or slip > bounds.slip_p99_ms:
         text = "not measured" if slip is None else f"{slip:,.1f} ms"
-        found.append(
+        reasons.append(
             f"generator's slip: p99 {text}, at most {bounds.slip_p99_ms:g} ms; the generator was late: "
             "run more --workers, or give it a core of its own"
         )
     if result.unsent:
-        found.append(f"unsent: {result.unsent:,} transactions were due and are not on the topic")
-    return found
+        reasons.append(f"unsent: {result.unsent:,} transactions were due but are not on the topic")
+    return reasons
 
 
 def _job(result: Result, bounds: Bounds) -> list[str]:
-    found = []
+    reasons = []
     most = bounds.backlog_s * result.offered_rate
     if result.backlog_at_end is None:
-        found.append("backlog: the job's lag at the end is not known; does it run with this FRAUD_JOB_ID?")
+        reasons.append(
+            "backlog: the job's lag at the end is not known; check that it runs with this FRAUD_JOB_ID"
+        )
     elif result.backlog_at_end > most:
-        found.append(
+        reasons.append(
             f"backlog: the job was {result.backlog_at_end:,} transactions behind at the end, "
             f"at most {most:,.0f} ({bounds.backlog_s:g} s of the rate)"
         )
     if result.drained_s is None:
-        found.append("backlog: the job did not decide everything in the time that --drain gives")
+        reasons.append("backlog: the job did not decide everything within --drain")
     p99 = result.latency_ms.get("p99")
     if p99 is None:
-        found.append("latency: no alert came in the measured time; give a higher --rate or a longer --for")
+        reasons.append(
+            "latency: no alert was received in the measured time; give a higher --rate or a longer --for"
+        )
     elif bounds.p99_ms is not None and p99 > bounds.p99_ms:
-        found.append(f"latency: p99 {p99:,.1f} ms, at most {bounds.p99_ms:g} ms")
-    return found
+        reasons.append(f"latency: p99 {p99:,.1f} ms, at most {bounds.p99_ms:g} ms")
+    return reasons
 
 
 def _audited(result: Result, audit: Audit, *, own_topics: bool) -> list[str]:
-    found = []
+    reasons = []
     for name in ("missing", "duplicated", "unexpected"):
         if count := getattr(audit, name):
-            found.append(f"{name}: {count:,} alerts or dead letters; first: {(audit.examples or ('?',))[0]}")
+            reasons.append(
+                f"{name}: {count:,} alerts or dead letters; first: {(audit.examples or ('?',))[0]}"
+            )
     if audit.problems:
-        found.append(f"account: job-progress does not agree: {audit.problems[0]}")
+        reasons.append(f"account: job-progress does not agree: {audit.problems[0]}")
     if own_topics and audit.events != result.acknowledged:
-        found.append(
+        reasons.append(
             f"not audited: {result.acknowledged:,} transactions were acknowledged, {audit.events:,} audited"
         )
     if own_topics and audit.alerts != result.alerts_seen:
-        found.append(
-            f"unseen: {audit.alerts:,} alerts had to be, the workers' consumers saw {result.alerts_seen:,}"
+        reasons.append(
+            f"unseen: {audit.alerts:,} alerts had to be written, the workers saw {result.alerts_seen:,}"
         )
-    return found
+    return reasons

@@ -1,4 +1,4 @@
-"""Ties a run to locust: its options, its messages between master and workers, its shape and its events."""
+"""Connects a run to locust: options, messages between master and workers, events."""
 
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -21,27 +21,27 @@ OPTION = "tx_"
 
 
 class Wiring:
-    """What this locust process takes part in: as master, as worker, or as both."""
+    """The part of this locust process in a run: master, worker, or both."""
 
     def __init__(self) -> None:
         self.lane: Lane | None = None
         self.conductor: Conductor | None = None
         self.environment: Any = None
-        """Locust's; set when it has been made."""
+        """Locust's environment; set once it exists."""
         self._clients: list[str] = []
         self._refusal: dict[str, Any] | None = None
 
     # master
 
     def plan(self) -> Plan:
-        """The run that locust's options ask for."""
-        given = vars(self.environment.parsed_options)
+        """Return the plan from locust's options."""
+        options = vars(self.environment.parsed_options)
         return Plan.of(
-            {name[len(OPTION) :]: value for name, value in given.items() if name.startswith(OPTION)}
+            {name[len(OPTION) :]: value for name, value in options.items() if name.startswith(OPTION)}
         )
 
     def lead(self) -> int:
-        """Begin a run; returns the number of workers.
+        """Start a run; returns the number of workers.
 
         Raises:
             FraudError: it cannot begin.
@@ -54,7 +54,7 @@ class Wiring:
         return lanes
 
     def refuse(self, fault: FraudError) -> None:
-        """Leave a result that says why there was no run."""
+        """Write a result that says why there was no run."""
         plan = self.plan()
         Path(plan.directory).mkdir(parents=True, exist_ok=True)
         Result(asdict(plan), 0, fault=str(fault)).write(Path(plan.directory))
@@ -69,32 +69,32 @@ class Wiring:
             runner.send_message(message, dict(content), client_id=self._clients[lane])
 
     def finish(self) -> None:
-        """Write the result of the run that ends; its verdict, without the audit, is locust's exit code."""
+        """Write the result of the ending run; its verdict, without the audit, gives locust's exit code."""
         if self.conductor is None:
             return
-        self.note_lost()  # locust may have stopped because the last of them went
+        self.note_lost()  # locust may have stopped because the last worker was lost
         conductor, self.conductor = self.conductor, None
         result = conductor.result()
         result.write(Path(conductor.plan.directory))
-        found = failures(result, Bounds())
-        for line in found:
+        reasons = failures(result, Bounds())
+        for line in reasons:
             print(f"load test failed: {line}", flush=True)
-        self.environment.process_exit_code = 1 if found else 0
+        self.environment.process_exit_code = 1 if reasons else 0
 
     def note_lost(self) -> None:
-        """See which workers locust misses, before it gives them up."""
+        """Record the workers that locust misses, before it drops them."""
         if self.conductor is None:
             return
-        known = {
+        states = {
             client.id: client.state for client in getattr(self.environment.runner, "clients", {}).values()
         }
         for name in list(self._clients):
-            if known.get(name, runners.STATE_MISSING) == runners.STATE_MISSING:
+            if states.get(name, runners.STATE_MISSING) == runners.STATE_MISSING:
                 self.conductor.lose(name, "no heartbeat")
                 self._clients.remove(name)
 
     def watch_workers(self) -> None:
-        """For the master: looks after its workers, twice a second."""
+        """Check the master's workers for losses, twice a second."""
         while True:
             gevent.sleep(0.5)
             self.note_lost()
@@ -102,46 +102,46 @@ class Wiring:
     # worker
 
     def prepare(self, environment: Any, msg: Any, **_: Any) -> None:
-        """Begin to encode this worker's share."""
+        """Start to encode this worker's share."""
         self.drop()
-        given = msg.data
-        share = Share(given["run"], given["lane"], given["lanes"])
+        order = msg.data
+        share = Share(order["run"], order["lane"], order["lanes"])
         try:
-            self.lane = Lane(Plan.from_json(given["plan"]), share, variables.settings(JobSettings))
+            self.lane = Lane(Plan.from_json(order["plan"]), share, variables.settings(JobSettings))
         except FraudError as fault:
             self._refusal = {"lane": share.lane, "error": str(fault)}
 
     def begin(self, environment: Any, msg: Any, **_: Any) -> None:
-        """Send from the moment on that the master gives."""
+        """Start to send at the moment that the master gives."""
         if self.lane is not None:
             self.lane.begin(msg.data["start_s"])
 
     def drop(self) -> None:
-        """End this worker's share."""
+        """Stop this worker's share."""
         if self.lane is not None:
             self.lane.stop()
             self.lane = None
         self._refusal = None
 
     def report(self) -> dict[str, Any] | None:
-        """What this worker has to say; None if it takes part in no run."""
+        """Return this worker's report; None without a run."""
         if self.lane is not None:
             return self.lane.report()
         return self._refusal and refused(self._refusal["lane"], self._refusal["error"])
 
     def report_to_myself(self) -> None:
-        """For a locust without workers: the reports that workers would send."""
+        """Add the reports of a locust without workers to its own conductor."""
         while True:
             gevent.sleep(REPORT_S)
-            if (found := self.report()) is not None and self.conductor is not None:
-                self.conductor.add(found)
+            if (report := self.report()) is not None and self.conductor is not None:
+                self.conductor.add(report)
 
 
 def refused(lane: int, error: str) -> dict[str, Any]:
-    """The report of a worker that could not prepare."""
+    """Return the report of a worker that could not prepare."""
     counts = ("events", "sent", "sent_measured", "acknowledged", "acknowledged_at_end", "unsent", "alerts")
-    said = {"lane": lane, "state": FAILED, "error": error, "at_s": 0.0, "ended_s": 0.0, "cpu_s": 0.0}
-    return {**said, **dict.fromkeys(counts, 0)}
+    state = {"lane": lane, "state": FAILED, "error": error, "at_s": 0.0, "ended_s": 0.0, "cpu_s": 0.0}
+    return {**state, **dict.fromkeys(counts, 0)}
 
 
 wiring = Wiring()
@@ -162,9 +162,9 @@ def connect() -> None:
 
 def _options(parser: Any) -> None:
     group = parser.add_argument_group("load test of the job", "environment: FRAUD_... as for the job")
-    usual = Plan()
+    defaults = Plan()
     for field in fields(Plan):
-        value = getattr(usual, field.name)
+        value = getattr(defaults, field.name)
         group.add_argument(
             f"--{OPTION}{field.name}".replace("_", "-"), dest=OPTION + field.name, type=type(value),
             default=value, help=f"see loadtests.locust_run.plan.Plan.{field.name}",
@@ -189,8 +189,8 @@ def _test_stop(environment: Any, **_: Any) -> None:
 
 
 def _report(client_id: str, data: dict[str, Any]) -> None:
-    if (found := wiring.report()) is not None:
-        data["fraud"] = found
+    if (report := wiring.report()) is not None:
+        data["fraud"] = report
 
 
 def _take_report(client_id: str, data: dict[str, Any]) -> None:

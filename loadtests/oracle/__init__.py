@@ -1,4 +1,4 @@
-"""The oracle: what had to become of every record, computed naively from the logs alone."""
+"""The oracle: a naive implementation that computes the right outcome of every record from the logs alone."""
 
 from loadtests.oracle.judge import Oracle
 from loadtests.oracle.merchants import MerchantLog

@@ -1,4 +1,4 @@
-"""The records that a decision leaves: alerts as their contract has them, and shadow alerts."""
+"""Alerts and shadow alerts as the contracts define them."""
 
 from typing import Any, NamedTuple
 
@@ -7,17 +7,17 @@ from loadtests.oracle.card import Card, Profile
 from loadtests.oracle.membership import bucket
 from loadtests.oracle.records import UNITS, Transaction
 from loadtests.oracle.rollouts import Plan, Scorer
-from loadtests.oracle.scoring import Score, known
+from loadtests.oracle.scoring import Score, json_number
 from loadtests.oracle.tables import BEGINNING
-from loadtests.oracle.trials import Run, Said
+from loadtests.oracle.trials import Run, Vote
 from models.policy import Counts, Decision, alert_id, decide
 
 SINCE_VERSION_2 = frozenset({"rollout_seq", "role", "membership", "policy", "challenger_failure"})
-"""Fields that releases which knew no other rollouts than those of version 1 do not write."""
+"""Alert fields that are missing where the release knew rollouts of version 1 only."""
 
 
 class Pending(NamedTuple):
-    """An accepted transaction with everything that its decision needs but the scores."""
+    """An accepted transaction with everything that its decision needs, except the scores."""
 
     topic: str
     tx: Transaction
@@ -26,19 +26,19 @@ class Pending(NamedTuple):
     status: str | None
     plan: Plan
     run: Run
-    """Of its partition under its trial."""
+    """The partition's run under the trial in force."""
     features: dict[str, float]
     late: bool
     conflicting: bool
 
     @property
     def source(self) -> dict[str, Any]:
-        """Where the transaction lies."""
+        """Topic, partition and offset of the transaction."""
         return {"topic": self.topic, "partition": self.tx.partition, "offset": self.tx.offset}
 
     @property
     def alert_id(self) -> str:
-        """Of every alert of the transaction."""
+        """The id that every alert of the transaction has."""
         tx = self.tx
         return alert_id(
             tx.card_id,
@@ -51,25 +51,25 @@ class Pending(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a model and a policy say of a transaction."""
+    """Score and decision of one model and its policy on a transaction."""
 
     scorer: Scorer
     score: Score
     decision: Decision | None
     """None: no alert."""
 
-    def said(self, decides: bool = False) -> Said:
-        """What trials count of it."""
-        return Said(self.score.value, self.decision is not None, decides)
+    def trial_vote(self, decides: bool = False) -> Vote:
+        """Return the part of the verdict that trials count."""
+        return Vote(self.score.value, self.decision is not None, decides)
 
     @property
     def rules(self) -> list[str]:
-        """Those that fired."""
+        """The rules that fired."""
         return [] if self.decision is None else list(self.decision.rules)
 
 
 def verdict(item: Pending, scorer: Scorer, score: Score) -> Verdict:
-    """What a scorer says, given the card's alerts so far."""
+    """Apply a scorer's policy, given the card's alerts so far."""
     names = ("count_1m", "count_5m", "count_1h", "arrivals_1m", "arrivals_5m", "arrivals_1h")
     decision = decide(
         scorer.policy,
@@ -83,34 +83,34 @@ def verdict(item: Pending, scorer: Scorer, score: Score) -> Verdict:
 
 
 def membership(card_id: str, plan: Plan) -> dict[str, Any] | None:
-    """On which side of a canary the card is; None without canary."""
+    """Return the card's `membership` for the alert; None without a canary."""
     if not plan.canary:
         return None
-    place = bucket(card_id, plan.salt)
+    card_bucket = bucket(card_id, plan.salt)
     return {
         "rollout_id": plan.trial,
         "challenger": plan.canary,
-        "bucket": place,
+        "bucket": card_bucket,
         "share_bp": plan.share_bp,
-        "is_member": place < plan.share_bp,
+        "is_member": card_bucket < plan.share_bp,
     }
 
 
 def alert(
     item: Pending,
     decider: Verdict,
-    told: list[dict[str, Any]],
+    top_features: list[dict[str, Any]],
     unexplained: str | None,
     challenger_failure: str | None,
 ) -> dict[str, Any]:
-    """The alert of a transaction whose card's alerts have been counted up to it.
+    """Build a transaction's alert, once the card's alerts up to it have been counted.
 
     Args:
         item: the transaction.
-        decider: who decided, and how.
-        told: the features that raised the score most.
-        unexplained: why there are none.
-        challenger_failure: how the canary failed that should have decided.
+        decider: the verdict that decided.
+        top_features: the features that raised the score most, as the alert's `reasons`.
+        unexplained: failure code if the model could not explain its score.
+        challenger_failure: failure code of the canary that should have decided.
     """
     assert decider.decision is not None
     tx, scorer, score = item.tx, decider.scorer, decider.score
@@ -130,8 +130,8 @@ def alert(
         "score": score.value,
         "model_failure": score.failure or unexplained,
         "threshold": scorer.policy.threshold,
-        "reasons": told,
-        "features": {name: known(item.features[name]) for name in ALL_NAMES if name in item.features},
+        "reasons": top_features,
+        "features": {name: json_number(item.features[name]) for name in ALL_NAMES if name in item.features},
         "model": _named(scorer),
         "rollout_id": scorer.rollout_id,
         "rollout_seq": scorer.seq,
@@ -148,7 +148,7 @@ def alert(
 
 
 def shadow_alert(item: Pending, challenger: Verdict, champion: Verdict) -> dict[str, Any]:
-    """What a challenger says where the champion says otherwise."""
+    """Build the shadow alert of a challenger whose verdict differs from the champion's."""
     scorer = challenger.scorer
     return {
         "schema_version": 1,

@@ -1,6 +1,6 @@
-"""Stateless checks of a record, one after another, in the order that names the reason.
+"""Stateless checks of a record; the first check that fails gives the reason.
 
-Plain `json` and `if`: slow, obvious and written without looking at the job's decoder.
+Plain `json` and `if`: slow, obvious, and written independently of the job's decoder.
 """
 
 import json
@@ -17,7 +17,7 @@ MAX_DEPTH = 256
 MAX_EVENT_TIME = 99_999_999_999_999
 MAX_AMOUNT = 1e9
 DECIDING = {"transaction_id", "card_id", "merchant_id", "amount", "currency", "country", "event_time"}
-"""What decisions depend on; what else stands in a record may be anything that is JSON."""
+"""Fields that decisions depend on; all other fields may be any JSON."""
 CURRENCY = re.compile("[A-Z]{3}")
 COUNTRY = re.compile("[A-Z]{2}")
 
@@ -25,17 +25,17 @@ _FORBIDDEN_IN_IDENTIFIER = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 
 class RefusedError(Exception):
-    """The record breaks its contract; the only argument is the `Reason`."""
+    """The record breaks its contract; the only argument is a `Reason`."""
 
     @property
     def reason(self) -> Reason:
-        """Why."""
-        found: Reason = self.args[0]
-        return found
+        """The reason of the dead letter."""
+        reason: Reason = self.args[0]
+        return reason
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that knows which names stood in it more than once, and what with them."""
+    """A JSON object that remembers repeated names and all their values."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -50,7 +50,7 @@ _PARSER = json.JSONDecoder(object_pairs_hook=_Object)
 
 
 def _depth(value: Any) -> int:
-    """How many objects and arrays lie within one another."""
+    """Return the nesting depth of objects and arrays."""
     depth, level = 0, [value]
     while level := [inner for inner in level if isinstance(inner, list | _Object)]:
         depth += 1
@@ -64,7 +64,7 @@ def parse_object(value: bytes | None) -> _Object:
     """Parse a record's value, or refuse it with the first check that fails.
 
     Raises:
-        RefusedError: with the reason.
+        RefusedError: a check failed; has the reason.
     """
     if not value:
         raise RefusedError(Reason.EMPTY_VALUE)
@@ -75,14 +75,14 @@ def parse_object(value: bytes | None) -> _Object:
     except UnicodeDecodeError:
         raise RefusedError(Reason.INVALID_UTF8) from None
     try:
-        found = _PARSER.decode(text)
+        parsed = _PARSER.decode(text)
     except (ValueError, RecursionError):
         raise RefusedError(Reason.MALFORMED_JSON) from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(found) > MAX_DEPTH:
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(parsed) > MAX_DEPTH:
         raise RefusedError(Reason.MALFORMED_JSON)
-    if not isinstance(found, _Object):
+    if not isinstance(parsed, _Object):
         raise RefusedError(Reason.NOT_AN_OBJECT)
-    return found
+    return parsed
 
 
 def _field(row: Any, name: str) -> Any:
@@ -94,7 +94,7 @@ def _field(row: Any, name: str) -> Any:
 
 
 def identifier(row: Any, name: str) -> str:
-    """1 to 64 characters without control characters or halves of surrogate pairs."""
+    """Return an identifier: 1 to 64 characters, no control characters, no lone surrogates."""
     value = _field(row, name)
     if type(value) is not str:
         raise RefusedError(Reason.WRONG_TYPE)
@@ -104,7 +104,7 @@ def identifier(row: Any, name: str) -> str:
 
 
 def text(row: Any, name: str, pattern: re.Pattern[str]) -> str:
-    """A string that is what the pattern says, whole."""
+    """Return a string that matches the pattern as a whole."""
     value = _field(row, name)
     if type(value) is not str:
         raise RefusedError(Reason.WRONG_TYPE)
@@ -114,7 +114,7 @@ def text(row: Any, name: str, pattern: re.Pattern[str]) -> str:
 
 
 def amount(row: Any, name: str, most: float = MAX_AMOUNT) -> float:
-    """A finite number, not negative; true and false are no numbers."""
+    """Return a finite number, at least 0; booleans are refused."""
     value = _field(row, name)
     if type(value) is not int and type(value) is not float:
         raise RefusedError(Reason.WRONG_TYPE)
@@ -128,7 +128,7 @@ def amount(row: Any, name: str, most: float = MAX_AMOUNT) -> float:
 
 
 def integer(row: Any, name: str, least: int, most: int) -> int:
-    """An integer, written as one: 1.0 is none."""
+    """Return a number that is written as an integer: 1.0 is refused."""
     value = _field(row, name)
     if type(value) is not int:
         raise RefusedError(Reason.WRONG_TYPE)
@@ -138,7 +138,7 @@ def integer(row: Any, name: str, least: int, most: int) -> int:
 
 
 def is_card_number(card_id: str) -> bool:
-    """Whether it is 13 to 19 digits with a valid check digit (Luhn)."""
+    """Return whether a card id is 13 to 19 digits with a valid Luhn check digit."""
     if not re.fullmatch("[0-9]{13,19}", card_id):
         return False
     odd, even = card_id[::-1][::2], card_id[::-1][1::2]
@@ -146,21 +146,21 @@ def is_card_number(card_id: str) -> bool:
 
 
 def read_transaction(record: Record, rules: Rules) -> Transaction:
-    """The transaction in a record.
+    """Decode and check the transaction in a record.
 
     Raises:
-        RefusedError: with the reason of the dead letter that it has to become.
+        RefusedError: the record has to become a dead letter, with this reason.
     """
-    found = parse_object(record.value)
-    if found.repeated & DECIDING:
+    row = parse_object(record.value)
+    if row.repeated & DECIDING:
         raise RefusedError(Reason.DUPLICATE_FIELD)
-    transaction_id = identifier(found, "transaction_id")
-    card_id = identifier(found, "card_id")
-    merchant_id = identifier(found, "merchant_id")
-    units = round(amount(found, "amount") * UNITS)
-    currency = text(found, "currency", CURRENCY)
-    country = text(found, "country", COUNTRY)
-    event_time = integer(found, "event_time", 0, MAX_EVENT_TIME)
+    transaction_id = identifier(row, "transaction_id")
+    card_id = identifier(row, "card_id")
+    merchant_id = identifier(row, "merchant_id")
+    units = round(amount(row, "amount") * UNITS)
+    currency = text(row, "currency", CURRENCY)
+    country = text(row, "country", COUNTRY)
+    event_time = integer(row, "event_time", 0, MAX_EVENT_TIME)
     if rules.refuse_card_numbers and is_card_number(card_id):
         raise RefusedError(Reason.CARD_NUMBER)
     if event_time < record.timestamp - rules.allowed_lateness_ms:

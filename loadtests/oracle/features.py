@@ -1,7 +1,7 @@
-"""Every feature of the catalogue once more, naively: one small function over a card's whole past.
+"""A second, naive implementation of every feature: one small function each over a card's whole history.
 
-No arithmetic is shared with the kernels, and none is clever: slices, sums and sorts over plain lists.
-Amounts are integers (1/10,000 of the currency unit), so sums are exact; unknown is NaN.
+No arithmetic is shared with the kernels: slices, sums and sorts over plain lists.
+Amounts are integers (1/10,000 of the currency unit), so sums are exact. Unknown is NaN.
 """
 
 import math
@@ -14,41 +14,41 @@ from loadtests.oracle.records import UNITS
 WEEK_MS = 7 * DAY_MS
 UNKNOWN = math.nan
 LIMIT_USE = "limit_use_24h"
-"""The one that is made of another feature."""
+"""The only feature that is computed from another one."""
 NOWHERE = "ZZ"
-"""The country of what has none."""
+"""Country code of transactions without a country."""
 
 Definition = Callable[[View], float]
 OfWindow = Callable[[Window], float]
 
 DEFINITIONS: dict[str, Definition] = {}
-"""Feature name -> its value for a transaction."""
+"""Feature name -> function that computes it for a transaction."""
 PER_WINDOW: dict[str, OfWindow] = {}
-"""Stem of a name -> the value for a window; the feature is `<stem>_<window>`."""
+"""Stem of a name -> function that computes it for a window; the feature is `<stem>_<window>`."""
 
 
 def names() -> set[str]:
-    """All features that are defined."""
+    """Return the names of all features."""
     return {LIMIT_USE, *DEFINITIONS} | {f"{stem}_{window}" for stem in PER_WINDOW for window in WINDOWS}
 
 
 def compute(view: View) -> dict[str, float]:
-    """Every feature of a transaction by name; NaN where unknown."""
-    found = {name: float(definition(view)) for name, definition in DEFINITIONS.items()}
-    if view.overruled:
-        found |= {name: float(value) for name, value in view.overruled.items()}
+    """Compute every feature of a transaction, by name; NaN where unknown."""
+    values = {name: float(definition(view)) for name, definition in DEFINITIONS.items()}
+    if view.hot_features:
+        values |= {name: float(value) for name, value in view.hot_features.items()}
     else:
         for name, length in WINDOWS.items():
             window = view.window(length)
             for stem, of_window in PER_WINDOW.items():
-                found[f"{stem}_{name}"] = float(of_window(window))
+                values[f"{stem}_{name}"] = float(of_window(window))
     limit = 0.0 if view.profile is None else view.profile.credit_limit
-    found[LIMIT_USE] = found["sum_24h"] / limit if limit else UNKNOWN
-    return found
+    values[LIMIT_USE] = values["sum_24h"] / limit if limit else UNKNOWN
+    return values
 
 
 def feature(name: str) -> Callable[[Definition], Definition]:
-    """Register the definition of one feature."""
+    """Decorate the function that computes one feature."""
 
     def register(definition: Definition) -> Definition:
         DEFINITIONS[name] = definition
@@ -58,7 +58,7 @@ def feature(name: str) -> Callable[[Definition], Definition]:
 
 
 def per_window(stem: str) -> Callable[[OfWindow], OfWindow]:
-    """Register one definition for every window, as `<stem>_<window>`."""
+    """Decorate a function that computes `<stem>_<window>` for every window."""
 
     def register(of_window: OfWindow) -> OfWindow:
         PER_WINDOW[stem] = of_window

@@ -8,12 +8,12 @@ EARTH_RADIUS_KM = 6371.0
 
 
 def kilometres(a: str, b: str) -> float:
-    """Great-circle distance between two countries' centroids, to the metre; NaN where one is unknown."""
+    """Return the distance of two countries' centroids in km, rounded to metres; NaN if one is unknown."""
     if "ZZ" in (a, b):
         return math.nan
     if a == b:
         return 0.0
-    (lat_a, lon_a), (lat_b, lon_b) = _place(a), _place(b)
+    (lat_a, lon_a), (lat_b, lon_b) = _centroid(a), _centroid(b)
     h = (
         math.sin((lat_b - lat_a) / 2) ** 2
         + math.cos(lat_a) * math.cos(lat_b) * math.sin((lon_b - lon_a) / 2) ** 2
@@ -21,8 +21,8 @@ def kilometres(a: str, b: str) -> float:
     return round(2 * EARTH_RADIUS_KM * math.asin(min(1.0, math.sqrt(h))) * 1000) / 1000
 
 
-def _place(country: str) -> tuple[float, float]:
-    """Latitude and longitude in radians."""
+def _centroid(country: str) -> tuple[float, float]:
+    """Return latitude and longitude in radians."""
     row = (ord(country[0]) - ord("A")) * 26 + ord(country[1]) - ord("A")
     latitude, longitude = CENTROIDS[row]
     return math.radians(latitude), math.radians(longitude)

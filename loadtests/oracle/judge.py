@@ -1,7 +1,7 @@
-"""The oracle: from the logs alone, which transaction had to become what.
+"""The oracle: computes from the logs alone the outcome that each transaction has to have.
 
-Naive on purpose: whole histories in plain Python, one transaction after another. What it shares with the
-job are the reasons of the contract, the model and the policy; neither decoding nor features nor state.
+Naive on purpose: whole histories in plain Python, one transaction after another. It shares the
+contract's reasons, the model and the policy with the job, but neither decoding nor features nor state.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,15 +27,15 @@ CHUNK = 10_000
 
 
 class Oracle:
-    """Judges transactions in log order, against tables that are read first.
+    """Computes the outcomes of transactions in log order; the tables are read before.
 
     Args:
         profiles: the profile topic, folded.
         rollouts: the rollout topic, folded; must hold a champion.
-        load: gives the model of a scorer.
-        rules: which transactions are accepted.
-        cards: what is known of cards; moves on. Default: nothing.
-        merchants: of a job that keeps merchant facts: all payments and labels, read.
+        load: loads the model of a scorer.
+        rules: the settings that decide which transactions are accepted.
+        cards: history by card id; updated in place. Default: empty.
+        merchants: all payments and labels, already read, of a job that keeps merchant facts; else None.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Oracle:
         merchants: MerchantLog | None = None,
     ) -> None:
         self.trials = Trials()
-        """What the trials have to count of all that has been judged."""
+        """The counts that the trials must have for the transactions judged so far."""
         self._profiles = profiles
         self._rollouts = rollouts
         self._load = load
@@ -58,10 +58,10 @@ class Oracle:
         self._cards: dict[str, Card] = {} if cards is None else cards
 
     def judge(self, records: Iterable[Record]) -> Iterator[Outcome]:
-        """One outcome for each record of the transactions topic, in the same order.
+        """Yield one outcome for each record of the transactions topic, in the same order.
 
         Args:
-            records: of each partition in the order of offsets; partitions may be mixed.
+            records: each partition in the order of offsets; partitions may be interleaved.
         """
         chunk: list[Pending | Outcome] = []
         for record in records:
@@ -86,15 +86,17 @@ class Oracle:
         run = self.trials.follow(record.partition, plan.trial)
         if card.has(tx):
             return Outcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)
-        # of a card that has been ahead, nothing is looked up behind that
+        # tables are never read as of an earlier arrival than the card's greatest
         seen_at = max(tx.arrival, card.arrival)
         profile = self._profiles.in_force(tx.card_id, seen_at)
         status = self._profiles.status(tx.card_id, seen_at)
         view = View(tx, card, profile)
-        found = compute(view)
+        features = compute(view)
         if self._merchants is not None:
-            found |= self._merchants.features(tx.merchant_id, tx.arrival)
-        return Pending(record.topic, tx, card, profile, status, plan, run, found, view.late, view.conflicting)
+            features |= self._merchants.features(tx.merchant_id, tx.arrival)
+        return Pending(
+            record.topic, tx, card, profile, status, plan, run, features, view.late, view.conflicting
+        )
 
     def _model(self, scorer: Scorer) -> Model:
         model = self._models.get(scorer.model)
@@ -103,50 +105,53 @@ class Oracle:
         return model
 
     def _decide(self, chunk: list[Pending | Outcome]) -> Iterator[Outcome]:
-        found = iter(self._scores([item for item in chunk if isinstance(item, Pending)]))
+        scores_of_pending = iter(self._scores([item for item in chunk if isinstance(item, Pending)]))
         for item in chunk:
-            yield item if isinstance(item, Outcome) else self._decision(item, next(found))
+            yield item if isinstance(item, Outcome) else self._decision(item, next(scores_of_pending))
 
     def _scores(self, pending: list[Pending]) -> list[dict[ModelRef, Score]]:
-        """What each model of its plan says of each transaction, one call for all rows of a model."""
-        asked: dict[Scorer, list[int]] = {}
+        """Return each transaction's scores by model; one call scores all rows of a model."""
+        numbers_of: dict[Scorer, list[int]] = {}
         for number, item in enumerate(pending):
             for scorer in (item.plan.champion, *item.plan.challengers):
-                asked.setdefault(scorer, []).append(number)
-        found: list[dict[ModelRef, Score]] = [{} for _ in pending]
-        for scorer, numbers in asked.items():
+                numbers_of.setdefault(scorer, []).append(number)
+        results: list[dict[ModelRef, Score]] = [{} for _ in pending]
+        for scorer, numbers in numbers_of.items():
             model = self._model(scorer)
             rows = [_row(model, pending[number]) for number in numbers]
             for number, score in zip(numbers, scores(model, rows), strict=True):
-                found[number][scorer.model] = score
-        return found
+                results[number][scorer.model] = score
+        return results
 
     def _decision(self, item: Pending, answers: dict[ModelRef, Score]) -> Outcome:
         tx, card, plan = item.tx, item.card, item.plan
         champion, *challengers = (
-            alerts.verdict(item, one, answers[one.model]) for one in (plan.champion, *plan.challengers)
+            alerts.verdict(item, scorer, answers[scorer.model])
+            for scorer in (plan.champion, *plan.challengers)
         )
         decider, challenger_failure = champion, None
         side = alerts.membership(tx.card_id, plan)
         if side is not None and side["is_member"]:
-            canary = next(one for one in challengers if one.scorer.challenger == plan.canary)
+            canary = next(verdict for verdict in challengers if verdict.scorer.challenger == plan.canary)
             challenger_failure = canary.score.failure
             decider = champion if challenger_failure else canary
         if plan.trial is not None:
-            said = {one.scorer.challenger: one.said(one is decider) for one in challengers}
-            self.trials.add(item.run, plan.trial, tx.card_id, tx.arrival, champion.said(), said)
+            votes = {
+                verdict.scorer.challenger: verdict.trial_vote(verdict is decider) for verdict in challengers
+            }
+            self.trials.add(item.run, plan.trial, tx.card_id, tx.arrival, champion.trial_vote(), votes)
         shadows = tuple(
-            alerts.shadow_alert(item, one, champion)
-            for one in challengers
-            if (one.decision is None) != (champion.decision is None)
+            alerts.shadow_alert(item, challenger, champion)
+            for challenger in challengers
+            if (challenger.decision is None) != (champion.decision is None)
         )
-        place = item.topic, tx.partition, tx.offset
+        source = item.topic, tx.partition, tx.offset
         if decider.decision is None:
-            return Outcome(*place, Kind.PASSED, shadows=shadows)
+            return Outcome(*source, Kind.PASSED, shadows=shadows)
         card.alerts.append(tx.arrival)
         model = self._model(decider.scorer)
-        told, unexplained = reasons(model, _row(model, item), decider.score)
-        alert = alerts.alert(item, decider, told, unexplained, challenger_failure)
+        top_features, unexplained = reasons(model, _row(model, item), decider.score)
+        alert = alerts.alert(item, decider, top_features, unexplained, challenger_failure)
         alert["score_percentile"] = percentile(model, decider.score)
         kind = Kind.ALERT
         if self._is_cooling(item, decider):
@@ -155,7 +160,7 @@ class Oracle:
         else:
             card.last_written = tx.arrival
         return Outcome(
-            *place,
+            *source,
             kind,
             alert=alert,
             looked_at=frozenset(model.feature_names),
@@ -165,7 +170,7 @@ class Oracle:
 
     @staticmethod
     def _is_cooling(item: Pending, decider: Verdict) -> bool:
-        """Whether the card's last written alert is so fresh that a review is not written."""
+        """Return whether the alert is suppressed: a review within the cooldown of the last written alert."""
         cooldown_ms, last = decider.scorer.policy.cooldown_s * 1000, item.card.last_written
         assert decider.decision is not None
         if last is None or cooldown_ms == 0 or decider.decision.decision != REVIEW:

@@ -1,7 +1,7 @@
-"""Which cards a canary decides for, from the definitions: MurmurHash3 x64 128, then its 64-bit finaliser.
+"""The cards that a canary decides for, by definition: MurmurHash3 x64 128, then its 64-bit finaliser.
 
-One byte string after another in Python's integers, from Austin Appleby's reference (public domain); written
-without looking at the job's vectorised form.
+Scalar Python integers after Austin Appleby's reference (public domain), written independently of the job's
+vectorised form.
 """
 
 from functools import lru_cache
@@ -13,17 +13,17 @@ _C2 = 0x4CF5AD432745937F
 
 
 def salt_of(line: str) -> str:
-    """The salt of a line of models."""
+    """Return the salt of a model line."""
     return f"card-fraud/{line}"
 
 
 def bucket(card_id: str, salt: str) -> int:
-    """The card's bucket, 0 to 9,999."""
+    """Return the card's bucket, 0 to 9,999."""
     return fmix64(_low(card_id) ^ _low(salt)) % BUCKETS
 
 
 def is_member(card_id: str, salt: str, share_bp: int) -> bool:
-    """Whether a canary with so many basis points of the cards decides for this one."""
+    """Return whether a canary with this share, in basis points, decides for the card."""
     return bucket(card_id, salt) < share_bp
 
 
@@ -33,7 +33,7 @@ def _low(text: str) -> int:
 
 
 def fmix64(k: int) -> int:
-    """murmur3's 64-bit finaliser."""
+    """Apply murmur3's 64-bit finaliser."""
     k ^= k >> 33
     k = k * 0xFF51AFD7ED558CCD & _64
     k ^= k >> 33
@@ -42,7 +42,7 @@ def fmix64(k: int) -> int:
 
 
 def murmur3(data: bytes, seed: int = 0) -> tuple[int, int]:
-    """MurmurHash3 x64 128 of bytes: its low and its high 64 bits."""
+    """Return the low and the high 64 bits of MurmurHash3 x64 128."""
     h1 = h2 = seed
     whole = len(data) - len(data) % 16
     for at in range(0, whole, 16):
@@ -50,7 +50,7 @@ def murmur3(data: bytes, seed: int = 0) -> tuple[int, int]:
         h1 = (_rotated(h1, 27) + h2) * 5 + 0x52DCE729 & _64
         h2 ^= _k2(data[at + 8 : at + 16])
         h2 = (_rotated(h2, 31) + h1) * 5 + 0x38495AB5 & _64
-    # a half that is not there is 0, and 0 changes nothing
+    # a missing half is 0, which has no effect
     h1 ^= _k1(data[whole : whole + 8])
     h2 ^= _k2(data[whole + 8 :])
     h1, h2 = h1 ^ len(data), h2 ^ len(data)

@@ -1,9 +1,8 @@
-"""Merchant label features once more, naively: all payments of a merchant, and what was said of each by when.
+"""A second, naive implementation of the merchant label features: a merchant's payments and their reports.
 
-The transactions of all partitions are gone through once before any is judged: a merchant's payments lie in
-all of them. A label counts if its card has such a transaction, and takes effect two hours after the beginning
-of the hour in which it arrived (the margin); a payment that nobody has reported within the label delay is
-genuine.
+All partitions are read once before any transaction is judged, because a merchant's payments are in all of
+them. A label counts if its card has such a transaction. It takes effect two hours after the beginning of the
+hour in which it arrived (the margin). A payment without a report within the label delay is genuine.
 """
 
 import math
@@ -37,26 +36,28 @@ _DECIDING = {
 
 
 class Payment:
-    """An accepted transaction as its merchant has it."""
+    """An accepted transaction of a merchant, with its reports."""
 
     def __init__(self, arrival: int) -> None:
         self.arrival = arrival
         self.spike = False
         self.reports: list[tuple[int, bool]] = []
-        """(when it takes effect, whether it says fraud), in the order of the log."""
+        """(time at which it takes effect, ms; whether it is a fraud report), in log order."""
 
     def is_fraud(self, time: int) -> bool:
-        """Whether it was known as fraud at a time (ms): the last report that was in effect counts."""
-        said = sorted((report for report in self.reports if report[0] <= time), key=lambda report: report[0])
-        return bool(said) and said[-1][1]
+        """Return whether the payment was known as fraud at a time (ms): the last report in effect counts."""
+        in_effect = sorted(
+            (report for report in self.reports if report[0] <= time), key=lambda report: report[0]
+        )
+        return bool(in_effect) and in_effect[-1][1]
 
 
 class MerchantLog:
     """Every merchant's payments, from the logs of transactions and labels.
 
     Args:
-        rules: which transactions are accepted.
-        delay_ms: label delay.
+        rules: the settings that decide which transactions are accepted.
+        delay_ms: label delay, ms.
         profiles: the profile topic, folded.
     """
 
@@ -68,7 +69,7 @@ class MerchantLog:
     def read(
         self, transactions: Iterable[Record], labels: Iterable[Record], chargebacks: Iterable[Record]
     ) -> list[Outcome]:
-        """Go through the logs; returns the dead letters among the labels.
+        """Read the logs; returns the dead letters among the labels.
 
         Args:
             transactions: each partition in the order of offsets.
@@ -84,44 +85,44 @@ class MerchantLog:
                 except RefusedError as fault:
                     refused.append(dead_letter(record, fault.reason))
                 else:
-                    place = partition_of(card_id, self._rules.partitions, self._rules.partitioner)
-                    waiting[place].append((record, card_id, transaction_id, fraud))
+                    partition = partition_of(card_id, self._rules.partitions, self._rules.partitioner)
+                    waiting[partition].append((record, card_id, transaction_id, fraud))
         by_partition: dict[int, list[Record]] = defaultdict(list)
         for record in transactions:
             by_partition[record.partition].append(record)
         for partition in sorted(by_partition.keys() | waiting.keys()):
             lines = sorted(waiting[partition], key=lambda line: line[0].timestamp)
-            refused += self._go_through(by_partition[partition], lines)
+            refused += self._read_partition(by_partition[partition], lines)
         for merchant_id, payments in self._payments.items():
             payments.sort(key=lambda payment: payment.arrival)
             self._arrivals[merchant_id] = [payment.arrival for payment in payments]
         return refused
 
-    def _go_through(
+    def _read_partition(
         self, transactions: list[Record], labels: list[tuple[Record, str, str, bool | None]]
     ) -> Iterator[Outcome]:
-        """One partition: each label after the transactions that arrived before it, or with it."""
+        """Read one partition: each label after the transactions that arrived no later than it."""
         cards: dict[str, Card] = {}
         payments: dict[Transaction, Payment] = {}
-        left = iter([*transactions, None])
-        coming = next(left)
+        remaining = iter([*transactions, None])
+        upcoming = next(remaining)
         for record, card_id, transaction_id, fraud in labels:
-            while coming is not None and coming.timestamp <= record.timestamp:
-                self._accept(coming, cards, payments)
-                coming = next(left)
-            found = _transactions(
+            while upcoming is not None and upcoming.timestamp <= record.timestamp:
+                self._accept(upcoming, cards, payments)
+                upcoming = next(remaining)
+            labelled = _transactions(
                 cards.get(card_id), transaction_id, record.timestamp, self._rules.allowed_lateness_ms,
                 partial(self._profiles.had_version, card_id),
             )  # fmt: skip
-            if not found:
+            if not labelled:
                 yield dead_letter(record, Reason.UNKNOWN_TRANSACTION)
             elif fraud is not None:
                 takes_effect = (record.timestamp // HOUR_MS + 2) * HOUR_MS
-                for tx in found:
+                for tx in labelled:
                     payments[tx].reports.append((takes_effect, fraud))
-        while coming is not None:
-            self._accept(coming, cards, payments)
-            coming = next(left)
+        while upcoming is not None:
+            self._accept(upcoming, cards, payments)
+            upcoming = next(remaining)
 
     def _accept(self, record: Record, cards: dict[str, Card], payments: dict[Transaction, Payment]) -> None:
         try:
@@ -137,30 +138,32 @@ class MerchantLog:
             return
         view = View(tx, card, None)
         payment = payments[tx] = Payment(tx.arrival)
-        payment.spike = card.spikes[view.place]
+        payment.spike = card.spikes[view.index]
         self._payments[tx.merchant_id].append(payment)
 
     def features(self, merchant_id: str, arrival: int) -> dict[str, float]:
-        """What was known of a merchant at an arrival, ms; NaN where unknown."""
+        """Compute a merchant's features as of an arrival (ms); NaN where unknown."""
         unripe = (arrival - self._delay_ms - HOUR_MS) // HOUR_MS
         arrivals = self._arrivals.get(merchant_id, [])
         first = bisect_left(arrivals, (unripe - MONTH_HOURS) * HOUR_MS)
         seen = self._payments[merchant_id][first : bisect_right(arrivals, arrival)] if arrivals else []
         is_fraud = [payment.is_fraud(arrival) for payment in seen]
         hours = [payment.arrival // HOUR_MS for payment in seen]
-        every = list(zip(hours, is_fraud, strict=True))
-        ripe = [one for one in every if one[0] < unripe]
-        week = [one for one in ripe if one[0] >= unripe - WEEK_HOURS]
+        outcomes = list(zip(hours, is_fraud, strict=True))
+        ripe = [(hour, fraud) for hour, fraud in outcomes if hour < unripe]
+        week = [(hour, fraud) for hour, fraud in ripe if hour >= unripe - WEEK_HOURS]
         frauds = [payment for payment, fraud in zip(seen, is_fraud, strict=True) if fraud]
         unexplained = [payment for payment in frauds if not payment.spike]
         genuine = [hour for hour, fraud in ripe if not fraud]
         streak = [payment for payment in frauds if payment.arrival // HOUR_MS > max(genuine, default=-1)]
-        found: dict[str, float] = {
+        values: dict[str, float] = {
             "count_7d": len(week),
             "count_30d": len(ripe),
             "risk_7d": _share(week),
             "risk_30d": _share(ripe),
-            "unexplained_7d": sum(one.arrival // HOUR_MS >= unripe - WEEK_HOURS for one in unexplained),
+            "unexplained_7d": sum(
+                payment.arrival // HOUR_MS >= unripe - WEEK_HOURS for payment in unexplained
+            ),
             "unexplained_30d": len(unexplained),
             "last_label": 1 if streak else 0 if genuine else math.nan,
             "streak": len(streak),
@@ -170,8 +173,8 @@ class MerchantLog:
             "genuine_since": math.nan,
         }
         if unexplained:
-            found["genuine_since"] = sum(hour > unexplained[-1].arrival // HOUR_MS for hour in genuine)
-        return {f"merchant_{name}": float(value) for name, value in found.items()}
+            values["genuine_since"] = sum(hour > unexplained[-1].arrival // HOUR_MS for hour in genuine)
+        return {f"merchant_{name}": float(value) for name, value in values.items()}
 
 
 def _share(part: list[tuple[int, bool]]) -> float:
@@ -185,64 +188,64 @@ def _age(payments: list[Payment], arrival: int) -> float:
 def _transactions(
     card: Card | None, transaction_id: str, labelled: int, lateness_ms: int, had_profile: Any
 ) -> list[Transaction]:
-    """The card's transactions of that id which a label that arrives then (ms) finds."""
+    """Return the card's transactions with that id that a label applies to; `labelled` is its arrival, ms."""
     if card is None:
         return []
-    kept = len(card.times) if card.hot is None else len(card.hot.kept)
-    known = [
+    remembered = len(card.times) if card.hot is None else len(card.hot.kept)
+    candidates = [
         (tx, arrival)
-        for tx, arrival in list(zip(card.transactions, card.arrivals, strict=True))[-kept:]
+        for tx, arrival in list(zip(card.transactions, card.arrivals, strict=True))[-remembered:]
         if arrival <= labelled and tx.event_time > labelled - (MONTH_MS + lateness_ms - DAY_MS)
     ]
-    found = [one for one in known if one[0].transaction_id == transaction_id]
-    is_stranger = len(known) == 1 and bool(found) and not had_profile(found[0][1] + lateness_ms)
-    return [tx for tx, arrival in found if not is_stranger or labelled - arrival <= lateness_ms]
+    matches = [(tx, arrival) for tx, arrival in candidates if tx.transaction_id == transaction_id]
+    is_stranger = len(candidates) == 1 and bool(matches) and not had_profile(matches[0][1] + lateness_ms)
+    return [tx for tx, arrival in matches if not is_stranger or labelled - arrival <= lateness_ms]
 
 
 def _read(record: Record, kind: str) -> tuple[str, str, bool | None]:
-    """A label's card and transaction, and whether it says fraud: yes, no, or nothing.
+    """Decode a label: card, transaction, and whether it says fraud, genuine (False) or neither (None).
 
     Raises:
         RefusedError: the record breaks its contract.
     """
-    found = decode.parse_object(record.value)
-    if found.repeated & _DECIDING[kind]:
+    row = decode.parse_object(record.value)
+    if row.repeated & _DECIDING[kind]:
         raise RefusedError(Reason.DUPLICATE_FIELD)
     if kind == "label":
-        decode.integer(found, "schema_version", 1, 1)
-    transaction_id = decode.identifier(found, "transaction_id")
-    card_id = decode.identifier(found, "card_id")
+        decode.integer(row, "schema_version", 1, 1)
+    transaction_id = decode.identifier(row, "transaction_id")
+    card_id = decode.identifier(row, "card_id")
     fraud: bool | None
     if kind == "label":
-        fraud = _says_fraud(found)
-        decode.identifier(found, "source")
-        decode.integer(found, "occurred_at", 0, decode.MAX_EVENT_TIME)
-        _word(found, "maturity", {"preliminary", "final"})
+        fraud = _says_fraud(row)
+        decode.identifier(row, "source")
+        decode.integer(row, "occurred_at", 0, decode.MAX_EVENT_TIME)
+        _word(row, "maturity", {"preliminary", "final"})
     else:
-        decode.identifier(found, "merchant_id")
-        decode.integer(found, "event_time", 0, decode.MAX_EVENT_TIME)
-        decode.integer(found, "reported_at", 0, decode.MAX_EVENT_TIME)
-        fraud = _word(found, "label", {"fraud", "genuine"}) == "fraud"
+        decode.identifier(row, "merchant_id")
+        decode.integer(row, "event_time", 0, decode.MAX_EVENT_TIME)
+        decode.integer(row, "reported_at", 0, decode.MAX_EVENT_TIME)
+        fraud = _word(row, "label", {"fraud", "genuine"}) == "fraud"
     if record.key != card_id.encode():
         raise RefusedError(Reason.INVALID_VALUE)
     return card_id, transaction_id, fraud
 
 
-def _says_fraud(found: dict[str, Any]) -> bool | None:
-    kind = _word(found, "kind", {*SAYS_FRAUD, "verdict"})
-    verdict = _word(found, "verdict", {"fraud", "genuine"}) if kind == "verdict" else None
+def _says_fraud(row: dict[str, Any]) -> bool | None:
+    kind = _word(row, "kind", {*SAYS_FRAUD, "verdict"})
+    verdict = _word(row, "verdict", {"fraud", "genuine"}) if kind == "verdict" else None
     if verdict == "genuine":
-        _word(found, "reason", GENUINE_BECAUSE)
-    if (verdict is None and "verdict" in found) or (verdict != "genuine" and "reason" in found):
+        _word(row, "reason", GENUINE_BECAUSE)
+    if (verdict is None and "verdict" in row) or (verdict != "genuine" and "reason" in row):
         raise RefusedError(Reason.INVALID_VALUE)
     return SAYS_FRAUD[kind] if verdict is None else verdict == "fraud"
 
 
-def _word(found: dict[str, Any], name: str, allowed: set[str]) -> str:
-    if name not in found:
+def _word(row: dict[str, Any], name: str, allowed: set[str]) -> str:
+    if name not in row:
         raise RefusedError(Reason.MISSING_FIELD)
-    if type(found[name]) is not str:
+    if type(row[name]) is not str:
         raise RefusedError(Reason.WRONG_TYPE)
-    if found[name] not in allowed:
+    if row[name] not in allowed:
         raise RefusedError(Reason.INVALID_VALUE)
-    return str(found[name])
+    return str(row[name])

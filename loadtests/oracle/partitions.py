@@ -1,4 +1,4 @@
-"""Which partition a card belongs to: the producers' partitioners, as their definitions have them.
+"""The partition of a card: the producers' partitioners, after their definitions.
 
 murmur2: Java's client (Utils.murmur2 and toPositive of org.apache.kafka), librdkafka's murmur2_random.
 crc32: librdkafka's default, consistent_random.
@@ -14,11 +14,11 @@ _32 = 0xFFFFFFFF
 
 @lru_cache(1 << 20)
 def partition_of(card_id: str, partitions: int, partitioner: str) -> int:
-    """The partition of the records whose key is the card's id.
+    """Return the partition of the records whose key is the card's id.
 
     Args:
-        card_id: as the transaction has it.
-        partitions: of the topic.
+        card_id: card id of the transaction.
+        partitions: number of partitions of the topic.
         partitioner: "murmur2" or "crc32".
     """
     key = card_id.encode()
@@ -29,7 +29,7 @@ def partition_of(card_id: str, partitions: int, partitioner: str) -> int:
 
 
 def murmur2(data: bytes) -> int:
-    """Java's 32-bit murmur2, as an unsigned number."""
+    """Return Java's 32-bit murmur2 as an unsigned number."""
     h = _SEED ^ len(data)
     whole = len(data) - len(data) % 4
     for at in range(0, whole, 4):

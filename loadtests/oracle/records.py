@@ -1,4 +1,4 @@
-"""What goes into the oracle and what comes out: Kafka records in, one outcome per transaction out."""
+"""Input and output types of the oracle: Kafka records in, one outcome per transaction out."""
 
 from enum import StrEnum
 from hashlib import blake2b, sha256
@@ -11,7 +11,7 @@ UNITS = 10_000
 
 
 class Record(NamedTuple):
-    """One record as it lies on the log."""
+    """One Kafka record."""
 
     topic: str
     """Topic name."""
@@ -26,17 +26,17 @@ class Record(NamedTuple):
     value: bytes | None
     """Value as received."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    """Of records that the job wrote: query_id, key_group and commit_id."""
+    """Headers; records of the job have query_id, key_group and commit_id."""
 
 
 class Transaction(NamedTuple):
-    """A transaction that keeps its contract."""
+    """A transaction that passed the contract's checks."""
 
     transaction_id: str
     card_id: str
     merchant_id: str
     units: int
-    """Amount in 1/10,000 of the currency unit: what all sums are made of."""
+    """Amount in 1/10,000 of the currency unit."""
     currency: str
     country: str
     event_time: int
@@ -48,27 +48,27 @@ class Transaction(NamedTuple):
 
 
 def content(tx: Transaction) -> tuple[int, str, str, int]:
-    """What a repetition has to repeat beside the id."""
+    """Return the fields that a repetition must have in common beside the id."""
     return tx.units, tx.merchant_id, tx.country, tx.event_time
 
 
 class Rules(NamedTuple):
-    """What the job's settings say of which transactions are accepted."""
+    """The job settings that decide which transactions are accepted."""
 
     allowed_lateness_ms: int
-    """Older transactions, by their event time against their arrival, are dead letters."""
+    """A transaction whose event time is further behind its arrival is a dead letter."""
     allowed_skew_ms: int
-    """Transactions further ahead of their arrival are dead letters."""
+    """A transaction whose event time is further ahead of its arrival is a dead letter."""
     partitions: int
-    """Of the transactions topic."""
+    """Number of partitions of the transactions topic."""
     partitioner: str
-    """Of the producers: murmur2 or crc32."""
+    """Partitioner of the producers: murmur2 or crc32."""
     refuse_card_numbers: bool = True
     """Whether transactions whose card_id looks like a card number are dead letters."""
 
 
 class Kind(StrEnum):
-    """What became of a record."""
+    """The kinds of outcomes."""
 
     PASSED = "passed"
     ALERT = "alert"
@@ -78,28 +78,28 @@ class Kind(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """What had to become of one record."""
+    """The right outcome of one record."""
 
     topic: str
     partition: int
     offset: int
     kind: Kind
     reason: Reason | None = None
-    """Why it is a dead letter, else None."""
+    """Reason of the dead letter, else None."""
     alert: dict[str, Any] | None = None
-    """The whole alert, written or suppressed, as its contract has it, else None."""
+    """The complete alert, written or suppressed, else None."""
     digest: bytes = b""
-    """Of a dead letter: `digest` of the refused record's key and value."""
+    """`digest` of the refused record's key and value; empty unless a dead letter."""
     looked_at: frozenset[str] = frozenset()
-    """Names of the features that the alert's model looks at: an older release's alert may have only these."""
+    """Features that the alert's model reads: an older release's alert may have only these."""
     optional: frozenset[str] = frozenset()
-    """Fields of the alert that an older release, which also could have decided it, does not write."""
+    """Alert fields that an older release, which may have decided it, does not write."""
     shadows: tuple[dict[str, Any], ...] = ()
-    """Records of shadow-alerts: challengers whose verdicts differ from the champion's."""
+    """Shadow alerts: one for each challenger whose verdict differs from the champion's."""
 
 
 class Part(NamedTuple):
-    """A key or a value, as far as a dead letter that does not carry it tells of it."""
+    """Size and hash of a key or value: what a dead letter has that does not carry it."""
 
     size: int
     """Bytes."""
@@ -107,13 +107,13 @@ class Part(NamedTuple):
 
 
 def part(content: bytes | None) -> Part | None:
-    """What identifies a key or a value; None for none."""
+    """Return size and hash of a key or value; None for none."""
     return None if content is None else Part(len(content), sha256(content).digest())
 
 
 def digest(key: Part | None, value: Part | None) -> bytes:
-    """A hash of a record's content; 16 bytes."""
-    found = blake2b(digest_size=16)
-    for one in (key, value):
-        found.update(b"-" if one is None else b"+%d:" % one.size + one.sha256)
-    return found.digest()
+    """Return a hash of a record's content, 16 bytes."""
+    hasher = blake2b(digest_size=16)
+    for content in (key, value):
+        hasher.update(b"-" if content is None else b"+%d:" % content.size + content.sha256)
+    return hasher.digest()

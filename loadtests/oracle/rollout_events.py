@@ -1,7 +1,7 @@
-"""What a record of the rollout topic says, if it keeps its contract: version 2, and the two of version 1.
+"""Decoder of rollout events: version 2 of the contract, and the two kinds of record of version 1.
 
-Plain `if`s after the text of the contracts, written without looking at the job's reader. Every breach is the
-same dead letter, so nothing is said of which one it is.
+Plain `if`s after the text of the contracts, written independently of the job's decoder. Every breach gives
+the same dead letter, so the kind of breach is not distinguished.
 """
 
 import json
@@ -27,55 +27,55 @@ _FEATURE = re.compile("[^:,]+:[0-9]+")
 
 
 class BrokenError(Exception):
-    """The record does not keep its contract."""
+    """The record breaks its contract."""
 
 
 class Candidate(NamedTuple):
-    """A challenger as it was proposed."""
+    """A challenger as proposed."""
 
     name: str
     role: str
-    """What it is meant to become: shadow or canary."""
+    """Intended role: shadow or canary."""
     share_bp: int
     model: ModelRef
     policy: Policy
 
 
 class Event(NamedTuple):
-    """One step of a rollout, without when it was asked for: what a repetition has to repeat."""
+    """One step of a rollout, without its time: a repetition has to be equal in all of this."""
 
     version: int
-    """Of the contract: 1 or 2."""
+    """Contract version: 1 or 2."""
     type: str
     rollout_id: str
     seq: int
-    """Number within the rollout, from 1; of version 1: 0, it had none."""
+    """Number within the rollout, from 1; 0 for version 1, which has no numbers."""
     key: str
-    """Names the request."""
-    said: tuple[Any, ...]
-    """Actor, who agreed, and why."""
+    """Idempotency key of the request."""
+    attribution: tuple[Any, ...]
+    """Actor, approver and reason."""
     champion: str | None = None
-    """proposed: digest of the model in force."""
+    """proposed: digest of the champion in force."""
     any_champion: bool = False
-    """proposed: whatever is in force."""
+    """proposed: whether it holds for any champion."""
     candidates: tuple[Candidate, ...] = ()
     guards: Any = None
     line: str = ""
     challenger: str = ""
-    """canary_set, breached, promoted: its name."""
+    """canary_set, breached, promoted: name of the challenger."""
     share_bp: int = 0
-    """canary_set."""
+    """canary_set: share in basis points."""
     evidence: Any = None
-    """breached: guard and verdict."""
+    """breached: guard and its verdict."""
     from_the_beginning: bool = False
-    """withdrawn: also for what arrived under it and is still to be decided."""
+    """withdrawn: whether it also holds for undecided transactions that arrived under the promotion."""
 
 
 def read(value: bytes) -> tuple[Event, ...]:
-    """The event of a record; a rollout of version 1 is proposed and promoted at once.
+    """Decode the events of a record; a rollout of version 1 is proposed and promoted at once.
 
     Raises:
-        BrokenError: the record does not keep its contract.
+        BrokenError: the record breaks its contract.
     """
     try:
         row = json.loads(value.decode())
@@ -86,7 +86,7 @@ def read(value: bytes) -> tuple[Event, ...]:
             events = _rollout(row)
         else:
             events = _event(row)
-        # half a surrogate pair, or more than 64 bits: JSON in Python, and in no record that quotes it
+        # lone surrogates and integers over 64 bits: Python reads them, but no output record can quote them
         orjson.dumps([_written(event) for event in events])
     except (ValueError, TypeError, OverflowError, RecursionError, KeyError, ModelError) as fault:
         raise BrokenError(str(fault)) from fault
@@ -95,7 +95,8 @@ def read(value: bytes) -> tuple[Event, ...]:
 
 def _written(event: Event) -> list[Any]:
     candidates = [
-        (*one[:3], *vars(one.model).values(), *vars(one.policy).values()) for one in event.candidates
+        (*candidate[:3], *vars(candidate.model).values(), *vars(candidate.policy).values())
+        for candidate in event.candidates
     ]
     return [*event._replace(candidates=()), candidates]
 
@@ -105,82 +106,82 @@ def _event(row: dict[str, Any]) -> tuple[Event, ...]:
     kind, seq = row["type"], _whole(row["seq"], 1)
     _require(_whole(row["expected_seq"], 0) == seq - 1)
     approved_by = row["approved_by"]
-    said = (
+    attribution = (
         _text(row["actor"], 1, 200),
         approved_by if approved_by is None else _text(approved_by, 1, 200),
         _text(row["reason"], 0, 1000),
     )
     _whole(row["created_at"], 0, MOST_TIME)
-    event = Event(2, kind, _text(row["rollout_id"]), seq, _text(row["idempotency_key"]), said)
-    # a field is what the contract says wherever it stands; it counts where its type has it
-    told = _told(row)
-    own = {
+    event = Event(2, kind, _text(row["rollout_id"]), seq, _text(row["idempotency_key"]), attribution)
+    # every field present is checked; only those of the event's type count
+    fields = _fields(row)
+    fields_of_type = {
         "proposed": ("champion", "candidates", "guards", "line"),
         "canary_set": ("challenger", "share_bp"),
         "breached": ("challenger", "evidence"),
         "promoted": ("challenger",),
         "withdrawn": ("from_the_beginning",),
     }.get(kind, ())
-    event = event._replace(**{name: told[name] for name in own})
+    event = event._replace(**{name: fields[name] for name in fields_of_type})
     if kind == "proposed":
-        event = event._replace(any_champion=told.get("any_champion", False))
-        names = [one.name for one in event.candidates]
+        event = event._replace(any_champion=fields.get("any_champion", False))
+        names = [candidate.name for candidate in event.candidates]
         _require(len(set(names)) == len(names))
-        _require(sum(one.role == "canary" for one in event.candidates) <= 1)
+        _require(sum(candidate.role == "canary" for candidate in event.candidates) <= 1)
     return (event,)
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+def _fields(row: dict[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
     if "champion" in row:
-        told["champion"] = None if row["champion"] is None else _model(row["champion"]).digest
+        fields["champion"] = None if row["champion"] is None else _model(row["champion"]).digest
     if "challengers" in row:
         challengers = row["challengers"]
         _require(isinstance(challengers, list) and 1 <= len(challengers) <= MOST_CHALLENGERS)
-        told["candidates"] = tuple(map(_candidate, challengers))
+        fields["candidates"] = tuple(map(_candidate, challengers))
     if "guards" in row:
         _require(row["guards"] is None or isinstance(row["guards"], dict))
-        told["guards"] = row["guards"]
+        fields["guards"] = row["guards"]
     for name in ("line", "challenger", "guard"):
         if name in row:
-            told[name] = _text(row[name])
+            fields[name] = _text(row[name])
     if "share_bp" in row:
-        told["share_bp"] = _whole(row["share_bp"], 1, 10_000)
+        fields["share_bp"] = _whole(row["share_bp"], 1, 10_000)
     if "verdict" in row:
         _require(isinstance(row["verdict"], dict))
     if "guard" in row and "verdict" in row:
-        told["evidence"] = (told["guard"], row["verdict"])
+        fields["evidence"] = (fields["guard"], row["verdict"])
     for name in ("any_champion", "from_the_beginning"):
         if name in row:
             _require(isinstance(row[name], bool))
-            told[name] = row[name]
-    return told
+            fields[name] = row[name]
+    return fields
 
 
 def _rollout(row: dict[str, Any]) -> tuple[Event, ...]:
     _require(row["role"] == "champion")
     policy = row["policy"]
     _require(isinstance(policy, dict))
-    # what later versions have beside these, this one did not know
-    known = {
+    # version 1 knew only these fields of a policy
+    fields = {
         name: policy[name] for name in ("threshold", "max_count_5m", "missing_profile") if name in policy
     }
-    said = (row["created_by"],)
+    attribution = (row["created_by"],)
     _require(isinstance(row["created_by"], str))
     _whole(row["created_at"], 0, MOST_TIME)
-    only = Candidate("challenger", "canary", 10_000, _model(row["model"]), _policy(known, MOST_64))
+    only = Candidate("challenger", "canary", 10_000, _model(row["model"]), _policy(fields, MOST_64))
     name = _text(row["rollout_id"])
-    proposed = Event(1, "proposed", name, 0, "", said, None, True, (only,), line=only.model.name)
-    return proposed, Event(1, "promoted", name, 0, "", said, challenger=only.name)
+    proposed = Event(1, "proposed", name, 0, "", attribution, None, True, (only,), line=only.model.name)
+    return proposed, Event(1, "promoted", name, 0, "", attribution, challenger=only.name)
 
 
 def _withdrawal(row: dict[str, Any]) -> tuple[Event, ...]:
     _require(_is(row["schema_version"], 1) and isinstance(row["from_the_beginning"], bool))
     _require(isinstance(row["created_by"], str))
     _whole(row["created_at"], 0, MOST_TIME)
-    said = (row["created_by"], _text(row["reason"], 1, 1000))
+    attribution = (row["created_by"], _text(row["reason"], 1, 1000))
     name = _text(row["withdraws"])
-    return (Event(1, "withdrawn", name, 0, "", said, from_the_beginning=row["from_the_beginning"]),)
+    return (Event(1, "withdrawn", name, 0, "", attribution, from_the_beginning=row["from_the_beginning"]),)
 
 
 def _candidate(row: Any) -> Candidate:
@@ -195,10 +196,10 @@ def _model(row: Any) -> ModelRef:
     _require(isinstance(row, dict))
     texts = {name: row[name] for name in ("name", "version", "uri", "digest")}
     features = row["features"]
-    _require(all(isinstance(one, str) for one in texts.values()))
+    _require(all(isinstance(text, str) for text in texts.values()))
     _require(_DIGEST.fullmatch(texts["digest"]) is not None)
     _require(isinstance(features, list) and len(features) > 0)
-    _require(all(isinstance(one, str) and _FEATURE.fullmatch(one) for one in features))
+    _require(all(isinstance(feature, str) and _FEATURE.fullmatch(feature) for feature in features))
     _require(len(set(features)) == len(features))
     return ModelRef(**texts, features=tuple(features))
 
@@ -207,23 +208,23 @@ def _policy(row: Any, most: int = MOST_WHOLE) -> Policy:
     _require(isinstance(row, dict))
     threshold = row["threshold"]
     _require(isinstance(threshold, int | float) and not isinstance(threshold, bool))
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "threshold": float(threshold),
         "max_count_5m": _whole(row["max_count_5m"], 1, most),
     }
     for name in COUNTS:
         if row.get(name) is not None:
-            told[name] = _whole(row[name], 1)
+            fields[name] = _whole(row[name], 1)
     if "cooldown_s" in row:
-        told["cooldown_s"] = _whole(row["cooldown_s"], 0)
+        fields["cooldown_s"] = _whole(row["cooldown_s"], 0)
     for name in ("missing_profile", "blocked", "closed"):
         if name in row:
-            told[name] = _text(row[name])
-    return Policy(**told)
+            fields[name] = _text(row[name])
+    return Policy(**fields)
 
 
-def _require(kept: bool) -> None:
-    if not kept:
+def _require(condition: bool) -> None:
+    if not condition:
         raise ValueError
 
 
@@ -233,12 +234,12 @@ def _is(value: Any, version: int) -> bool:
 
 def _text(value: Any, least: int = 1, most: int = 64) -> str:
     _require(isinstance(value, str) and least <= len(value) <= most)
-    found: str = value
-    return found
+    text: str = value
+    return text
 
 
 def _whole(value: Any, least: int, most: int = MOST_WHOLE) -> int:
-    """A whole number, which JSON also writes as 6.0; true and false are no numbers."""
+    """Return a whole number, which JSON may also write as 6.0; booleans are refused."""
     _require(isinstance(value, int | float) and not isinstance(value, bool) and value == int(value))
     _require(least <= value <= most)
     return int(value)

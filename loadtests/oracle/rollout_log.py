@@ -1,6 +1,6 @@
-"""Who scored and who decided at an arrival: the rollout topic, folded from its beginning for every question.
+"""The plan in force at an arrival: the rollout topic, folded from its beginning.
 
-The state of the rollouts is never kept but made anew of the accepted events.
+The state of rollouts is not stored: it is computed from all accepted events each time.
 """
 
 import math
@@ -18,13 +18,13 @@ from streaming_job.contracts import Reason
 
 
 class RolloutLog:
-    """Every accepted event in the order of the log.
+    """All accepted rollout events, in log order.
 
     Args:
-        load: gives a model, or raises; default: every model can decide.
-        unavailable: offsets of the proposals whose models the job said it could not have: nobody can find
-            that out afterwards.
-        computed: features that the job computes, name:version.
+        load: loads a model, or raises; default: every model is usable.
+        unavailable: offsets of the proposals that the job refused because a model was unavailable: this
+        cannot be recomputed afterwards.
+        computed: features that the job computes, as name:version.
     """
 
     def __init__(
@@ -36,31 +36,31 @@ class RolloutLog:
         self._load, self._unavailable, self._computed = load, unavailable, set(computed)
         self._events: list[Event] = []
         self._times: list[int] = []
-        """From when on each is known; never before the one before it."""
+        """Time from which each event is in force, ms, monotone."""
         self._names: set[str] = set()
-        """Of all that was proposed, if only to be refused."""
+        """Ids of all proposed rollouts, refused ones included."""
         self._plans: list[Plan | None] = [None]
-        """After so many events."""
+        """Plan in force after the first n events, by n."""
 
     def __len__(self) -> int:
-        """How many events were accepted."""
+        """Return the number of accepted events."""
         return len(self._events)
 
     def read(self, records: Iterable[Record]) -> list[Outcome]:
         """Fold the rollout topic in the order of offsets; returns the dead letters."""
         refused = []
         for record in records:
-            reason = self._take(record)
+            reason = self._accept(record)
             if reason is not None:
                 refused.append(dead_letter(record, reason))
         void = self._void()
         plans = [State(self._events[:n], void).plan() for n in range(len(self._events) + 1)]
-        # where later withdrawals from the beginning leave nobody, the plan before goes on
+        # where later withdrawals from the beginning leave no champion, the plan before stays in force
         newest_first = (filter(None, (*reversed(plans[: n + 1]), *plans[n + 1 :])) for n in range(len(plans)))
-        self._plans = [next(found, None) for found in newest_first]
+        self._plans = [next(candidates, None) for candidates in newest_first]
         return refused
 
-    def _take(self, record: Record) -> Reason | None:
+    def _accept(self, record: Record) -> Reason | None:
         if not record.value:
             return Reason.EMPTY_VALUE
         if len(record.value) > decode.MAX_RECORD_BYTES:
@@ -74,25 +74,27 @@ class RolloutLog:
             return None
         reason = state.fault(first)
         if reason is Reason.UNKNOWN_ROLLOUT and first.version == 1 and first.rollout_id in self._names:
-            return None  # it takes back what was refused: nothing
+            return None  # withdraws a refused rollout: no effect
         if first.type == "proposed":
             self._names.add(first.rollout_id)
         reason = reason or self._unusable(record.offset, first)
         if reason is None:
             self._events += events
-            since = max([record.timestamp, *self._times[-1:]])
-            self._times += [since] * len(events)
+            known_from = max([record.timestamp, *self._times[-1:]])
+            self._times += [known_from] * len(events)
         return reason
 
     def _unusable(self, offset: int, event: Event) -> Reason | None:
-        """Why a proposal's models cannot decide."""
-        if any(not set(one.model.features) <= self._computed for one in event.candidates):
+        """Return why a proposal's models cannot be used; None if they can."""
+        if any(not set(candidate.model.features) <= self._computed for candidate in event.candidates):
             return Reason.INCOMPATIBLE_FEATURES
         if event.candidates and offset in self._unavailable:
             return Reason.MODEL_UNAVAILABLE
         try:
-            for one in event.candidates:
-                self._load(Scorer(event.rollout_id, event.seq, one.model, one.policy, one.name))
+            for candidate in event.candidates:
+                self._load(
+                    Scorer(event.rollout_id, event.seq, candidate.model, candidate.policy, candidate.name)
+                )
         except (ModelMissingError, ModelUnavailableError):
             return Reason.MODEL_UNAVAILABLE
         except ModelError:
@@ -100,7 +102,7 @@ class RolloutLog:
         return None
 
     def _void(self) -> set[int]:
-        """Numbers of the promotions that a later withdrawal takes back from the beginning."""
+        """Return the indices of the promotions that a later withdrawal takes back from the beginning."""
         return {
             number
             for number, event in enumerate(self._events)
@@ -111,5 +113,5 @@ class RolloutLog:
         }
 
     def plan(self, arrival: float = math.inf) -> Plan | None:
-        """Who scores and who decides what arrives then (ms): the first plan of all before any; None: none."""
+        """Return the plan in force at an arrival (ms), the first plan before any event, or None."""
         return self._plans[bisect_right(self._times, arrival)]

@@ -1,4 +1,4 @@
-"""What the model says of a transaction, or how it failed it: one row at a time wherever there is doubt."""
+"""A model's score of a transaction, or how it failed; scores row by row if a batch fails."""
 
 import math
 from typing import Any, NamedTuple, Protocol
@@ -13,64 +13,64 @@ REASONS = 5
 
 
 class Model(Protocol):
-    """What the oracle needs of a model: `models.scoring.Scorer`."""
+    """The interface that the oracle needs of a model; `models.scoring.Scorer` has it."""
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Columns of x, in order."""
+        """Names of the columns of x, in order."""
         ...
 
     @property
     def quantiles(self) -> NDArray[np.float64] | None:
-        """The least score of each percentile of `models.percentiles.LEVELS`; None if that is not known."""
+        """The least score of each percentile of `models.percentiles.LEVELS`; None if unknown."""
         ...
 
     def score(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probability of fraud of each row, shape (n,)."""
+        """Return the probability of fraud of each row, shape (n,)."""
         ...
 
     def explain(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How much each feature raised the score of each row, shape (n, features)."""
+        """Return each feature's contribution to the score of each row, shape (n, features)."""
         ...
 
 
 class Score(NamedTuple):
-    """The model's answer about one transaction."""
+    """The model's score of one transaction."""
 
     value: float | None
     """Probability of fraud; None when the model failed."""
     failure: str | None = None
-    """How it failed, as the alert's `model_failure`."""
+    """Failure code, as in the alert's `model_failure`."""
 
 
 def scores(model: Model, rows: list[list[float]]) -> list[Score]:
-    """The model's answers about rows of features: about all at once, or one by one if that does not work."""
+    """Score rows of features: all in one call, or row by row if that fails."""
     try:
-        found = np.asarray(model.score(np.array(rows)), dtype=float)
-        if found.shape == (len(rows),) and ((found >= 0) & (found <= 1)).all():
-            return [Score(value) for value in found.tolist()]
+        probabilities = np.asarray(model.score(np.array(rows)), dtype=float)
+        if probabilities.shape == (len(rows),) and ((probabilities >= 0) & (probabilities <= 1)).all():
+            return [Score(value) for value in probabilities.tolist()]
     except Exception:
-        pass  # it is asked again below, row by row
+        pass  # scored below, row by row
     return [_score(model, row) for row in rows]
 
 
 def _score(model: Model, row: list[float]) -> Score:
     try:
-        found = np.asarray(model.score(np.array([row])), dtype=float)
+        probabilities = np.asarray(model.score(np.array([row])), dtype=float)
     except Exception:
         return Score(None, "raised")
-    if found.shape != (1,) or not 0 <= float(found[0]) <= 1:
+    if probabilities.shape != (1,) or not 0 <= float(probabilities[0]) <= 1:
         return Score(None, "no_probability")
-    return Score(float(found[0]))
+    return Score(float(probabilities[0]))
 
 
-def known(value: float) -> float | None:
-    """As JSON has it: null for NaN."""
+def json_number(value: float) -> float | None:
+    """Return a value for JSON: None for NaN."""
     return None if math.isnan(value) else value
 
 
 def percentile(model: Model, score: Score) -> float | None:
-    """The greatest percentile whose least score the score reaches."""
+    """Return the greatest percentile whose least score is at most the score; None if unknown."""
     if score.value is None or model.quantiles is None:
         return None
     pairs = zip(LEVELS.tolist(), model.quantiles.tolist(), strict=True)
@@ -78,18 +78,18 @@ def percentile(model: Model, score: Score) -> float | None:
 
 
 def reasons(model: Model, row: list[float], score: Score) -> tuple[list[dict[str, Any]], str | None]:
-    """The features that raised the score most, strongest first; and `unexplained` if the model fails here."""
+    """Return the features that raised the score most, strongest first; "unexplained" if the model fails."""
     if score.value is None:
         return [], None
     try:
-        found = np.asarray(model.explain(np.array([row])), dtype=float)
+        contributions = np.asarray(model.explain(np.array([row])), dtype=float)
     except Exception:
         return [], "unexplained"
-    if found.shape != (1, len(row)) or not np.isfinite(found).all():
+    if contributions.shape != (1, len(row)) or not np.isfinite(contributions).all():
         return [], "unexplained"
-    raised = sorted((-share, column) for column, share in enumerate(found[0].tolist()) if share > 0)
-    told = [
-        {"feature": model.feature_names[column], "value": known(row[column]), "contribution": -negative}
+    raised = sorted((-share, column) for column, share in enumerate(contributions[0].tolist()) if share > 0)
+    top_features = [
+        {"feature": model.feature_names[column], "value": json_number(row[column]), "contribution": -negative}
         for negative, column in raised[:REASONS]
     ]
-    return told, None
+    return top_features, None

@@ -1,4 +1,4 @@
-"""What the bank knew and when: profile versions per card, by their arrival on the log."""
+"""Profile versions by card and arrival: what the bank's table held at any time."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from loadtests.oracle.records import Kind, Outcome, Record, digest, part
 from streaming_job.contracts import Reason
 
 BEGINNING = 0
-"""Not later than any arrival."""
+"""Timestamp before any arrival."""
 SNAPSHOT, DELETE = "r", "d"
 CHANGES = ("c", "u", SNAPSHOT)
 """Debezium's operations that carry a row."""
@@ -26,7 +26,7 @@ MOST_DAYS = 3_000_000
 
 
 def dead_letter(record: Record, reason: Reason) -> Outcome:
-    """The outcome of a record that breaks its contract."""
+    """Return the outcome of a record that breaks its contract."""
     return Outcome(
         record.topic,
         record.partition,
@@ -38,20 +38,20 @@ def dead_letter(record: Record, reason: Reason) -> Outcome:
 
 
 class _Version(NamedTuple):
-    """What the log says of a card's row."""
+    """One version of a card's row."""
 
     known_from: int
     """Kafka timestamp, ms."""
     profile: Profile | None
     """None where the row was deleted."""
     status: str | None
-    """Of the card; a delete leaves it as it was. None if it never had one."""
+    """Status of the card; a delete leaves it unchanged. None if it never had one."""
     lsn: int
-    """Place in Postgres's log; 0 if it is not told."""
+    """Postgres LSN; 0 if unknown."""
 
 
 class ProfileLog:
-    """Every version of every profile, by card in the order of the log."""
+    """All versions of all profiles, by card in log order."""
 
     def __init__(self) -> None:
         self._versions: dict[str, list[_Version]] = {}
@@ -60,13 +60,13 @@ class ProfileLog:
     def read(self, records: Iterable[Record]) -> list[Outcome]:
         """Fold the profile topic, each partition in the order of offsets; returns the dead letters.
 
-        The first call has to bring the whole first snapshot.
+        The first call must contain the whole first snapshot.
         """
         refused = []
-        everything = list(records)
-        ends = [record.timestamp for record in everything if _snapshot(record) == "last"]
+        changes = list(records)
+        ends = [record.timestamp for record in changes if _snapshot(record) == "last"]
         self._first_snapshot_until = min([self._first_snapshot_until, *ends])
-        for record in everything:
+        for record in changes:
             try:
                 self._fold(record, self._first_snapshot_until)
             except RefusedError as refusal:
@@ -77,7 +77,7 @@ class ProfileLog:
         if record.value is None:
             card_id = decode.identifier(decode.parse_object(record.key), "card_id")
             versions = self._versions.setdefault(card_id, [])
-            # after a delete it says nothing new
+            # a tombstone after a delete changes nothing
             if not versions or versions[-1].profile is not None:
                 versions.append(_Version(record.timestamp, None, _status(versions), 0))
             return
@@ -114,32 +114,32 @@ class ProfileLog:
             record.offset,
             known_from,
         )
-        # a row that a snapshot found in the table replaces only what Postgres's log says is older
+        # a snapshot's row replaces a version only if that has an older LSN
         if operation != SNAPSHOT or not versions or 0 < versions[-1].lsn < lsn:
             versions.append(_Version(known_from, profile, status, lsn))
 
     def drop_before(self, arrival: int) -> None:
-        """Forget the versions that others had replaced at an arrival (ms) that no later question goes behind.
+        """Drop the versions that were already replaced at `arrival` (ms); nothing earlier is read any more.
 
-        The first one of each card stays: it says since when there is one.
+        The first version of each card stays: its time is that of the first profile.
         """
         for card_id, versions in self._versions.items():
-            known = [number for number, version in enumerate(versions) if version.known_from <= arrival]
-            if known and known[-1] > 1:
-                self._versions[card_id] = [versions[0], *versions[known[-1] :]]
+            replaced = [number for number, version in enumerate(versions) if version.known_from <= arrival]
+            if replaced and replaced[-1] > 1:
+                self._versions[card_id] = [versions[0], *versions[replaced[-1] :]]
 
     def in_force(self, card_id: str, arrival: int) -> Profile | None:
-        """The newest version that the log held at `arrival`; None without one or after a delete."""
+        """Return the newest version at `arrival`; None without one or after a delete."""
         version = self._version(card_id, arrival)
         return version and version.profile
 
     def status(self, card_id: str, arrival: int) -> str | None:
-        """The card's status as the log had it at `arrival`: that of its row, even if that is deleted."""
+        """Return the card's status at `arrival`: that of its newest row, even a deleted one."""
         version = self._version(card_id, arrival)
         return version and version.status
 
     def had_version(self, card_id: str, arrival: int) -> bool:
-        """Whether the log held anything of a card's row at `arrival`, a delete included."""
+        """Return whether the log held any version of a card's row at `arrival`, deletes included."""
         return self._version(card_id, arrival) is not None
 
     def _version(self, card_id: str, arrival: int) -> _Version | None:
@@ -154,19 +154,19 @@ def _status(versions: list[_Version]) -> str | None:
 
 
 def _require_key(record: Record, card_id: str) -> None:
-    """Refuse a row whose key, where it is a plain one, names another card."""
+    """Refuse a row whose key is a plain one and names another card."""
     plain = _PLAIN_KEY.fullmatch(record.key or b"")
     if plain is not None and plain[1] != card_id.encode():
         raise RefusedError(Reason.INVALID_VALUE)
 
 
 def _source(envelope: Any) -> dict[str, Any]:
-    found = envelope.get("source") if isinstance(envelope, dict) else None
-    return found if isinstance(found, dict) else {}
+    source = envelope.get("source") if isinstance(envelope, dict) else None
+    return source if isinstance(source, dict) else {}
 
 
 def _snapshot(record: Record) -> Any:
-    """What Debezium says of a record's part in a snapshot."""
+    """Return Debezium's `snapshot` marker of a record."""
     try:
         return _source(json.loads(record.value or b"")).get("snapshot")
     except (ValueError, RecursionError):
@@ -174,6 +174,6 @@ def _snapshot(record: Record) -> Any:
 
 
 def _lsn(envelope: Any) -> int:
-    """Place in Postgres's log; 0 if it is not told."""
+    """Return the Postgres LSN of a change; 0 if unknown."""
     lsn = _source(envelope).get("lsn")
     return lsn if type(lsn) is int and 0 < lsn < 2**56 else 0

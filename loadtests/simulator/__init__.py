@@ -1,1 +1,1 @@
-"""Our card traffic: world -> scenarios -> transactions -> disturbances -> encode -> kafka_feed or parquet."""
+"""Simulator: world -> scenarios -> transactions -> disturbances -> encode -> kafka_feed or parquet."""

@@ -1,4 +1,4 @@
-"""A batch of the stream: what is sent, and the truth about it."""
+"""A batch of simulated records, with the truth about each."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -23,9 +23,9 @@ class EventBatch:
     arrival: I64
     """ms since 1970-01-01 UTC."""
     event_time: I64
-    """As the record says it, ms since 1970-01-01 UTC."""
+    """Event time in the record, ms since 1970-01-01 UTC."""
     number: U64
-    """Becomes the transaction_id; equal for a duplicate."""
+    """Source of the transaction_id; a duplicate has its original's."""
     card: I32
     merchant: I32
     amount: F64
@@ -40,21 +40,21 @@ class EventBatch:
 
     @property
     def fraud(self) -> npt.NDArray[np.bool_]:
-        """True where the cardholder did not pay."""
+        """True for fraudulent transactions."""
         return np.not_equal(self.scenario, GENUINE)
 
     @property
-    def known(self) -> npt.NDArray[np.bool_]:
-        """True for what the bank accepts once: these can get a chargeback."""
+    def accepted(self) -> npt.NDArray[np.bool_]:
+        """True for records that the bank accepts as new transactions; only these can get a chargeback."""
         return np.less_equal(self.disturbance, disturbances.LATE)
 
     def take(self, which: slice | np.ndarray) -> "EventBatch":
-        """The rows selected by a slice, a mask or indices."""
+        """Select rows by a slice, a mask or indices."""
         return EventBatch(self.world, *(getattr(self, f.name)[which] for f in fields(self)[1:]))
 
     @staticmethod
     def concat(parts: "list[EventBatch]") -> "EventBatch":
-        """All parts one after another."""
+        """Concatenate batches."""
         columns = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(EventBatch)[1:])
         return EventBatch(parts[0].world, *columns)
 
@@ -80,7 +80,7 @@ class EventBatch:
         return pa.table(columns)
 
     def encode(self) -> tuple[list[bytes], list[bytes | None]]:
-        """Kafka keys and values, the malformed ones spoiled."""
+        """Encode Kafka keys and values; malformed records are spoiled."""
         keys: list[bytes] = self.world.cards.keys[self.card].tolist()
         values: list[bytes | None] = list(encode.encode(self.table, trusted=True))
         rows = np.flatnonzero(self.disturbance >= disturbances.MALFORMED)

@@ -1,4 +1,4 @@
-"""Labels: what became known about a transaction, long after it. Contract chargeback.v1."""
+"""Delayed labels of transactions, as records of contract chargeback.v1."""
 
 import heapq
 
@@ -14,9 +14,9 @@ FRAUD, GENUINE = "fraud", "genuine"
 
 
 class Chargebacks:
-    """Turns transactions with a known outcome into chargebacks that fall due later.
+    """Makes chargebacks of transactions with a known outcome, due after a delay.
 
-    Feed it the transactions in order; how they are cut into tables does not change what comes out.
+    Transactions must be given in order; how they are split into tables has no effect on the result.
     """
 
     def __init__(
@@ -28,14 +28,14 @@ class Chargebacks:
         fraud_share: float = 1.0,
         genuine_share: float = 0.0,
     ) -> None:
-        """Begin without any.
+        """Start without chargebacks.
 
         Args:
-            seed: decides which are reported, and when.
+            seed: seed of which transactions are reported, and when.
             delay_ms: mean time from arrival to report.
-            spread: the delay varies by this share of itself, 0 to 1.
+            spread: relative variation of the delay, 0 to 1.
             fraud_share: share of the frauds that are reported as such.
-            genuine_share: share of the genuine ones that an analyst confirms.
+            genuine_share: share of the genuine transactions that an analyst confirms.
         """
         self._delay_ms, self._spread = delay_ms, spread
         self._shares = np.array([genuine_share, fraud_share])
@@ -43,18 +43,18 @@ class Chargebacks:
         self._waiting: list[tuple[int, int, bytes, bytes]] = []
         self._observed = 0
 
-    def observe(self, transactions: pa.Table, known: npt.NDArray[np.bool_] | None = None) -> None:
-        """Take note of transactions.
+    def observe(self, transactions: pa.Table, accepted: npt.NDArray[np.bool_] | None = None) -> None:
+        """Add transactions.
 
         Args:
             transactions: the contract's columns, arrival_time int64 (ms) and label int8 (1 fraud, 0 genuine,
                 null unknown).
-            known: rows that the bank has at all; the others get no label. Default: every row.
+            accepted: rows that the bank accepted; the others get no label. Default: every row.
         """
         draws = self._rng.random((len(transactions), 2))
         label = transactions.column("label").combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)
         reported = (label >= 0) & (draws[:, 0] < self._shares[np.maximum(label, 0)])
-        rows = np.flatnonzero(reported if known is None else reported & known)
+        rows = np.flatnonzero(reported if accepted is None else reported & accepted)
         if not len(rows):
             return
         arrival = transactions.column("arrival_time").combine_chunks().to_numpy()[rows]
@@ -70,7 +70,7 @@ class Chargebacks:
             self._observed += 1
 
     def due(self, until_ms: float) -> tuple[npt.NDArray[np.int64], list[bytes], list[bytes]]:
-        """Reports up to and including a time: when (ms, rising), keys, values. Each is given once."""
+        """Return new reports up to and including a time: times (ms, ascending), keys, values."""
         at, keys, values = [], [], []
         while self._waiting and self._waiting[0][0] <= until_ms:
             when, _, key, value = heapq.heappop(self._waiting)

@@ -1,4 +1,4 @@
-"""Profile changes while the stream runs: the bank blocks, raises limits, opens and closes accounts."""
+"""Profile changes during a stream: blocks, limits, risk tiers, opened and closed accounts."""
 
 import threading
 from collections import deque
@@ -18,7 +18,7 @@ from loadtests.simulator.world import World
 
 
 class Change(StrEnum):
-    """What happens to a profile."""
+    """Kinds of profile changes."""
 
     BLOCK = "block"
     UNBLOCK = "unblock"
@@ -37,7 +37,7 @@ _SHARES = {
     Change.UNBLOCK: 0.06,
 }
 _NOTICED_AT = 5
-"""A stolen card is blocked at this step of its burst (if anybody notices), so that the rest is declined."""
+"""Step of its burst at which a stolen card is blocked, if it is noticed; the rest is declined."""
 _NOTICED = 0.7
 _WINDOW_MS = 1_000.0
 
@@ -57,19 +57,19 @@ class ProfileChange:
     """One change of one row."""
 
     at_ms: float
-    """When, ms since 1970-01-01 UTC."""
+    """Time of the change, ms since 1970-01-01 UTC."""
     change: Change
     values: dict[str, object]
-    """Values of the statement: card_id, and what changes."""
+    """Parameters of the statement: card_id and the changed columns."""
 
     @property
     def sql(self) -> str:
-        """The statement, with psycopg's placeholders for `values`."""
+        """SQL statement with psycopg's placeholders for `values`."""
         return _SQL[self.change]
 
 
 class ProfileChurn:
-    """All profile changes of one stream; the same arguments give the same changes."""
+    """All profile changes of one stream, determined by the arguments."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class ProfileChurn:
         """Prepare the changes.
 
         Args:
-            world: whose profiles.
-            rate: of the stream of transactions, per second.
-            start_ms: of the stream.
-            changes_per_s: changes that have nothing to do with fraud; 0 for none.
-            fraud: of the stream.
+            world: the world with the profiles.
+            rate: rate of the stream of transactions, per second.
+            start_ms: start of the stream, ms since 1970-01-01 UTC.
+            changes_per_s: rate of changes unrelated to fraud; 0: none.
+            fraud: fraud mix of the stream.
         """
         self.start_ms = start_ms
         self._world, self._per_s = world, changes_per_s
@@ -97,7 +97,7 @@ class ProfileChurn:
         self._absent: deque[int] = deque(np.flatnonzero(~world.cards.has_profile).tolist())
 
     def changes(self) -> Iterator[ProfileChange]:
-        """In time order, without end."""
+        """Yield changes in time order, endlessly."""
         end_ms = float(self.start_ms)
         while True:
             begin_ms, end_ms = end_ms, end_ms + _WINDOW_MS
@@ -138,7 +138,7 @@ class ProfileChurn:
 
 
 class ProfileFeed:
-    """Applies changes to Postgres at their time, in a thread of its own."""
+    """Thread that applies changes to Postgres at their times."""
 
     def __init__(
         self, dsn: str, churn: ProfileChurn, pace: Pace | None = None, clock: Clock | None = None
@@ -147,9 +147,9 @@ class ProfileFeed:
 
         Args:
             dsn: libpq URI or keywords.
-            churn: what to do.
-            pace: default `Pace.live()`.
-            clock: default the machine's.
+            churn: the changes.
+            pace: mapping of simulated to real time; default `Pace.live()`.
+            clock: default: the system clock.
         """
         self._dsn, self._churn = dsn, churn
         self._pace, self._clock = pace or Pace.live(), clock or SystemClock()
@@ -157,24 +157,24 @@ class ProfileFeed:
         self._fault: ProfileError | None = None
         self._thread = threading.Thread(target=self._run, name="profile-feed", daemon=True)
         self.applied = 0
-        """Statements done."""
+        """Number of executed statements."""
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End and wait for the thread.
+        """Stop the thread and wait for its end.
 
         Raises:
-            ProfileError: what went wrong meanwhile.
+            ProfileError: a change failed.
         """
         self._stopped.set()
         self._thread.join()
         self.check()
 
     def check(self) -> None:
-        """Raise what went wrong meanwhile, if anything (ProfileError)."""
+        """Raise the ProfileError of a failed change, if any."""
         if self._fault is not None:
             raise self._fault
 
@@ -191,4 +191,4 @@ class ProfileFeed:
                     connection.execute(change.sql, change.values)
                     self.applied += 1
         except psycopg.Error as error:
-            self._fault = profiles.explained(error)
+            self._fault = profiles.profile_error(error)

@@ -1,4 +1,4 @@
-"""`fraud simulate`: card traffic from our own world or from a file, to Kafka or to a file."""
+"""`fraud simulate`: simulated or replayed card traffic, sent to Kafka or written to a file."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from loadtests.simulator.scenarios import FraudMix
 
 app = typer.Typer(add_completion=False)
 _USUAL = Disturbances()
-_FEEDS = "Where it goes"
+_FEEDS = "Destination"
 _WORLD = "The simulated world"
 _FAULTS = "Shares of disturbed transactions, 0 to 1"
 _LIVE_DELAY, _REPLAY_DELAY = "2m", "7d"
@@ -32,19 +32,20 @@ def simulate(
     start: Annotated[
         datetime, typer.Option(help="Time of the first transaction in a file, UTC.", rich_help_panel=_WORLD)
     ] = datetime(2026, 1, 1),  # fixed, so that the same command gives the same file
-    length: Annotated[str | None, typer.Option("--for", help="Stop after so long: 60s, 5m, 2h.")] = None,
-    events: Annotated[int | None, typer.Option(min=1, help="Stop after so many transactions.")] = None,
+    length: Annotated[str | None, typer.Option("--for", help="Stop after this time: 60s, 5m, 2h.")] = None,
+    events: Annotated[int | None, typer.Option(min=1, help="Stop after this many transactions.")] = None,
     speed: Annotated[str, typer.Option(help="Multiple of real time, or max.")] = "1",
-    output: Annotated[Path | None, typer.Option(help="Write a parquet file.", rich_help_panel=_FEEDS)] = None,
+    output: Annotated[Path | None, typer.Option(help="Write a Parquet file.", rich_help_panel=_FEEDS)] = None,
     replay: Annotated[
         Path | None,
         typer.Option(
-            help="Stream this parquet file (contract's or handbook's columns).", rich_help_panel=_FEEDS
+            help="Stream this Parquet file (columns of the contract or of the handbook).",
+            rich_help_panel=_FEEDS,
         ),
     ] = None,
     bootstrap_servers: Annotated[
         str | None,
-        typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Send to this Kafka.", rich_help_panel=_FEEDS),
+        typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Send to these brokers.", rich_help_panel=_FEEDS),
     ] = None,
     postgres_dsn: Annotated[
         str | None,
@@ -59,7 +60,7 @@ def simulate(
     ] = 2.0,
     chargeback_delay: Annotated[
         str | None,
-        typer.Option(help="From payment to label; default 2m, in a replay 7d.", rich_help_panel=_FEEDS),
+        typer.Option(help="Time from payment to label; default 2m, in a replay 7d.", rich_help_panel=_FEEDS),
     ] = None,
     late: Annotated[
         float, typer.Option(help="Minutes to weeks late.", rich_help_panel=_FAULTS)
@@ -68,16 +69,16 @@ def simulate(
         float, typer.Option(help="Up to 30 s late.", rich_help_panel=_FAULTS)
     ] = _USUAL.out_of_order,
     future: Annotated[
-        float, typer.Option(help="Clock ahead by hours.", rich_help_panel=_FAULTS)
+        float, typer.Option(help="Event time hours ahead.", rich_help_panel=_FAULTS)
     ] = _USUAL.future,
     malformed: Annotated[
-        float, typer.Option(help="Broken in one of 13 ways.", rich_help_panel=_FAULTS)
+        float, typer.Option(help="Malformed in one of 13 ways.", rich_help_panel=_FAULTS)
     ] = _USUAL.malformed,
     duplicated: Annotated[
         float, typer.Option(help="Sent twice.", rich_help_panel=_FAULTS)
     ] = _USUAL.duplicated,
 ) -> None:
-    """Card traffic with labelled fraud: simulated or replayed, to Kafka or to a parquet file."""
+    """Send card traffic with labelled fraud, simulated or replayed, to Kafka or to a Parquet file."""
     limits = Limits(seconds(length) if length is not None else None, events)
     factor = _speed(speed)
     if replay is not None:
@@ -106,7 +107,7 @@ def simulate(
 def _servers(bootstrap_servers: str | None) -> str:
     if bootstrap_servers is None:
         raise FraudError(
-            "nowhere to send; give --bootstrap-servers (see `fraud stack status`) or --output FILE.parquet"
+            "no destination; give --bootstrap-servers (see `fraud stack status`) or --output FILE.parquet"
         )
     return bootstrap_servers
 

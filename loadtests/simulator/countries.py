@@ -1,4 +1,4 @@
-"""Where cards and merchants live: a few countries with currency and share of the population."""
+"""The countries of cards and merchants, with currency and share of the population."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from feature_store.countries import CENTROIDS
 from feature_store.layout import country_code
 
 FAR_KM = 3_000.0
-"""A card cannot be used by hand in two places further apart than this within minutes."""
+"""A card cannot be present in two places further apart than this within minutes."""
 _EARTH_KM = 6_371.0
 
 
@@ -18,9 +18,9 @@ class Country:
     """One country of the simulated world."""
 
     code: str
-    """ISO 3166-1 alpha-2."""
+    """ISO 3166-1 alpha-2 code."""
     currency: str
-    """ISO 4217; amounts are of similar size in all of them."""
+    """ISO 4217 code; amounts are of similar size in all currencies."""
     weight: float
     """Relative number of cards and merchants."""
 
@@ -55,7 +55,7 @@ WEIGHTS = np.array([c.weight for c in COUNTRIES]) / sum(c.weight for c in COUNTR
 
 
 def distances_km() -> npt.NDArray[np.float64]:
-    """Distances between the countries' middles (haversine), km, float64[countries, countries]."""
+    """Return the distances of the countries' centroids (haversine), km, float64[countries, countries]."""
     latitude, longitude = np.radians(CENTROIDS[[country_code(c.code) for c in COUNTRIES]]).T
     half = (
         np.sin((latitude[:, None] - latitude) / 2) ** 2
@@ -66,4 +66,4 @@ def distances_km() -> npt.NDArray[np.float64]:
 
 
 FAR = [np.flatnonzero(row > FAR_KM) for row in distances_km()]
-"""For each country the countries that are too far for a trip of minutes."""
+"""For each country, the indices of countries further than FAR_KM."""

@@ -1,4 +1,4 @@
-"""What goes wrong between the till and the topic: late, repeated, badly clocked and malformed records."""
+"""Faults added to the simulated stream: late, repeated, wrongly timed and malformed records."""
 
 from dataclasses import dataclass, fields
 
@@ -16,26 +16,26 @@ NAMES = np.array(
     ["", "out_of_order", "late", "too_late", "future_event_time", "duplicate"]
     + [f"malformed:{k}" for k in KINDS]
 )
-"""Names by code; from `MALFORMED` on in the order of `malformed.KINDS`."""
+"""Names by code; codes from `MALFORMED` are in the order of `malformed.KINDS`."""
 _KIND_SHARES = np.array([share for share, _, _ in KINDS.values()])
 _BEYOND = 0.2
-"""Share of the late records that are older than the seven days allowed."""
+"""Share of the late records that are older than the allowed seven days."""
 
 
 @dataclass(frozen=True)
 class Disturbances:
-    """Shares of the transactions that something happens to, each 0 to 1, in sum at most 1."""
+    """Shares of disturbed transactions, each 0 to 1, in sum at most 1."""
 
     late: float = 0.005
-    """Event time minutes to 6 days back, one in five of them 8 to 30 days."""
+    """Event time minutes to 6 days back, in one of five 8 to 30 days."""
     out_of_order: float = 0.01
     """Event time 0.1 to 30 s back."""
     future: float = 0.0005
-    """Event time 10 minutes to 12 hours ahead: a wrong clock."""
+    """Event time 10 minutes to 12 hours ahead, as from a wrong clock."""
     malformed: float = 0.002
-    """Not a record by the contract, see `malformed.KINDS`."""
+    """Records that break the contract, see `malformed.KINDS`."""
     duplicated: float = 0.005
-    """Sent again, at once or up to a minute later; on top of the rate."""
+    """Sent again, at once or up to a minute later; in addition to the rate."""
 
     def __post_init__(self) -> None:
         shares = [getattr(self, f.name) for f in fields(self)]
@@ -46,12 +46,12 @@ class Disturbances:
 
     @classmethod
     def none(cls) -> "Disturbances":
-        """A perfect world, for example for training history."""
+        """Return shares of 0, for example for training history."""
         return cls(0, 0, 0, 0, 0)
 
 
 def choose(rng: np.random.Generator, shares: Disturbances, n: int) -> npt.NDArray[np.int8]:
-    """What happens to each of n transactions: a code of `NAMES` (never DUPLICATE)."""
+    """Draw the disturbance of each of n transactions, as codes of `NAMES` (never DUPLICATE)."""
     u = rng.random(n)
     edges = np.cumsum(
         [
@@ -69,7 +69,7 @@ def choose(rng: np.random.Generator, shares: Disturbances, n: int) -> npt.NDArra
 
 
 def shift(rng: np.random.Generator, codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
-    """How far each event time is moved by its disturbance, ms."""
+    """Return the shift of each event time by its disturbance, ms."""
     moved = np.zeros(len(codes), dtype=np.int64)
     ranges = {
         OUT_OF_ORDER: (-1, 100, 30_000),
@@ -88,7 +88,7 @@ def shift(rng: np.random.Generator, codes: npt.NDArray[np.int8]) -> npt.NDArray[
 def repeats(
     rng: np.random.Generator, shares: Disturbances, codes: npt.NDArray[np.int8]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Which rows are sent again, and how long after, ms. Malformed ones never are."""
+    """Draw the rows that are sent again, and their delays (ms); malformed ones never are."""
     again = np.flatnonzero((rng.random(len(codes)) < shares.duplicated) & (codes < MALFORMED))
     at_once = rng.random(len(again)) < 0.3
     delay = np.where(at_once, 0, np.exp(rng.uniform(np.log(10), np.log(60_000), len(again))))

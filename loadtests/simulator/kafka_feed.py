@@ -1,4 +1,4 @@
-"""Sends records to Kafka: at their time, in ticks of a few milliseconds, or as fast as the broker can."""
+"""Sender of records to Kafka, either at their times (in ticks of milliseconds) or as fast as possible."""
 
 import threading
 from collections import Counter
@@ -19,7 +19,7 @@ from loadtests.simulator.timeline import Records
 _FLUSH_S = 60.0
 
 _PRODUCER = {
-    # Java's partitioner, so that a card lies in the partition where any other client would put it
+    # Java's partitioner, so that a card has the same partition as with any other client
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
     "linger.ms": 2,
@@ -30,7 +30,7 @@ _PRODUCER = {
     "message.max.bytes": 2 * 1024 * 1024,
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 256 * 1024,
-    # half a million reports of success would cost more than the records
+    # half a million success reports would cost more than the records
     "delivery.report.only.error": True,
     "message.timeout.ms": 120_000,
 }
@@ -52,15 +52,15 @@ class KafkaFeed:
         archive: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        """Connect lazily.
+        """Create the producer, which connects lazily.
 
         Args:
             bootstrap_servers: host:port[,host:port].
-            kafka: more librdkafka settings, for example for security. With transactional.id among them all of
-                a `run` is one Kafka transaction: who reads committed records sees it at once.
-            archive: stamp each record with its own arrival (the topics must have CreateTime); otherwise the
-                broker stamps it.
-            clock: default the machine's.
+            kafka: more librdkafka settings, for example for security. With transactional.id a whole `run` is
+                one Kafka transaction, which read_committed consumers see at once.
+            archive: whether records have their own arrivals as timestamps (the topics must have CreateTime);
+                otherwise the broker sets timestamps.
+            clock: default: the system clock.
         """
         self._client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
@@ -71,15 +71,15 @@ class KafkaFeed:
         self._stopped = threading.Event()
         self._fault: KafkaError | None = None
         self._transactional = "transactional.id" in self._client
-        ours = _PRODUCER | _TRANSACTION if self._transactional else _PRODUCER
-        self._producer = Producer({**ours, **self._client, "on_delivery": self._undelivered})
+        defaults = _PRODUCER | _TRANSACTION if self._transactional else _PRODUCER
+        self._producer = Producer({**defaults, **self._client, "on_delivery": self._undelivered})
         self.sent: Counter[str] = Counter()
-        """Records handed to the producer, by topic; after `run` returned all of them are in Kafka."""
+        """Records given to the producer, by topic; all delivered once `run` has returned."""
         self.behind_ms = 0.0
-        """How late the last records were, simulated ms; grows when the rate is too much for this machine."""
+        """Delay of the last records, simulated ms; grows if the machine cannot send at the rate."""
 
     def stop(self) -> None:
-        """Make `run` flush and return soon; safe from any thread and from a signal handler."""
+        """Make `run` flush and return soon; callable from any thread and from signal handlers."""
         self._stopped.set()
 
     def run(
@@ -90,41 +90,41 @@ class KafkaFeed:
         for_s: float | None = None,
         progress: Callable[["KafkaFeed"], None] | None = None,
     ) -> Counter[str]:
-        """Send until the records end, `stop` is called, or the time is over. Blocks.
+        """Send until the records end, `stop` is called, or the time is over; blocks.
 
         Args:
-            records: in time order.
-            pace: default `Pace.live()`.
-            for_s: stop after so many real seconds.
+            records: records in time order.
+            pace: mapping of simulated to real time; default `Pace.live()`.
+            for_s: real seconds after which to stop; None: no limit.
             progress: called after every tick, at least once a second.
 
         Returns:
             Delivered records by topic.
 
         Raises:
-            FeedError: no broker, or a record was not delivered.
+            FeedError: the broker does not answer, or a record was not delivered.
         """
         pace = pace or Pace.live()
         deadline = self._clock.now_ms() + for_s * 1_000 if for_s is not None else float("inf")
         if self._transactional:
             self._begin()
-        for piece, behind_ms in paced(records, pace, self._clock, self._stopped, deadline):
+        for part, behind_ms in paced(records, pace, self._clock, self._stopped, deadline):
             self.behind_ms = behind_ms
-            self._send(piece)
+            self._send(part)
             if progress is not None:
                 progress(self)
         self._commit() if self._transactional else self._flush()
         return self.sent
 
     def check_topics(self, topics: Iterable[str], first_ms: int | None = None) -> None:
-        """See that the topics exist and, for an archive, that they keep records of its age.
+        """Check that the topics exist and, for an archive, keep records of its age.
 
         Args:
-            topics: names.
-            first_ms: the oldest arrival that will be sent.
+            topics: names of the topics.
+            first_ms: oldest arrival of the archive.
 
         Raises:
-            FeedError: says which topic to create or change, and how.
+            FeedError: a topic has to be created or changed.
         """
         admin = AdminClient(self._client)
         try:
@@ -145,18 +145,18 @@ class KafkaFeed:
         settings = admin.describe_configs([resource], request_timeout=10)[resource].result()
         if settings["message.timestamp.type"].value != "CreateTime":
             raise FeedError(
-                f"topic {topic} is stamped by the broker, a replay needs its own times; "
+                f"topic {topic} is stamped by the broker, but a replay needs its own timestamps; "
                 "create it with message.timestamp.type=CreateTime (`fraud stack up --replay`)"
             )
-        kept = int(settings["retention.ms"].value)
-        if first_ms is not None and 0 <= kept < self._clock.now_ms() - first_ms:
+        retention_ms = int(settings["retention.ms"].value)
+        if first_ms is not None and 0 <= retention_ms < self._clock.now_ms() - first_ms:
             raise FeedError(
-                f"topic {topic} would delete records as old as these at once; set its retention.ms to -1"
+                f"topic {topic} would delete records of this age at once; set its retention.ms to -1"
             )
 
     def _send(self, records: Records) -> None:
         topic, produce, sent = records.topic, self._producer.produce, 0
-        # partition, two callbacks, time: by position, because keywords cost 0.4 us a record
+        # partition, two callbacks and timestamp are positional, because keywords cost 0.4 us per record
         stamps = (repeat(-1), repeat(None), repeat(None), records.at.tolist()) if self._archive else ()
         try:
             for row in zip(repeat(topic), records.values, records.keys, *stamps, strict=False):
@@ -165,7 +165,7 @@ class KafkaFeed:
                         produce(*row)
                         break
                     except BufferError:
-                        # the broker is slower than we are: now it sets the pace
+                        # the queue is full, because the broker is slower: wait
                         self._poll(0.01)
                         if self._stopped.is_set():
                             return
@@ -186,7 +186,7 @@ class KafkaFeed:
         self._producer.poll(seconds)
         if self._fault is not None:
             raise FeedError(
-                f"Kafka did not take a record: {self._fault.str()}; see the broker's log, then start again"
+                f"a record was not delivered: {self._fault.str()}; see the broker's log, then start again"
             )
 
     def _begin(self) -> None:
@@ -194,7 +194,7 @@ class KafkaFeed:
             self._producer.init_transactions(_FLUSH_S)
             self._producer.begin_transaction()
         except KafkaException as error:
-            raise FeedError(f"no transaction could be begun: {_text(error)}; is the broker alive?") from error
+            raise FeedError(f"no transaction could be begun: {_text(error)}; check the broker") from error
 
     def _commit(self) -> None:
         try:
@@ -205,10 +205,10 @@ class KafkaFeed:
             ) from error
 
     def _flush(self) -> None:
-        left = self._producer.flush(_FLUSH_S)
+        unsent = self._producer.flush(_FLUSH_S)
         self._poll()
-        if left:
-            raise FeedError(f"{left} records are still unsent after {_FLUSH_S:.0f} s; is the broker alive?")
+        if unsent:
+            raise FeedError(f"{unsent} records are still unsent after {_FLUSH_S:.0f} s; check the broker")
 
 
 def _text(error: KafkaException) -> str:

@@ -1,4 +1,4 @@
-"""Records as broken producers send them: each kind takes a clean record and spoils it in one way."""
+"""Malformed records, as faulty producers send them: each kind spoils a clean record in one way."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from streaming_job.contracts import Reason
 Record = dict[str, Any]
 
 HUGE_BYTES = 1_000_000
-"""Of the padding in a record that is far too large, yet small enough for the topic."""
+"""Padding of a record that is too large for the contract, but not for the topic."""
 
 
 def _json(record: Any) -> bytes:
@@ -61,8 +61,8 @@ def _duplicate_field(record: Record, choice: int) -> bytes:
 
 
 def _broken_json(record: Record, choice: int) -> bytes:
-    whole = _json(record)
-    return (whole[: 1 + choice % (len(whole) - 1)], whole[:-1] + b",}", whole.replace(b'"', b"'"))[choice % 3]
+    text = _json(record)
+    return (text[: 1 + choice % (len(text) - 1)], text[:-1] + b",}", text.replace(b'"', b"'"))[choice % 3]
 
 
 def _extra_fields(record: Record, choice: int) -> bytes:
@@ -101,4 +101,4 @@ KINDS: dict[str, tuple[float, Reason | None, Spoiler]] = {
     "duplicate_field": (0.04, Reason.DUPLICATE_FIELD, _duplicate_field),
     "extra_fields": (0.04, None, _extra_fields),
 }
-"""By name: relative share, the dead letter's reason (None: the record is accepted), and how it is made."""
+"""By name: relative share, reason of the dead letter (None: the record is accepted), spoiler."""

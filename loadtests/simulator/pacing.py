@@ -1,4 +1,4 @@
-"""When simulated time is due on a real clock."""
+"""Mapping of simulated time to a real clock."""
 
 import threading
 import time
@@ -11,60 +11,60 @@ import numpy as np
 from loadtests.simulator.timeline import Records
 
 TICK_S = 0.005
-"""Records due within one tick leave together: at any rate they are late by at most this."""
+"""Records due within one tick are sent together, so they are late by at most this."""
 _CHUNK = 2_000
-"""Given at once at most: the reader can look up in between."""
+"""Maximum of records yielded at once, so that the reader can do other things in between."""
 _QUIET_S = 1.0
 
 
 class Clock(Protocol):
-    """What time it is, and waiting for it."""
+    """A clock that can also wait."""
 
     def now_ms(self) -> float:
-        """Milliseconds since 1970-01-01 UTC."""
+        """Return the time, ms since 1970-01-01 UTC."""
         ...
 
     def wait(self, seconds: float, stopped: threading.Event) -> None:
-        """Return after so many seconds, or as soon as `stopped` is set."""
+        """Wait for some seconds, or until `stopped` is set."""
         ...
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     def now_ms(self) -> float:
-        """Wall clock, ms since 1970-01-01 UTC."""
+        """Return the wall clock, ms since 1970-01-01 UTC."""
         return time.time() * 1_000
 
     def wait(self, seconds: float, stopped: threading.Event) -> None:
-        """Sleep until the time is over or someone stops us."""
+        """Wait for some seconds, or until `stopped` is set."""
         stopped.wait(seconds)
 
 
 @dataclass(frozen=True)
 class Pace:
-    """A line through real and simulated time."""
+    """A linear mapping of simulated to real time."""
 
     wall_ms: float
     """Real time of the origin."""
     simulated_ms: float
     """Simulated time of the origin."""
     speed: float
-    """Simulated seconds per second; inf for as fast as possible."""
+    """Simulated seconds per real second; inf: as fast as possible."""
 
     @classmethod
     def live(cls) -> "Pace":
-        """Simulated time is real time."""
+        """Return the pace at which simulated time is real time."""
         return cls(0.0, 0.0, 1.0)
 
     def due_ms(self, now_ms: float) -> float:
-        """Simulated time at a real one: everything up to it is due."""
+        """Return the simulated time at a real one; everything up to it is due."""
         if self.speed == float("inf"):
             return float("inf")
         return self.simulated_ms + (now_ms - self.wall_ms) * self.speed
 
     def seconds_until(self, simulated_ms: float, now_ms: float) -> float:
-        """Real seconds until a simulated time is due, 0 if it is."""
+        """Return the real seconds until a simulated time is due, 0 if it already is."""
         if self.speed == float("inf"):
             return 0.0
         return max(0.0, (simulated_ms - self.due_ms(now_ms)) / self.speed / 1_000)
@@ -73,16 +73,16 @@ class Pace:
 def paced(
     records: Iterable[Records], pace: Pace, clock: Clock, stopped: threading.Event, deadline_ms: float
 ) -> Iterator[tuple[Records, float]]:
-    """Pieces of the records, each when it is due, and by how much it is late (simulated ms).
+    """Yield parts of the records when they are due, and their delays (simulated ms).
 
-    In a quiet stream an empty piece comes once a second, so that the reader can look after its connection.
+    In a quiet stream an empty part is yielded once a second, so that the reader can serve its connection.
 
     Args:
-        records: in time order.
-        pace: when simulated time is due.
-        clock: real time.
-        stopped: ends the iteration.
-        deadline_ms: real time that ends the iteration.
+        records: records in time order.
+        pace: mapping of simulated to real time.
+        clock: the real clock.
+        stopped: ends the iteration when set.
+        deadline_ms: real time at which the iteration ends.
     """
     for part in records:
         start = 0

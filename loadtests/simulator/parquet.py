@@ -1,4 +1,4 @@
-"""A stream as a file: the contract's columns in order of arrival, and the truth beside them."""
+"""Writer of a stream to a Parquet file: the contract's columns in order of arrival, and the truth."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,36 +18,36 @@ class OutputError(FraudError):
 def write(
     batches: Iterable[EventBatch], path: Path, progress: Callable[[int], None] = lambda _: None
 ) -> tuple[int, int]:
-    """Write transactions to a parquet file, whole or not at all.
+    """Write transactions to a Parquet file atomically.
 
     Columns: see `EventBatch.table`. Malformed records have no columns and are left out.
 
     Args:
         batches: the stream.
-        path: replaced if it exists.
+        path: the file; replaced if it exists.
         progress: called with the number of records after each batch.
 
     Returns:
-        Rows written, malformed records left out.
+        Number of rows written, and of malformed records left out.
 
     Raises:
-        OutputError: for a missing directory or a full disk.
+        OutputError: for example a missing directory or a full disk.
     """
     part = path.with_name(path.name + ".part")
     written = left_out = 0
     writer: pq.ParquetWriter | None = None
     try:
         for batch in batches:
-            kept = batch.take(batch.disturbance < disturbances.MALFORMED)
-            writer = writer or pq.ParquetWriter(part, kept.table.schema, compression="zstd")
-            writer.write_table(kept.table)
-            written, left_out = written + len(kept), left_out + len(batch) - len(kept)
+            clean = batch.take(batch.disturbance < disturbances.MALFORMED)
+            writer = writer or pq.ParquetWriter(part, clean.table.schema, compression="zstd")
+            writer.write_table(clean.table)
+            written, left_out = written + len(clean), left_out + len(batch) - len(clean)
             progress(len(batch))
         if writer is None:
-            raise OutputError(f"no events to write to {path}; ask for at least one")
+            raise OutputError(f"no events to write to {path}; give at least one")
         writer.close()
         part.replace(path)
     except (OSError, pa.ArrowException) as error:
         part.unlink(missing_ok=True)
-        raise OutputError(f"cannot write {path} ({error}); give a writable place with room") from error
+        raise OutputError(f"cannot write {path} ({error}); give a writable path with free space") from error
     return written, left_out

@@ -1,4 +1,4 @@
-"""Profiles of the cards into Postgres: the load before a stream starts."""
+"""Initial load of the cards' profiles into Postgres."""
 
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -19,49 +19,49 @@ _EPOCH = date(1970, 1, 1)
 
 
 class ProfileError(FraudError):
-    """Postgres did not take the profiles."""
+    """Postgres did not accept the profiles."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What an initial load did."""
+    """Result of an initial load."""
 
     rows: int
-    """Profiles of the world."""
+    """Number of profiles in the world."""
     written: int
-    """Of them inserted or changed; the others were there already."""
+    """Number of rows inserted or changed; the others were already there."""
 
 
 def profiles(world: World, cards: np.ndarray) -> pa.Table:
-    """Profiles as the profile contract has them: `COLUMNS`, opened_on in days since 1970-01-01.
+    """Return profiles as in the profile contract: `COLUMNS`, opened_on in days since 1970-01-01.
 
     Args:
-        world: whose cards.
-        cards: int[n], card numbers.
+        world: the world of the cards.
+        cards: card numbers, int[n].
     """
-    known = world.cards
-    home = known.country[cards]
+    all_cards = world.cards
+    home = all_cards.country[cards]
     return pa.table(
         {
-            "card_id": known.ids.take(pa.array(cards)),
-            "status": pa.array(STATUSES[known.status[cards]].tolist(), pa.string()),
+            "card_id": all_cards.ids.take(pa.array(cards)),
+            "status": pa.array(STATUSES[all_cards.status[cards]].tolist(), pa.string()),
             "home_country": pa.array(countries.CODES[home].tolist(), pa.string()),
             "currency": pa.array(countries.CURRENCIES[home].tolist(), pa.string()),
-            "credit_limit": pa.array(known.credit_limit[cards]),
-            "risk_tier": pa.array(known.risk_tier[cards]),
-            "opened_on": pa.array(known.opened_on[cards]),
+            "credit_limit": pa.array(all_cards.credit_limit[cards]),
+            "risk_tier": pa.array(all_cards.risk_tier[cards]),
+            "opened_on": pa.array(all_cards.opened_on[cards]),
         }
     )
 
 
 def row(world: World, card: int) -> dict[str, object]:
-    """One profile as values for SQL: `COLUMNS`, opened_on as a date."""
+    """Return one profile as values for SQL: `COLUMNS`, opened_on as a date."""
     values: dict[str, Any] = profiles(world, np.array([card])).to_pylist()[0]
     return values | {"opened_on": _EPOCH + timedelta(days=values["opened_on"])}
 
 
 def _copy_lines(table: pa.Table) -> bytes:
-    """A table as text for COPY: tabs between columns; no value needs escaping."""
+    """Return a table as text for COPY: tab-separated; no value needs escaping."""
     opened = table.column("opened_on").cast(pa.date32())
     columns = [*(table.column(name) for name in COLUMNS[:-1]), opened]
     texts = [column.combine_chunks().cast(pa.string()) for column in columns]
@@ -70,10 +70,10 @@ def _copy_lines(table: pa.Table) -> bytes:
 
 
 class ProfileLoader:
-    """The initial load. Running it again puts every profile of the world back as it was."""
+    """Loader of the world's profiles. Loading again restores every profile."""
 
     def __init__(self, dsn: str) -> None:
-        """Remember where.
+        """Store the address.
 
         Args:
             dsn: libpq URI or keywords.
@@ -81,7 +81,7 @@ class ProfileLoader:
         self._dsn = dsn
 
     def load(self, world: World) -> Loaded:
-        """Write the profiles of all cards with `has_profile`, in one transaction; right rows stay untouched.
+        """Write the profiles of all cards with `has_profile` in one transaction; equal rows stay untouched.
 
         Raises:
             ProfileError: no server, no table, or a row was refused.
@@ -96,7 +96,7 @@ class ProfileLoader:
                 with cursor.copy(f"copy loaded ({columns}) from stdin") as copy:
                     for start in range(0, len(cards), _CHUNK):
                         copy.write(_copy_lines(profiles(world, cards[start : start + _CHUNK])))
-                # an update of an equal row would be a change event for nothing
+                # an update of an equal row would be a needless change event
                 cursor.execute(
                     f"insert into card_profiles as old ({columns}) select {columns} from loaded "
                     f"on conflict (card_id) do update set ({', '.join(COLUMNS[1:])}) = "
@@ -106,11 +106,11 @@ class ProfileLoader:
                 )
                 return Loaded(len(cards), cursor.rowcount)
         except psycopg.Error as error:
-            raise explained(error) from error
+            raise profile_error(error) from error
 
 
-def explained(error: psycopg.Error) -> ProfileError:
-    """A Postgres error as one line with what to do."""
+def profile_error(error: psycopg.Error) -> ProfileError:
+    """Return a Postgres error as a one-line error that says what to do."""
     text = " ".join(str(error).split())
     if isinstance(error, psycopg.errors.UndefinedTable):
         return ProfileError("table card_profiles does not exist; `fraud stack up` creates it")

@@ -1,4 +1,4 @@
-"""Random generators and hashes that depend on the seed and on a name, never on call order or chunk size."""
+"""Random generators and hashes that depend only on seed and name, not on call order or chunk size."""
 
 import zlib
 
@@ -11,11 +11,11 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def generator(seed: int, purpose: str, *indices: int) -> np.random.Generator:
-    """A generator of its own for each purpose and index: one more draw elsewhere changes nothing here.
+    """Return an independent generator for each purpose and index.
 
     Args:
         seed: the user's seed, >= 0.
-        purpose: what the numbers are for.
+        purpose: name of the use of the numbers.
         indices: for example a block number, >= 0.
     """
     entropy = [seed, zlib.crc32(purpose.encode()), *indices]
@@ -23,12 +23,12 @@ def generator(seed: int, purpose: str, *indices: int) -> np.random.Generator:
 
 
 def salt(seed: int, purpose: str, *indices: int) -> np.uint64:
-    """One 64-bit number for `mix`."""
+    """Return a random 64-bit number for `mix`."""
     return np.uint64(generator(seed, purpose, *indices).integers(0, 2**64, dtype=np.uint64))
 
 
 def mix(numbers: U64) -> U64:
-    """The finaliser of splitmix64 (Steele et al., 2014): a bijection of uint64 that looks random."""
+    """Apply the finaliser of splitmix64 (Steele et al., 2014), a random-looking bijection of uint64."""
     x = numbers + _GOLDEN
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

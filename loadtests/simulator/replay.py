@@ -1,4 +1,4 @@
-"""A file of transactions that someone else wrote, as a stream: the contract's columns or the handbook's."""
+"""Reader of an external Parquet file of transactions as a stream: columns of the contract or the handbook."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,34 +28,34 @@ class ReplayBatch:
     """Rows of the file in order of arrival."""
 
     table: pa.Table
-    """The contract's columns, arrival_time int64 (ms) and, where the file has it, label int8."""
-    known: None = None
-    """Every row can get a label."""
+    """The contract's columns, arrival_time int64 (ms) and, if the file has it, label int8."""
+    accepted: None = None
+    """None: every row can get a label."""
 
     def __len__(self) -> int:
         return len(self.table)
 
     @cached_property
     def arrival(self) -> npt.NDArray[np.int64]:
-        """Milliseconds since 1970-01-01 UTC, rising."""
+        """Arrivals, ms since 1970-01-01 UTC, ascending."""
         arrival: npt.NDArray[np.int64] = self.table.column("arrival_time").combine_chunks().to_numpy()
         return arrival
 
     def encode(self) -> tuple[list[bytes], list[bytes | None]]:
-        """Kafka keys and values."""
+        """Encode Kafka keys and values."""
         keys = self.table.column("card_id").combine_chunks().cast(pa.binary()).to_pylist()
         return keys, list(encode.encode(self.table))
 
 
 class Replay:
-    """A parquet file of transactions, read piece by piece."""
+    """A Parquet file of transactions, read in batches."""
 
     def __init__(self, path: Path) -> None:
         """Open a file and check its columns.
 
         Raises:
-            ReplayError: no such file, not parquet, empty, or columns that are neither the contract's nor the
-                handbook's.
+            ReplayError: no such file, not Parquet, empty, or columns that are neither the contract's nor the
+            handbook's.
         """
         self.path = path
         try:
@@ -70,14 +70,14 @@ class Replay:
         missing = [name for name in needed if name not in names]
         if missing:
             raise ReplayError(
-                f"{path} lacks the columns {', '.join(missing)}; it needs the transaction contract's "
-                f"({', '.join(encode.REQUIRED)}) or the handbook's ({', '.join(handbook.COLUMNS)})"
+                f"{path} lacks the columns {', '.join(missing)}; it needs those of the transaction contract "
+                f"({', '.join(encode.REQUIRED)}) or of the handbook ({', '.join(handbook.COLUMNS)})"
             )
         self.rows: int = self._file.metadata.num_rows
         if self.rows == 0:
-            raise ReplayError(f"{path} holds no rows; nothing to replay")
-        wanted = {*needed, *encode.OPTIONAL, "arrival_time", "label", handbook.LABEL}
-        self._columns = [name for name in names if name in wanted]
+            raise ReplayError(f"{path} has no rows; nothing to replay")
+        used = {*needed, *encode.OPTIONAL, "arrival_time", "label", handbook.LABEL}
+        self._columns = [name for name in names if name in used]
 
     @cached_property
     def first_ms(self) -> int:
@@ -85,29 +85,29 @@ class Replay:
         return int(next(self.batches()).arrival[0])
 
     def batches(self, events: int | None = None) -> Iterator[ReplayBatch]:
-        """The rows in the file's order.
+        """Yield the rows in the file's order.
 
         Args:
-            events: stop after so many rows.
+            events: number of rows after which to stop; None: all.
 
         Raises:
             ReplayError: a value is missing or of the wrong type, or the rows are not in order of arrival.
         """
-        before = -1
-        for number, piece in enumerate(self._file.iter_batches(_ROWS, columns=self._columns)):
+        previous = -1
+        for number, part in enumerate(self._file.iter_batches(_ROWS, columns=self._columns)):
             if events is not None:
-                piece = piece.slice(0, max(0, events - number * _ROWS))
-            if not len(piece):
+                part = part.slice(0, max(0, events - number * _ROWS))
+            if not len(part):
                 return
-            table = pa.Table.from_batches([piece])
+            table = pa.Table.from_batches([part])
             batch = ReplayBatch(handbook.transactions(table) if self._handbook else self._contract(table))
             batch = ReplayBatch(_with_arrival(batch.table))
-            steps = np.diff(batch.arrival, prepend=before)
+            steps = np.diff(batch.arrival, prepend=previous)
             if steps.min() < 0:
                 row = number * _ROWS + int(np.argmax(steps < 0))
                 time = "TX_DATETIME" if self._handbook else "arrival_time (or event_time)"
                 raise ReplayError(f"{self.path} goes back in time at row {row}; sort it by {time}")
-            before = int(batch.arrival[-1])
+            previous = int(batch.arrival[-1])
             yield batch
 
     def _contract(self, table: pa.Table) -> pa.Table:
@@ -136,7 +136,7 @@ class Replay:
 
 
 def _labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """1 fraud, 0 genuine, null unknown, from numbers, booleans or the words of the chargeback contract."""
+    """Convert labels to 1 fraud, 0 genuine, null unknown, from numbers, booleans or the contract's words."""
     if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         return pc.not_equal(column.cast(pa.int64()), 0).cast(pa.int8())
     words = column.cast(pa.string()).to_pylist()
@@ -146,7 +146,7 @@ def _labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _with_arrival(table: pa.Table) -> pa.Table:
-    """A file without arrival times arrived as it happened."""
+    """Use the event time as arrival if the file has no arrival times."""
     if "arrival_time" in table.column_names:
         return table
     return table.append_column("arrival_time", table.column("event_time"))

@@ -1,4 +1,4 @@
-"""What `fraud simulate` can do: file, live traffic, backlog, replay; each with progress and final counts."""
+"""Runs of `fraud simulate`: file, live traffic, backlog and replay, with progress and final counts."""
 
 import signal
 import time
@@ -32,7 +32,7 @@ _err = Console(stderr=True, highlight=False)
 
 
 class FeedSettings(BaseSettings):
-    """What the simulator shares with the job, from the same variables (`FRAUD_TOPICS__TRANSACTIONS`, ...)."""
+    """Settings shared with the job, from the same variables (`FRAUD_TOPICS__TRANSACTIONS`, ...)."""
 
     model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="ignore")
 
@@ -43,17 +43,17 @@ class FeedSettings(BaseSettings):
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop; None for never."""
+    """Limits of a run; None: no limit."""
 
     seconds: float | None
     """Real time when sending, simulated time when writing a file."""
     events: int | None
-    """Transactions."""
+    """Number of transactions."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What to simulate."""
+    """Parameters of the simulated traffic."""
 
     seed: int
     cards: int
@@ -64,17 +64,17 @@ class Traffic:
     disturbances: Disturbances
 
     def world(self) -> World:
-        """Make the world, showing that it is being made."""
+        """Create the world, with a status line."""
         with _busy("making cards and merchants"):
             return World.create(self.seed, self.cards, self.merchants)
 
     def stream(self, world: World, start_ms: int) -> Stream:
-        """The transactions from a start on."""
+        """Return the stream of transactions from a start on."""
         return Stream(world, self.rate, start_ms, fraud=self.fraud, disturbances=self.disturbances)
 
 
 def to_file(traffic: Traffic, start_ms: int, path: Path, limits: Limits) -> None:
-    """Write a parquet file."""
+    """Write a Parquet file."""
     if limits.seconds is None and limits.events is None:
         raise FraudError("a file needs an end; give --events or --for (simulated time)")
     stream = traffic.stream(traffic.world(), start_ms)
@@ -86,7 +86,7 @@ def to_file(traffic: Traffic, start_ms: int, path: Path, limits: Limits) -> None
         batches = tally.watch(stream.blocks(events=limits.events, until_ms=until_ms))
         rows, left_out = parquet.write(batches, path, lambda n: bar.advance(task, n))
     _out.print(
-        f"wrote {rows:,} transactions to {path}; {left_out:,} malformed ones have no columns and are left out"
+        f"wrote {rows:,} transactions to {path}; left out {left_out:,} malformed ones, which have no columns"
     )
     _print_tally(tally)
 
@@ -99,7 +99,7 @@ def live(
     postgres_dsn: str | None,
     profile_changes_per_s: float,
 ) -> None:
-    """Send transactions and labels as they happen, and change profiles meanwhile."""
+    """Send transactions and labels in real time, and change profiles."""
     feed, settings = _feed(servers)
     world = traffic.world()
     _load(world, postgres_dsn)
@@ -117,20 +117,20 @@ def live(
 def backlog(
     traffic: Traffic, servers: str, limits: Limits, chargeback_delay_ms: int, postgres_dsn: str | None
 ) -> None:
-    """Send the transactions of a time that ends now, as fast as possible."""
+    """Send the transactions of a period that ends now, as fast as possible."""
     if limits.events is None:
-        raise FraudError("--speed max needs --events: how much is to be sent at once")
+        raise FraudError("--speed max needs --events, the number of transactions to send")
     feed, settings = _feed(servers)
     world = traffic.world()
     _load(world, postgres_dsn)
-    # none lies in the future, where its event time would be refused
+    # event times in the future would be refused
     start_ms = int((time.time() - limits.events / traffic.rate) * 1_000)
     pace = Pace(0.0, 0.0, float("inf"))
     _simulate(traffic.stream(world, start_ms), feed, settings, pace, limits, chargeback_delay_ms, None)
 
 
 def replay(servers: str, source: Replay, speed: float, limits: Limits, chargeback_delay_ms: int) -> None:
-    """Send a file with its own times, and its labels a while after."""
+    """Send a file with its own timestamps, and its labels after the delay."""
     feed, settings = _feed(servers, archived_ms=source.first_ms)
     labels = Chargebacks(delay_ms=chargeback_delay_ms)
     records = timeline(source.batches(limits.events), labels, settings.topics, drain=True)
@@ -174,7 +174,7 @@ def _simulate(
 def _send(
     feed: KafkaFeed, records: Iterable[Records], pace: Pace, limits: Limits, changing: ProfileFeed | None
 ) -> None:
-    """Run a feed to its end or to Ctrl-C, with a line that shows how it goes."""
+    """Run a feed to its end or to Ctrl-C, with a progress line."""
     started = time.monotonic()
     handlers = {
         number: signal.signal(number, lambda *_: feed.stop()) for number in (signal.SIGINT, signal.SIGTERM)
@@ -197,9 +197,9 @@ def _send(
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    took = time.monotonic() - started
+    elapsed = time.monotonic() - started
     parts = ", ".join(f"{topic} {count:,}" for topic, count in sorted(sent.items()))
-    _out.print(f"sent {sent.total():,} records in {took:.1f} s ({sent.total() / took:,.0f}/s): {parts}")
+    _out.print(f"sent {sent.total():,} records in {elapsed:.1f} s ({sent.total() / elapsed:,.0f}/s): {parts}")
     if changing is not None:
         _out.print(f"profile changes {changing.applied:,}")
 
@@ -221,6 +221,6 @@ def _progress() -> Progress:
 
 
 @contextmanager
-def _busy(what: str) -> Iterator[None]:
-    with _err.status(what):
+def _busy(text: str) -> Iterator[None]:
+    with _err.status(text):
         yield

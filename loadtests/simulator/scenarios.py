@@ -1,8 +1,7 @@
-"""Fraud campaigns: who steals what, when, and how it shows. They follow from the seed and a slot of time.
+"""Fraud campaigns of the simulator, determined by the seed and a time slot.
 
-Lengths are measured in the card's own rhythm (mean time between two transactions of a card, number of cards
-divided by the rate) and capped at realistic values, so that a burst stands out at one event per second and
-at 200,000.
+Durations are multiples of the mean time between two transactions of a card (number of cards divided by the
+rate), within realistic bounds, so that a burst stands out at one event per second and at 200,000.
 """
 
 import math
@@ -22,16 +21,16 @@ SCENARIOS = np.array(["", "stolen_card", "compromised_merchant", "unusual_amount
 GENUINE, STOLEN, COMPROMISED, UNUSUAL, TRAVEL = range(5)
 
 _SIZES = {STOLEN: (6, 18), COMPROMISED: (20, 60), UNUSUAL: (1, 3), TRAVEL: (1, 3)}
-"""Fewest and most transactions of a campaign."""
+"""Minimum and maximum of transactions of a campaign."""
 _SLOT_FRAUDS = 20_000
-"""About so many are made at once at most: a stream at full rate must not halt for them."""
+"""Approximate maximum of frauds made at once, so that a stream at full rate does not pause."""
 _SECOND = 1_000.0
 _DAY = 86_400_000.0
 
 
 @dataclass(frozen=True)
 class FraudMix:
-    """How much fraud there is and of which kind."""
+    """Share of fraud, and of its scenarios."""
 
     share: float = 0.01
     """Share of fraud in all transactions, 0 to 0.5."""
@@ -40,7 +39,7 @@ class FraudMix:
     compromised_merchant: float = 0.25
     """Relative share of fraud: many cards at one merchant, ordinary amounts."""
     unusual_amount: float = 0.20
-    """Relative share of fraud: several times what the card usually spends."""
+    """Relative share of fraud: several times the card's usual amount."""
     impossible_travel: float = 0.15
     """Relative share of fraud: card present in a far country between purchases at home."""
 
@@ -48,7 +47,7 @@ class FraudMix:
         if not 0 <= self.share <= 0.5:
             raise FraudError(f"fraud share {self.share} is out of range; give 0 to 0.5")
         if min(self.weights) < 0 or sum(self.weights) <= 0:
-            raise FraudError("shares of the fraud scenarios must be 0 or more and not all 0; mend them")
+            raise FraudError("shares of the fraud scenarios must be 0 or more and not all 0; correct them")
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -74,21 +73,21 @@ class Frauds:
         return len(self.at)
 
     def take(self, which: slice | np.ndarray) -> "Frauds":
-        """The rows selected by a slice, a mask or indices."""
+        """Select rows by a slice, a mask or indices."""
         return Frauds(*(getattr(self, f.name)[which] for f in fields(self)))
 
     @staticmethod
     def concat(parts: "list[Frauds]") -> "Frauds":
-        """All parts, sorted by time."""
-        whole = Frauds(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Frauds)))
-        return whole.take(np.argsort(whole.at, kind="stable"))
+        """Concatenate parts, sorted by time."""
+        merged = Frauds(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Frauds)))
+        return merged.take(np.argsort(merged.at, kind="stable"))
 
 
 class Campaigns:
-    """All fraud of one stream, in time order.
+    """All frauds of one stream, in time order.
 
-    Two objects with the same arguments give the same frauds: the transactions and the profile changes that
-    answer them each hold one.
+    Determined by the arguments: the transactions and the profile changes that react to them use an object
+    each.
     """
 
     def __init__(self, world: World, rate: float, start_ms: int, mix: FraudMix) -> None:
@@ -103,12 +102,12 @@ class Campaigns:
         )
         self._slot_ms = min(longest / 4, _SLOT_FRAUDS / self._per_ms) if self._per_ms else longest
         self._slots_back = math.ceil(longest / self._slot_ms) + 1
-        # campaigns that began before the stream does are under way at its start
+        # campaigns that began before the stream are under way at its start
         self._next_slot = 0
         self._waiting = self._slot(0).take(slice(0, 0))
 
     def until(self, end_ms: float) -> Frauds:
-        """The frauds from the end of the last call (at first: the stream's start) to before `end_ms`."""
+        """Return the frauds from the end of the last call, or the stream's start, to before `end_ms`."""
         while self._start_ms + (self._next_slot - self._slots_back) * self._slot_ms < end_ms:
             self._waiting = Frauds.concat([self._waiting, self._slot(self._next_slot)])
             self._next_slot += 1
@@ -117,7 +116,7 @@ class Campaigns:
         return due.take(due.at >= self._start_ms)
 
     def _slot(self, slot: int) -> Frauds:
-        """Whole campaigns that begin in one slot of time."""
+        """Return the whole campaigns that begin in one time slot."""
         begin = self._start_ms + (slot - self._slots_back) * self._slot_ms
         rng = generator(self._world.seed, "campaigns", self._start_ms, slot)
         makers: dict[int, Callable[[np.random.Generator, F64, I32], Frauds]] = {
@@ -137,14 +136,14 @@ class Campaigns:
         return Frauds.concat(parts)
 
     def _one_card(self, rng: np.random.Generator, starts: F64, sizes: I32, gap: float) -> tuple[F64, I32]:
-        """Times and cards of campaigns with one card each."""
+        """Return times and cards of campaigns with one card each."""
         first = np.cumsum(sizes) - sizes
         walked = np.cumsum(rng.uniform(0.5, 1.5, sizes.sum()) * gap)
         at = np.repeat(starts - walked[first], sizes) + walked
         return at, np.repeat(self._world.cards.pick(rng.random(len(starts))), sizes)
 
     def _stolen(self, rng: np.random.Generator, starts: F64, sizes: I32) -> Frauds:
-        """A small payment to test the card, then as many as it takes, one after another."""
+        """Return bursts on stolen cards: a small payment to test the card, then many quick ones."""
         at, card = self._one_card(rng, starts, sizes, self._burst_gap)
         merchant = self._world.merchants.pick(self._world.cards.country[card], rng.random(len(at)))
         spent = self._world.cards.mean_amount[card] * rng.uniform(0.8, 4.0, len(at))
@@ -153,7 +152,7 @@ class Campaigns:
         return _frauds(at, card, merchant, amount, channel, STOLEN, sizes)
 
     def _compromised(self, rng: np.random.Generator, starts: F64, sizes: I32) -> Frauds:
-        """Copied cards of many people are used at the merchant that copied them."""
+        """Return frauds with many copied cards at the merchant that copied them."""
         merchant = np.repeat(self._world.merchants.pick_anywhere(rng.random(len(starts))), sizes)
         at = np.repeat(starts, sizes) + rng.random(len(merchant)) * self._siege
         card = self._world.cards.pick_from(self._world.merchants.country[merchant], rng.random(len(at)))
@@ -163,7 +162,7 @@ class Campaigns:
         return _frauds(at, card, merchant, amount, channel, COMPROMISED, sizes)
 
     def _unusual(self, rng: np.random.Generator, starts: F64, sizes: I32) -> Frauds:
-        """Few large purchases, mostly over the net."""
+        """Return a few large purchases per card, mostly online."""
         at, card = self._one_card(rng, starts, sizes, self._slow_gap)
         merchant = self._world.merchants.pick(self._world.cards.country[card], rng.random(len(at)))
         amount = self._world.cards.mean_amount[card] * rng.uniform(6, 20, len(at))
@@ -172,7 +171,7 @@ class Campaigns:
         return _frauds(at, card, merchant, amount, channel, UNUSUAL, sizes)
 
     def _travel(self, rng: np.random.Generator, starts: F64, sizes: I32) -> Frauds:
-        """The card's copy pays by hand on the other side of the world."""
+        """Return card-present payments in a far country."""
         at, card = self._one_card(rng, starts, sizes, self._slow_gap)
         u = rng.random(len(at))
         home = self._world.cards.country[card]
@@ -186,7 +185,7 @@ class Campaigns:
 
 
 def _steps(sizes: I32) -> I32:
-    """0, 1, 2, ... within each campaign."""
+    """Return 0, 1, 2, ... within each campaign."""
     return np.arange(sizes.sum(), dtype=np.int32) - np.repeat(np.cumsum(sizes) - sizes, sizes).astype(
         np.int32
     )

@@ -1,4 +1,4 @@
-"""Counts what was sent by its truth: scenarios and disturbances."""
+"""Counts of the sent transactions by scenario and disturbance."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from loadtests.simulator.scenarios import SCENARIOS
 
 
 class Tally:
-    """Looks at batches as they pass."""
+    """Counts batches as they pass."""
 
     def __init__(self) -> None:
         self._whole = 0
@@ -20,7 +20,7 @@ class Tally:
         self._last: EventBatch | None = None
 
     def watch(self, batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
-        """The same batches. Each counts as sent when the next one is asked for."""
+        """Yield the same batches; each counts as sent when the next one is requested."""
         for batch in batches:
             self._last = batch
             yield batch
@@ -39,17 +39,17 @@ class Tally:
             )
 
     def finish(self, sent: int) -> None:
-        """Count the part of the last batch that left before somebody stopped.
+        """Count the part of the last batch that was sent before a stop.
 
         Args:
-            sent: transactions that left in all.
+            sent: number of all sent transactions.
         """
         if self._last is not None:
             self._add(self._last.take(slice(0, sent - self._whole)))
             self._last = None
 
     def lines(self) -> list[str]:
-        """For people: one line on fraud, one on disturbances."""
+        """Return a text line on fraud and one on disturbances."""
         frauds = {name: count for name, count in self._scenarios.items() if name}
         faults = {name: count for name, count in self._disturbances.items() if name}
         return [f"fraud {_listed(frauds)}", f"disturbed {_listed(faults)}"]

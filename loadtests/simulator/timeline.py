@@ -1,4 +1,4 @@
-"""One sequence of records for all topics, in the order of their arrival."""
+"""The records of all topics as one sequence, in order of arrival."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Records:
 
     topic: str
     at: npt.NDArray[np.int64]
-    """Arrival, ms since 1970-01-01 UTC, rising."""
+    """Arrivals, ms since 1970-01-01 UTC, ascending."""
     keys: list[bytes]
     values: list[bytes | None]
 
@@ -26,7 +26,7 @@ class Records:
         return len(self.at)
 
     def cut(self, start: int, end: int) -> "Records":
-        """The records start..end - 1."""
+        """Return the records from `start` to before `end`."""
         if start == 0 and end == len(self):
             return self
         return Records(self.topic, self.at[start:end], self.keys[start:end], self.values[start:end])
@@ -37,34 +37,34 @@ class Batch(Protocol):
 
     @property
     def arrival(self) -> npt.NDArray[np.int64]:
-        """Milliseconds since 1970-01-01 UTC, rising."""
+        """Arrivals, ms since 1970-01-01 UTC, ascending."""
         ...
 
     @property
     def table(self) -> pa.Table:
-        """See `Chargebacks.observe`."""
+        """Columns, see `Chargebacks.observe`."""
         ...
 
     @property
-    def known(self) -> npt.NDArray[np.bool_] | None:
-        """Rows that can get a label; None for all."""
+    def accepted(self) -> npt.NDArray[np.bool_] | None:
+        """Rows that can get a label; None: all."""
         ...
 
     def encode(self) -> tuple[list[bytes], list[bytes | None]]:
-        """Keys and values."""
+        """Encode Kafka keys and values."""
         ...
 
 
 def timeline(
     batches: Iterable[Batch], chargebacks: Chargebacks | None, topics: Topics, *, drain: bool
 ) -> Iterator[Records]:
-    """Transactions with the chargebacks between them.
+    """Yield transactions with the chargebacks between them, by time.
 
     Args:
-        batches: transactions, each batch arriving after the one before.
-        chargebacks: None for no labels.
-        topics: where to.
-        drain: after the last transaction give the labels that fall due later still.
+        batches: transactions; each batch arrives after the previous one.
+        chargebacks: source of labels; None: no labels.
+        topics: topic names.
+        drain: whether to yield the labels that are due after the last transaction.
     """
     for batch in batches:
         keys, values = batch.encode()
@@ -73,27 +73,27 @@ def timeline(
             yield transactions
             continue
         if "label" in batch.table.column_names:
-            chargebacks.observe(batch.table, batch.known)
+            chargebacks.observe(batch.table, batch.accepted)
         at, label_keys, label_values = chargebacks.due(int(batch.arrival[-1]))
         labels = Records(topics.chargebacks, at, label_keys, list(label_values))
         yield from merged(transactions, labels)
     if chargebacks is not None and drain:
-        at, keys, left = chargebacks.due(float("inf"))
+        at, keys, label_values = chargebacks.due(float("inf"))
         if keys:
-            yield Records(topics.chargebacks, at, keys, list(left))
+            yield Records(topics.chargebacks, at, keys, list(label_values))
 
 
 def merged(many: Records, few: Records) -> Iterator[Records]:
-    """Both in time order; at the same millisecond the records of `many` come first."""
+    """Merge records by time; at the same millisecond those of `many` come first."""
     done_many = done_few = 0
-    places = np.searchsorted(many.at, few.at, side="right").tolist()
-    for index, place in enumerate(places):
-        if place > done_many:
+    positions = np.searchsorted(many.at, few.at, side="right").tolist()
+    for index, position in enumerate(positions):
+        if position > done_many:
             if index > done_few:
                 yield few.cut(done_few, index)
                 done_few = index
-            yield many.cut(done_many, place)
-            done_many = place
+            yield many.cut(done_many, position)
+            done_many = position
     if len(few) > done_few:
         yield few.cut(done_few, len(few))
     if len(many) > done_many:

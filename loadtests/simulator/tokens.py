@@ -1,4 +1,4 @@
-"""Identifiers as Arrow strings, made without a Python loop."""
+"""Identifiers as Arrow strings, vectorised."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,14 +8,14 @@ _HEX = np.array([f"{i:02x}".encode() for i in range(256)], dtype="S2").view(np.u
 
 
 def _strings(matrix: npt.NDArray[np.uint8]) -> pa.StringArray:
-    """Rows of equal width, uint8[n, width], as an Arrow string array."""
+    """Convert rows of equal width, uint8[n, width], to an Arrow string array."""
     n, width = matrix.shape
     offsets = np.arange(0, (n + 1) * width, width, dtype=np.int32)
     return pa.StringArray.from_buffers(n, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(matrix)))
 
 
 def numbered(prefix: str, numbers: npt.NDArray[np.int64], width: int) -> pa.StringArray:
-    """`prefix` followed by each number, zero-padded to `width` digits."""
+    """Return `prefix` followed by each number, zero-padded to `width` digits."""
     start = len(prefix)
     matrix = np.empty((len(numbers), start + width), dtype=np.uint8)
     matrix[:, :start] = np.frombuffer(prefix.encode(), np.uint8)
@@ -25,6 +25,6 @@ def numbered(prefix: str, numbers: npt.NDArray[np.int64], width: int) -> pa.Stri
 
 
 def hexadecimal(numbers: npt.NDArray[np.uint64]) -> pa.StringArray:
-    """Each number as 16 lower-case hex digits."""
+    """Return each number as 16 lower-case hex digits."""
     digits = _HEX[numbers.astype(">u8").view(np.uint8)]
     return _strings(digits.reshape(len(numbers), 16))

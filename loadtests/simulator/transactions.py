@@ -1,6 +1,6 @@
-"""The stream of transactions: genuine ones at a steady rate, frauds among them, disturbances on top.
+"""The stream of transactions: genuine ones at a steady rate, frauds among them, and disturbances.
 
-It is made in blocks of fixed length, whatever the reader asks for: the same arguments give the same bytes.
+It is generated in blocks of fixed length, however it is read, so the same arguments give the same bytes.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from loadtests.simulator.scenarios import Campaigns, FraudMix, Frauds
 from loadtests.simulator.world import ECOM, F64, FAVOURITES, I32, World
 
 BLOCK = 8_192
-"""Genuine transactions made at a time. Part of what a seed means: another value gives other transactions."""
+"""Genuine transactions per block. Another value gives other transactions for the same seed."""
 _TRAVELLERS = 0.015
 """Share of the cards that are abroad with their owners."""
 _MAX_TIME = 253_402_300_799_999
 
 
 class Stream:
-    """All transactions of a world from a start on. Read it once, from the beginning."""
+    """All transactions of a world from a start on. Can be read once."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class Stream:
         fraud: FraudMix | None = None,
         disturbances: Disturbances | None = None,
     ) -> None:
-        """Begin a stream.
+        """Create a stream.
 
         Args:
-            world: who pays where.
-            rate: transactions per second of simulated time, duplicates not counted.
-            start_ms: arrival of the first one, ms since 1970-01-01 UTC; another start, another stream.
-            fraud: default 1 % of all four scenarios.
-            disturbances: default a little of everything.
+            world: cards and merchants.
+            rate: transactions per second of simulated time, without duplicates.
+            start_ms: first arrival, ms since 1970-01-01 UTC; another start gives another stream.
+            fraud: fraud mix; default: 1 % of all four scenarios.
+            disturbances: default: a little of everything.
         """
         if not 0.001 <= rate <= 10_000_000:
             raise FraudError(f"rate {rate} is out of range; give 0.001 to 10,000,000 events a second")
@@ -53,7 +53,7 @@ class Stream:
         self.fraud = fraud or FraudMix()
         self.disturbances = disturbances or Disturbances()
         self._step_ms = 1_000 / (rate * (1 - self.fraud.share))
-        # a trip lasts some twelve payments, as a week does for a card used twice a day
+        # a trip lasts about twelve payments, as a week does for a card used twice a day
         rhythm = len(world.cards.ids) / rate * 1_000
         self._trip_ms = float(np.clip(12 * rhythm, 600_000, 14 * 86_400_000))
         self._salt = salt(world.seed, "transactions", start_ms)
@@ -61,37 +61,37 @@ class Stream:
     def batches(
         self, n: int, *, events: int | None = None, until_ms: int | None = None
     ) -> Iterator[EventBatch]:
-        """The stream in batches of n records; the last may be shorter.
+        """Yield the stream in batches of n records; the last may be shorter.
 
         Args:
             n: records per batch.
-            events: stop after so many records.
-            until_ms: stop before the first record that arrives then or later.
+            events: number of records after which to stop; None: no limit.
+            until_ms: arrival before which to stop, ms since 1970-01-01 UTC; None: no limit.
         """
-        held: list[EventBatch] = []
+        pending: list[EventBatch] = []
         for block in self.blocks(events=events, until_ms=until_ms):
-            held.append(block)
-            if sum(map(len, held)) >= n:
-                whole = EventBatch.concat(held)
-                cut = len(whole) - len(whole) % n
-                yield from (whole.take(slice(at, at + n)) for at in range(0, cut, n))
-                held = [whole.take(slice(cut, None))]
-        if held and any(map(len, held)):
-            yield EventBatch.concat(held)
+            pending.append(block)
+            if sum(map(len, pending)) >= n:
+                merged = EventBatch.concat(pending)
+                cut = len(merged) - len(merged) % n
+                yield from (merged.take(slice(at, at + n)) for at in range(0, cut, n))
+                pending = [merged.take(slice(cut, None))]
+        if pending and any(map(len, pending)):
+            yield EventBatch.concat(pending)
 
     def blocks(self, *, events: int | None = None, until_ms: int | None = None) -> Iterator[EventBatch]:
-        """The stream in its own blocks of about `BLOCK` records: the cheapest way to read it."""
-        left = events
+        """Yield the stream in its own blocks of about `BLOCK` records, which is cheapest."""
+        remaining = events
         for block in self._endless():
             if until_ms is not None:
                 block = block.take(slice(0, int(np.searchsorted(block.arrival, until_ms, side="left"))))
-            if left is not None:
-                block = block.take(slice(0, left))
-                left -= len(block)
+            if remaining is not None:
+                block = block.take(slice(0, remaining))
+                remaining -= len(block)
             if not len(block):
                 return
             yield block
-            if left == 0:
+            if remaining == 0:
                 return
 
     def _endless(self) -> Iterator[EventBatch]:
@@ -112,10 +112,10 @@ class Stream:
             block += 1
 
     def _block(self, rng: np.random.Generator, block: int, frauds: Frauds) -> EventBatch:
-        """Genuine transactions of one block and the frauds of its time, undisturbed."""
+        """Return the genuine transactions of one block and the frauds of its time, undisturbed."""
         at = self.start_ms + (block * BLOCK + np.arange(BLOCK) + rng.random(BLOCK)) * self._step_ms
         card = self.world.cards.pick(rng.random(BLOCK))
-        merchant, channel = self._where(rng, at, card)
+        merchant, channel = self._merchants(rng, at, card)
         usual = self.world.cards.mean_amount[card] * self.world.merchants.amount_factor[merchant]
         amount = np.round(np.clip(usual * np.exp(rng.normal(-0.18, 0.6, BLOCK)), 0.5, 25_000), 2)
         order = np.argsort(np.concatenate([at, frauds.at]), kind="stable")
@@ -135,8 +135,8 @@ class Stream:
             disturbance=np.zeros(count, np.int8),
         )
 
-    def _where(self, rng: np.random.Generator, at: F64, card: I32) -> tuple[I32, npt.NDArray[np.int8]]:
-        """Where genuine payments happen: at a favourite, nearby, over the net, or where a trip goes."""
+    def _merchants(self, rng: np.random.Generator, at: F64, card: I32) -> tuple[I32, npt.NDArray[np.int8]]:
+        """Return merchants and channels of genuine payments: favourites, nearby, online, or on a trip."""
         shops, home = self.world.merchants, self.world.cards.country[card]
         kind, u, by_net = rng.random((3, BLOCK))
         merchant = self.world.cards.favourites[card, (u * FAVOURITES).astype(np.int64)]
@@ -146,7 +146,7 @@ class Stream:
         merchant[remote] = shops.pick_anywhere(u[remote])
         channel = shops.channel(merchant, by_net)
         channel[remote] = ECOM
-        # whether a card travels is a hash of card and week, so no state is kept
+        # whether a card travels is a hash of card and trip, so no state is needed
         draw = mix(
             card.astype(np.uint64) ^ (at / self._trip_ms).astype(np.uint64) << np.uint64(32) ^ self._salt
         )
@@ -163,7 +163,7 @@ class Stream:
         return replace(batch, event_time=shifted, disturbance=codes)
 
     def _copies(self, batch: EventBatch, again: I64, delay: I64) -> EventBatch:
-        """The same records once more, later."""
+        """Return delayed copies of records."""
         copies = batch.take(again)
         code = np.full(len(copies), disturbances.DUPLICATE, np.int8)
         return replace(copies, arrival=copies.arrival + delay, disturbance=code)

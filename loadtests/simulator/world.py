@@ -1,4 +1,4 @@
-"""The simulated world: merchants, cards and what the bank knows about the cards. It follows from a seed."""
+"""The simulated world, determined by a seed: merchants, cards and their profiles."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,12 +29,12 @@ POS, ECOM, ATM = 0, 1, 2
 
 
 class WorldError(FraudError):
-    """The world asked for cannot be made."""
+    """The requested world cannot be created."""
 
 
 @dataclass(frozen=True, eq=False)
 class Merchants:
-    """Acceptors of cards, sorted by country; arrays of length `merchants` unless said otherwise."""
+    """Merchants, sorted by country; arrays of length `merchants` unless stated otherwise."""
 
     ids: pa.StringArray
     """m-000000, m-000001, ..."""
@@ -43,53 +43,53 @@ class Merchants:
     mcc: npt.NDArray[np.int8]
     """Index into `MCC`."""
     amount_factor: F64
-    """What people spend here, as a multiple of their mean amount."""
+    """Amounts at the merchant, as a multiple of the card's mean amount."""
     ecom_share: F64
-    """Share of sales over the net."""
+    """Share of online sales."""
     first: npt.NDArray[np.int64]
     """int64[countries + 1]: the merchants of country c are first[c]:first[c + 1]."""
     cdf: F64
     """float64[merchants + 1]: cumulative popularity, 0 to 1."""
     present_cdf: F64
-    """The same for places where one can stand with a card in hand."""
+    """Cumulative popularity of merchants with card-present sales."""
 
     def pick(self, country: npt.NDArray[np.integer], u: F64, *, present: bool = False) -> I32:
-        """A merchant of each given country by popularity; u uniform in [0, 1)."""
+        """Pick a merchant of each given country by popularity; u uniform in [0, 1)."""
         cdf = self.present_cdf if present else self.cdf
         low, high = cdf[self.first[country]], cdf[self.first[country + 1]]
-        found = np.searchsorted(cdf, low + u * (high - low), side="right") - 1
-        picked: I32 = np.clip(found, self.first[country], self.first[country + 1] - 1).astype(np.int32)
+        index = np.searchsorted(cdf, low + u * (high - low), side="right") - 1
+        picked: I32 = np.clip(index, self.first[country], self.first[country + 1] - 1).astype(np.int32)
         return picked
 
     def pick_anywhere(self, u: F64) -> I32:
-        """A merchant of the whole world by popularity; u uniform in [0, 1)."""
-        found = np.searchsorted(self.cdf, u, side="right") - 1
-        return np.minimum(found, len(self.ids) - 1).astype(np.int32)
+        """Pick merchants of the whole world by popularity; u uniform in [0, 1)."""
+        index = np.searchsorted(self.cdf, u, side="right") - 1
+        return np.minimum(index, len(self.ids) - 1).astype(np.int32)
 
     def channel(self, merchant: I32, u: F64) -> npt.NDArray[np.int8]:
-        """Index into `CHANNELS` for a sale at each merchant; u uniform in [0, 1)."""
+        """Return the channel (index into `CHANNELS`) of a sale at each merchant; u uniform in [0, 1)."""
         by_hand = self.by_hand(merchant)
         return np.where(u < self.ecom_share[merchant], np.int8(ECOM), by_hand)
 
     def by_hand(self, merchant: I32) -> npt.NDArray[np.int8]:
-        """Index into `CHANNELS` for a sale with the card present."""
+        """Return the channel (index into `CHANNELS`) of a card-present sale."""
         return np.where(self.mcc[merchant] == _CASH, np.int8(ATM), np.int8(POS))
 
 
 @dataclass(frozen=True, eq=False)
 class Cards:
-    """Cards and their profiles; arrays of length `cards` unless said otherwise."""
+    """Cards and their profiles; arrays of length `cards` unless stated otherwise."""
 
     ids: pa.StringArray
     """card-00000000, card-00000001, ..."""
     country: npt.NDArray[np.int16]
-    """Home, index into `countries.COUNTRIES`."""
+    """Home country, index into `countries.COUNTRIES`."""
     mean_amount: F64
-    """In units of the card's currency."""
+    """Mean amount in units of the card's currency."""
     wheel: I32
-    """Card numbers, each as often as its share of all transactions (in steps of a quarter of the mean)."""
+    """Card numbers, repeated by their shares of all transactions, in steps of a quarter of the mean."""
     favourites: I32
-    """int32[cards, FAVOURITES]: where the card is used most."""
+    """int32[cards, FAVOURITES]: the merchants at which the card is used most."""
     by_country: I32
     """Card numbers sorted by home country."""
     first: npt.NDArray[np.int64]
@@ -101,22 +101,22 @@ class Cards:
     opened_on: npt.NDArray[np.int32]
     """Days since 1970-01-01."""
     has_profile: npt.NDArray[np.bool_]
-    """False: not in the initial load; the card's profile is inserted while the stream runs."""
+    """False: the profile is not in the initial load; it is inserted during the stream."""
 
     @cached_property
     def keys(self) -> npt.NDArray[np.object_]:
-        """Kafka keys, bytes objects made once and shared by all records of a card."""
+        """Kafka keys, one bytes object per card, shared by its records."""
         keys: npt.NDArray[np.object_] = self.ids.cast(pa.binary()).to_numpy(zero_copy_only=False)
         return keys
 
     def pick(self, u: F64) -> I32:
-        """Cards by activity; u uniform in [0, 1)."""
+        """Pick cards by activity; u uniform in [0, 1)."""
         # one memory access; a search in a cumulative sum of millions would take half a microsecond
         picked: I32 = self.wheel[(u * len(self.wheel)).astype(np.int64)]
         return picked
 
     def pick_from(self, country: npt.NDArray[np.integer], u: F64) -> I32:
-        """Any card at home in each given country (of the whole world where nobody lives there)."""
+        """Pick any card of each given country, or of the whole world for a country without cards."""
         low, high = self.first[country], self.first[country + 1]
         low, high = np.where(low == high, 0, low), np.where(low == high, len(self.ids), high)
         picked: I32 = self.by_country[low + (u * (high - low)).astype(np.int64)]
@@ -133,16 +133,16 @@ class World:
 
     @classmethod
     def create(cls, seed: int = 0, cards: int = 50_000, merchants: int = 5_000) -> "World":
-        """Make a world.
+        """Create a world.
 
         Raises:
             WorldError: for a size or seed out of range.
         """
         fewest = len(countries.COUNTRIES)
         if not 1 <= cards <= MAX_CARDS:
-            raise WorldError(f"{cards} cards asked for; give 1 to {MAX_CARDS}")
+            raise WorldError(f"{cards} cards are out of range; give 1 to {MAX_CARDS}")
         if not fewest <= merchants <= MAX_MERCHANTS:
-            raise WorldError(f"{merchants} merchants asked for; give {fewest} to {MAX_MERCHANTS}")
+            raise WorldError(f"{merchants} merchants are out of range; give {fewest} to {MAX_MERCHANTS}")
         if seed < 0:
             raise WorldError(f"seed {seed} is negative; give 0 or more")
         shops = _merchants(seed, merchants)
@@ -150,15 +150,17 @@ class World:
 
 
 def _bounds(country: np.ndarray) -> npt.NDArray[np.int64]:
-    """Where each country starts in a sorted array of countries."""
+    """Return the start of each country in a sorted array of countries."""
     return np.searchsorted(country, np.arange(len(countries.COUNTRIES) + 1)).astype(np.int64)
 
 
 def _merchants(seed: int, n: int) -> Merchants:
     rng = generator(seed, "merchants")
-    places = len(countries.COUNTRIES)
-    # at least one merchant in every country, so that a trip finds somewhere to pay
-    country = np.concatenate([np.arange(places), rng.choice(places, n - places, p=countries.WEIGHTS)])
+    country_count = len(countries.COUNTRIES)
+    # at least one merchant in every country, so that trips to it can pay
+    country = np.concatenate(
+        [np.arange(country_count), rng.choice(country_count, n - country_count, p=countries.WEIGHTS)]
+    )
     country = np.sort(country).astype(np.int16)
     first = _bounds(country)
     mcc = rng.choice(len(MCC), n, p=_MCC_SHARE).astype(np.int8)
@@ -184,7 +186,7 @@ def _cards(seed: int, n: int, merchants: Merchants) -> Cards:
     country = rng.choice(len(countries.COUNTRIES), n, p=countries.WEIGHTS).astype(np.int16)
     by_country = np.argsort(country, kind="stable").astype(np.int32)
     mean_amount: F64 = np.round(rng.lognormal(np.log(40.0), 0.5, n), 2)
-    # the busiest cards are used some ten times as often as the middle
+    # the busiest cards are used about ten times as often as the median
     activity = np.minimum(rng.lognormal(0.0, 0.7, n), 10.0)
     turns = np.maximum(1, np.rint(4 * activity)).astype(np.int64)
     credit_limit = np.round(np.clip(mean_amount * rng.uniform(30, 150, n), 500, 50_000), -2).astype(
@@ -204,7 +206,7 @@ def _cards(seed: int, n: int, merchants: Merchants) -> Cards:
         status=(rng.random(n) < 0.001).astype(np.int8),
         credit_limit=credit_limit,
         risk_tier=rng.choice(4, n, p=[0.7, 0.2, 0.08, 0.02]).astype(np.int16),
-        # 2010-01-01 to 2025-12-31: a world has no clock, so the same seed gives the same profiles on any day
+        # 2010-01-01 to 2025-12-31: fixed, so that the same seed always gives the same profiles
         opened_on=rng.integers(14_610, 20_454, n).astype(np.int32),
         has_profile=rng.random(n) >= 0.005,
     )

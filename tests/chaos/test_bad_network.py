@@ -9,7 +9,7 @@ from harness.writer_bench import WriterBench
 from thoroughness import THOROUGH
 
 from deploy.local.stack import Endpoints
-from loadtests.faults.proxy import HOST, Api, Fault, Kind, Proxy, drawn
+from loadtests.faults.proxy import HOST, Api, Fault, Kind, Proxy, draw
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import Step
 from streaming_job.transaction import writer as writer_module
@@ -49,10 +49,10 @@ def test_faults_one_after_the_other_lose_double_and_tear_nothing(
     writer = bench.writer()
     bench.write(writer, 1)
     commits = 1
-    for fault in drawn(random.Random(11), FAULTS, LONGEST_S):
-        before = len(proxy.struck)
+    for fault in draw(random.Random(11), FAULTS, LONGEST_S):
+        before = len(proxy.injected)
         proxy.arm(fault)
-        while len(proxy.struck) == before:  # a request may take place after the write that made it
+        while len(proxy.injected) == before:  # a request may take place after the write that made it
             commits += 1
             bench.write(writer, commits)
     wait_for(lambda: not proxy.late, deadline_s=60, what="what is still on its way")

@@ -40,10 +40,10 @@ def test_checkpoint_moved_under_the_job_is_noticed_and_goes_on_once_it_is_back(
         relay.audit()
         checkpoint.rename(away)
         relay.burst()
-        assert relay.job.ended() == 1, relay.job.log
+        assert relay.job.exit_code() == 1, relay.job.log
         assert relay.job.error.startswith(MOVED)
         shutil.rmtree(checkpoint, ignore_errors=True)
-        assert relay.restart().ended() == 1
+        assert relay.restart().exit_code() == 1
         assert relay.job.error.startswith(EMPTY)
         shutil.rmtree(checkpoint)
         away.rename(checkpoint)
@@ -102,7 +102,7 @@ def test_full_disk_ends_the_job_and_room_lets_it_go_on(
             installed.caught_up(relay.job)
         # a worker that died may leave the next one room for the working copy: then the job goes on
         if what == "checkpoint" or not relay.job.runs:
-            assert relay.job.ended() == 1, relay.job.log
+            assert relay.job.exit_code() == 1, relay.job.log
             assert relay.job.error.startswith(words), relay.job.log
         filler.unlink()
         relay.restart()

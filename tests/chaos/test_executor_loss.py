@@ -38,7 +38,7 @@ def test_executor_killed_in_an_epoch_is_replaced_without_loss_or_repetition(
             relay.burst()
             installed.caught_up(relay.job)
             assert len(cluster.executors()) == 2
-            worker = relay.stand_still(Step.DECIDED)
+            worker = relay.hang_at(Step.DECIDED)
             (executor,) = set(worker.parents()) & set(cluster.executors())
             executor.kill()
             installed.caught_up(relay.job)

@@ -7,7 +7,7 @@ import pytest
 from thoroughness import only_thorough
 
 from loadtests.gamedays.catalogue import DAYS
-from loadtests.gamedays.commands import hold_all
+from loadtests.gamedays.commands import run_all
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
@@ -17,7 +17,7 @@ def test_two_game_days_on_one_stack(tmp_path: Path) -> None:
     page = tmp_path / "gamedays.md"
     page.write_text("# Game days\n")
     days = [DAYS["lag_growing"], DAYS["champion_fails"]]
-    hold_all(days, tmp_path / "home", page)
+    run_all(days, tmp_path / "home", page)
     sections = page.read_text().split("\n## ")[1:]
     assert [text.splitlines()[0] for text in sections] == [day.name for day in days]
     for text in sections:

@@ -85,7 +85,7 @@ def told(installed: Installation) -> int:
 def test_lag_is_true_while_a_group_stands(scene: Scene) -> None:
     installed = scene.relay.installed
     scene.caught_up()  # a group without any offsets has no lag
-    worker = scene.relay.stand_still(Step.DECIDED)
+    worker = scene.relay.hang_at(Step.DECIDED)
     # the other group goes on
     scene.relay.until(lambda: lag_by_offsets(installed) == installed.sent - told(installed), "a true lag")
     assert lag_by_offsets(installed) > 0
@@ -131,7 +131,7 @@ def test_second_instance_deposes_the_first(relay: Relay) -> None:
         relay.job = second
         relay.until(second.epochs, "the second instance")
         relay.burst()
-        assert first.ended() == 3, first.log
+        assert first.exit_code() == 3, first.log
         assert first.error.startswith("error: another instance of job ")
         relay.burst()
         relay.audit()

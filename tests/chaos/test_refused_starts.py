@@ -59,7 +59,7 @@ def assert_refused(installed: Installation, *starts: tuple[dict[str, object], st
     with ExitStack() as cleanup:
         jobs = [cleanup.enter_context(installed.start(**changes)) for changes, _ in starts]
         for job, (_, words) in zip(jobs, starts, strict=True):
-            assert job.ended() == 1, job.log
+            assert job.exit_code() == 1, job.log
             assert job.error.startswith(f"error: {words}"), job.log
             assert "another job id" in job.error or "new job id" in job.error
     assert said(installed) == before
@@ -131,6 +131,6 @@ def test_topic_with_more_partitions_ends_the_job_and_is_refused(relay: Relay) ->
     admin = broker.admin(installed.stack.bootstrap_servers)
     for added in admin.create_partitions([NewPartitions(topic, 3)]).values():
         added.result(30)
-    assert relay.job.ended() == 1, relay.job.log
+    assert relay.job.exit_code() == 1, relay.job.log
     assert relay.job.error.startswith(f"error: {topic} has 3 partitions, and had 2 when the job began")
     assert_refused(installed, ({}, f"{topic} has 3 partitions, and had 2 when the job began"))

@@ -49,7 +49,7 @@ def test_each_missing_thing_is_one_line_and_an_exit_code(
     with ExitStack() as running:
         jobs = {name: running.enter_context(made.start(**changes)) for name, (changes, _) in expected.items()}
         for name, job in jobs.items():
-            assert job.ended() == 1, name
+            assert job.exit_code() == 1, name
             start, _, end = expected[name][1].partition("*")
             assert len(job.log.splitlines()) == 1, job.log
             assert job.error.startswith(start)
@@ -92,7 +92,7 @@ def test_what_spark_or_the_log_contradict_is_named_with_its_remedy(installed: In
             name: running.enter_context(installed.start(**changes)) for name, (changes, _) in expected.items()
         }
         for name, job in jobs.items():
-            assert job.ended() == 1, name
+            assert job.exit_code() == 1, name
             start, _, end = f"error: {expected[name][1]}".partition("*")
             assert job.error.startswith(start)
             assert job.error.endswith(end)

@@ -89,7 +89,7 @@ def test_each_finding_is_told_in_words() -> None:
     log.planned["fraud-alerts"].pop()
     log.commit()
     audited, told = Audited(log), []
-    audited.follower.findings.tell = lambda *words: told.append(words)
+    audited.follower.findings.on_finding = lambda *words: told.append(words)
     audited.settle()
     assert [words[:2] for words in told] == [("fraud-alerts", "missing")]
 
@@ -195,7 +195,7 @@ def test_log_whose_beginning_is_gone_is_refused() -> None:
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.commit()
     del log.topics["transactions"][:2]
-    with pytest.raises(FollowError, match="begins at 2, the audit stands at 0"):
+    with pytest.raises(FollowError, match="begins at 2, the audit is at 0"):
         Audited(log)
 
 

@@ -10,7 +10,7 @@ from loadtests.bench import throughput
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import BenchError, Commit
 from loadtests.bench.throughput import Backlog
-from loadtests.faults.installation import NOBODY, card_of
+from loadtests.faults.installation import NO_CARD, card_of
 
 pytestmark = pytest.mark.unit
 
@@ -69,13 +69,13 @@ def test_use_of_a_process_counts_from_the_first_sample():
     ("value", "card"),
     [
         (json.dumps({"card_id": "größe"}).encode(), "größe".encode()),
-        (b'{"card_id": 7}', NOBODY),
-        (b'{"card_id": ""}', NOBODY),
-        (b'{"card_id": "c"', NOBODY),
-        (b"[1]", NOBODY),
-        (b"\xff", NOBODY),
-        (b"", NOBODY),
-        (None, NOBODY),
+        (b'{"card_id": 7}', NO_CARD),
+        (b'{"card_id": ""}', NO_CARD),
+        (b'{"card_id": "c"', NO_CARD),
+        (b"[1]", NO_CARD),
+        (b"\xff", NO_CARD),
+        (b"", NO_CARD),
+        (None, NO_CARD),
     ],
 )
 def test_raw_records_go_where_their_card_says(value, card):

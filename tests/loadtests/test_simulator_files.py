@@ -191,7 +191,7 @@ def test_the_command_writes_the_same_file_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nowhere to send"),
+        ([], "no destination"),
         (["--output", "x.parquet"], "needs an end"),
         (["--output", "x.parquet", "--for", "soon"], "length of time"),
         (["--speed", "fast"], "neither a positive number nor max"),

@@ -94,12 +94,12 @@ def test_group_that_has_not_told_anything_has_read_no_table() -> None:
     ("second", "words"),
     [
         (told(2, spans=[("t", 0, 4, 9)]), "commit 2 of key group 0: t[0] goes from 4 to 9, "),
-        (told(2, spans=[("t", 0, 6, 9)]), "the commit before ended at 5"),
+        (told(2, spans=[("t", 0, 6, 9)]), "the previous commit ended at 5"),
         (told(2, spans=[("t", 0, 5, 4)]), "goes from 5 to 4"),
-        (told(3, spans=[("t", 0, 5, 9)]), "key group 0: commits between 1 and 3 are not one of each"),
+        (told(3, spans=[("t", 0, 5, 9)]), "key group 0: commits 1 to 3 are not each there once"),
         (told(1, spans=[("t", 0, 0, 5)]), "commit 1 of key group 0 was written twice"),
-        (told(2, spans=[("t", 0, 5, 9), ("t", 1, 0, 1)]), "t[1] is another group's"),
-        (told(2, alerts=1), "progress tells of 1 alerts, 0 found"),
+        (told(2, spans=[("t", 0, 5, 9), ("t", 1, 0, 1)]), "t[1] belongs to another key group"),
+        (told(2, alerts=1), "progress counts 1 alerts, 0 found"),
     ],
 )  # fmt: skip
 def test_faults_of_progress_are_found(second: Record, words: str) -> None:
@@ -143,7 +143,7 @@ def test_missing_alert_is_found(log):
     assert counts(verdict) == (1, 0, 0, 0)
     assert "transactions[0]@2" in verdict.findings.examples[0]
     assert any("another digest" in problem for problem in verdict.problems)
-    assert any("progress tells of 3 alerts, 2 found" in problem for problem in verdict.problems)
+    assert any("progress counts 3 alerts, 2 found" in problem for problem in verdict.problems)
 
 
 def test_repeated_alert_is_found(log):

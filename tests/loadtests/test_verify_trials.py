@@ -14,7 +14,7 @@ from audited_log import (
 )
 from oracle_world import START, World, challenger
 
-from loadtests.audit.trial_audit import Told, TrialAudit
+from loadtests.audit.trial_audit import CommitTrials, TrialAudit
 from loadtests.audit.verify import Verdict
 from loadtests.oracle.alerts import SINCE_VERSION_2
 
@@ -164,9 +164,9 @@ def test_units_may_move_from_one_side_to_both_between_commits():
     )
     both = Counter({"cards.both": 1})
     commits = [
-        Told("1", True, 1, {pair: alone}, {pair: alone}),
-        Told("2", False, 1, {pair: moved}, {pair: both}),
-        Told("3", False, 1, {}, {}),
+        CommitTrials("1", True, 1, {pair: alone}, {pair: alone}),
+        CommitTrials("2", False, 1, {pair: moved}, {pair: both}),
+        CommitTrials("3", False, 1, {}, {}),
     ]
     made = TrialAudit(problems)
     made.check_group(commits)
@@ -178,9 +178,12 @@ def test_trial_that_left_the_totals_may_not_come_back_without_its_past():
     problems: list[str] = []
     pair, one = ("x", "b"), Counter({"transactions": 1})
     two = Counter({"transactions": 2})
-    commits = [Told("1", True, 1, {pair: two}, {pair: two}), Told("2", False, 1, {pair: one}, {pair: one})]
+    commits = [
+        CommitTrials("1", True, 1, {pair: two}, {pair: two}),
+        CommitTrials("2", False, 1, {pair: one}, {pair: one}),
+    ]
     TrialAudit(problems).check_group(commits)
-    assert problems == ["2: the totals of trials are not those before it and its own counts"]
+    assert problems == ["2: the totals of trials are not the previous ones plus its own counts"]
 
 
 def test_alert_of_a_trial_may_not_lack_who_decided(tried):

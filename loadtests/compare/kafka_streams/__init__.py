@@ -1,1 +1,1 @@
-"""The job on Kafka Streams: `src` in Java, built when it is wanted."""
+"""The job on Kafka Streams: Java sources in `src`, compiled when needed."""

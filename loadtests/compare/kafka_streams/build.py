@@ -1,4 +1,4 @@
-"""Compiles the Java sources against the pinned archives."""
+"""Compilation of the Java sources against the pinned archives."""
 
 import os
 import subprocess
@@ -12,27 +12,27 @@ SOURCES = Path(__file__).with_name("src")
 
 
 def compiler() -> Path | None:
-    """The `javac` beside the Java that runs everything else; None where only a runtime is installed.
+    """Return the `javac` beside the `java` in use; None if only a runtime is installed.
 
     Raises:
         StackError: there is no Java.
     """
-    beside = java.find().executable.resolve().with_name("javac")
-    return beside if beside.exists() else None
+    javac = java.find().executable.resolve().with_name("javac")
+    return javac if javac.exists() else None
 
 
 def build(into: Path, progress: Progress = silent) -> str:
-    """Compile.
+    """Compile the sources.
 
     Args:
         into: directory for the classes.
-        progress: told about downloads.
+        progress: called about downloads.
 
     Returns:
         The class path: classes and archives.
 
     Raises:
-        FraudError: no compiler, no archives, or the sources are broken.
+        FraudError: no compiler, no archives, or the sources do not compile.
     """
     javac = compiler()
     if javac is None:
@@ -42,11 +42,11 @@ def build(into: Path, progress: Progress = silent) -> str:
     archives = jars.class_path("streams", progress)
     into.mkdir(parents=True, exist_ok=True)
     sources = sorted(map(str, SOURCES.glob("*.java")))
-    answer = subprocess.run(
+    result = subprocess.run(
         [javac, "-Xlint:all,-classfile,-processing", "-Werror", "--release", "17", "-d", into,
          "-cp", archives, *sources],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if answer.returncode != 0:
-        raise CompareError(f"the Java sources do not compile: {answer.stderr.strip()[:2000]}")
+    if result.returncode != 0:
+        raise CompareError(f"the Java sources do not compile: {result.stderr.strip()[:2000]}")
     return os.pathsep.join((str(into), archives))

@@ -1,1 +1,1 @@
-"""The job on Quix Streams: in a virtual environment of its own; imports nothing else of the project."""
+"""The job on Quix Streams, in its own virtual environment; imports nothing else of the project."""

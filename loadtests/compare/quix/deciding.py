@@ -1,4 +1,4 @@
-"""Features, score and rules of one transaction: what the Kafka side of the Quix program calls."""
+"""Features, score and rules of one transaction, without Kafka."""
 
 import math
 from pathlib import Path
@@ -24,7 +24,7 @@ class Model:
         self._nodes: list[tuple[int, float | None, int]] = list(nodes)
 
     def score(self, features: dict[str, float]) -> float:
-        """Probability of fraud."""
+        """Return the probability of fraud."""
         values = [features[name] for name in self._names]
         row, nodes, leaves, total = [*values, *(-value for value in values)], self._nodes, self._values, 0.0
         total += self._baseline
@@ -38,13 +38,13 @@ class Model:
 
 
 def decide(model: Model, card: Row, tx: Row, profile: Row | None) -> Row | None:
-    """Take a transaction into its card's history; returns what there is to tell, None for a repetition.
+    """Decide a transaction and add it to its card's history; returns None for a repetition.
 
     Args:
-        model: in charge.
-        card: the history; changed.
-        tx: the contract's fields and `arrival`, ms; gets its `units`.
-        profile: the bank's row, if there is one.
+        model: the champion.
+        card: the history; updated in place.
+        tx: the contract's fields and `arrival`, ms; `units` is added.
+        profile: the bank's row, or None.
     """
     tx["units"] = round(tx["amount"] * UNITS)
     if is_repetition(card, tx):
@@ -66,9 +66,9 @@ def decide(model: Model, card: Row, tx: Row, profile: Row | None) -> Row | None:
     return {"score": score, "rules": rules, "features": features}
 
 
-def alert(model: Model, tx: Row, decided: Row) -> Row:
-    """The alert of a decision with rules, ready for JSON."""
-    declined = {"blocked_card", "closed_card"} & set(decided["rules"])
+def alert(model: Model, tx: Row, decision: Row) -> Row:
+    """Return the alert of a decision with rules, for JSON."""
+    declined = {"blocked_card", "closed_card"} & set(decision["rules"])
     return {
         "transaction_id": tx["transaction_id"],
         "card_id": tx["card_id"],
@@ -78,13 +78,13 @@ def alert(model: Model, tx: Row, decided: Row) -> Row:
         "event_time": tx["event_time"],
         "arrival_time": tx["arrival"],
         "decision": "decline" if declined else "review",
-        "rules": decided["rules"],
-        "score": decided["score"],
+        "rules": decision["rules"],
+        "score": decision["score"],
         "threshold": model.threshold,
-        "features": known(decided["features"]),
+        "features": json_features(decision["features"]),
     }
 
 
-def known(features: dict[str, float]) -> dict[str, Any]:
-    """As JSON has it: null for NaN, and numbers instead of true and false."""
+def json_features(features: dict[str, float]) -> dict[str, Any]:
+    """Convert features for JSON: None for NaN, numbers for booleans."""
     return {name: None if value != value else value + 0 for name, value in features.items()}

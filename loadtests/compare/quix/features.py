@@ -1,6 +1,6 @@
 """Every feature of the catalogue (docs/features.md) for one transaction at a time, in plain Python.
 
-A card's history is a dict of numbers and of parallel lists by event time, as it lies in the state store:
+A card's history, as in the state store, is a dict of numbers and of parallel lists by event time:
 `count`, `mean`, `squares`, `robust_mean`, `arrival`; `times`, `units`, `arrivals`, `merchants`, `ids`,
 `countries`, `spikes`. A transaction is a dict with `units` (amount in 1/10,000) and `arrival` beside its
 contract's fields.
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def new_card() -> Row:
-    """The history of a card without transactions."""
+    """Return the history of a card without transactions."""
     return {
         "count": 0, "mean": 0.0, "squares": 0.0, "robust_mean": 0.0, "arrival": -1,
         **{column: [] for column in COLUMNS},
@@ -36,7 +36,7 @@ def new_card() -> Row:
 
 
 def is_repetition(card: Row, tx: Row) -> bool:
-    """Whether id and content are those of a transaction that was accepted before."""
+    """Return whether id and content are those of an accepted transaction."""
     known_from = max(card["arrival"], tx["arrival"]) - REPEAT_MS
     for index in range(bisect_left(card["times"], known_from), len(card["times"])):
         if (
@@ -51,12 +51,12 @@ def is_repetition(card: Row, tx: Row) -> bool:
 
 
 def accept(card: Row, tx: Row) -> None:
-    """Take a transaction into the history."""
+    """Add a transaction to the history."""
     card["arrival"] = arrival = max(card["arrival"], tx["arrival"])
-    gone = bisect_left(card["times"], arrival - REMEMBER_MS)
-    if gone:
+    expired = bisect_left(card["times"], arrival - REMEMBER_MS)
+    if expired:
         for column in COLUMNS:
-            del card[column][:gone]
+            del card[column][:expired]
     amount, robust = tx["units"] / UNITS, card["robust_mean"]
     index = bisect_right(card["times"], tx["event_time"])
     card["times"].insert(index, tx["event_time"])
@@ -67,9 +67,9 @@ def accept(card: Row, tx: Row) -> None:
     card["countries"].insert(index, tx["country"])
     card["spikes"].insert(index, robust > 0 and amount / robust > 2.5)
     card["count"] += 1
-    off = amount - card["mean"]
-    card["mean"] += off / card["count"]
-    card["squares"] += off * (amount - card["mean"])
+    difference = amount - card["mean"]
+    card["mean"] += difference / card["count"]
+    card["squares"] += difference * (amount - card["mean"])
     if robust == 0:
         card["robust_mean"] = amount
     else:
@@ -79,7 +79,7 @@ def accept(card: Row, tx: Row) -> None:
 def compute(
     card: Row, tx: Row, profile: Row | None, centroids: Mapping[str, list[float]]
 ) -> dict[str, float]:
-    """Features by name, NaN where unknown; the transaction is not yet in the history."""
+    """Compute features by name, NaN where unknown; the transaction is not yet in the history."""
     now, amount, times = tx["event_time"], tx["units"] / UNITS, card["times"]
     start, end = bisect_right(times, now - MONTH_MS), bisect_right(times, now)
     hour = now // HOUR_MS % 24
@@ -94,8 +94,8 @@ def compute(
         "count_all": card["count"],
     }
     deviation = math.sqrt(card["squares"] / max(card["count"], 1))
-    known = card["count"] >= 2 and deviation
-    values["zscore_all"] = (amount - card["mean"]) / deviation if known else math.nan
+    is_known = card["count"] >= 2 and deviation
+    values["zscore_all"] = (amount - card["mean"]) / deviation if is_known else math.nan
     robust = card["robust_mean"]
     values["ratio_robust"] = amount / robust if robust else math.nan
     _windows(values, card, tx, start, end)

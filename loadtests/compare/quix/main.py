@@ -21,7 +21,7 @@ CARD = "card"
 
 
 class Profiles:
-    """The profile table, whole in every process: read to its end at the start, then followed by a thread."""
+    """The whole profile table in every process: read to its end at the start, then followed by a thread."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
@@ -38,21 +38,21 @@ class Profiles:
         ends = {each.partition: self._consumer.get_watermark_offsets(each, TIMEOUT_S)[1] for each in assigned}
         self._consumer.assign(assigned)
         while any(end > self._at(topic, partition) for partition, end in ends.items()):
-            self._take(POLL_S)
+            self._read(POLL_S)
         threading.Thread(target=self._follow, name="profiles", daemon=True).start()
 
     def _at(self, topic: str, partition: int) -> int:
         (position,) = self._consumer.position([TopicPartition(topic, partition)])
-        return max(0, int(position.offset))  # negative as long as nothing was read
+        return max(0, int(position.offset))  # negative until something was read
 
     def _follow(self) -> None:
         while True:
-            self._take(POLL_S)
+            self._read(POLL_S)
 
-    def _take(self, patience_s: float) -> None:
+    def _read(self, patience_s: float) -> None:
         for change in self._consumer.consume(10_000, patience_s):
             if change.error() is not None:
-                continue  # transient: the client connects again
+                continue  # transient: the client reconnects
             card = orjson.loads(change.key() or b"{}")["card_id"]
             row = orjson.loads(change.value() or b"{}").get("after")
             if row is None:
@@ -62,13 +62,13 @@ class Profiles:
 
 
 def run(config: dict[str, Any], number: int) -> None:
-    """One process, until SIGTERM.
+    """Run one process until SIGTERM.
 
     Args:
         config: the program's argument.
-        number: of the process.
+        number: number of the process.
     """
-    from quixstreams import Application  # only the environment of `venv` has it
+    from quixstreams import Application  # only installed in the environment of `venv`
 
     model = Model(Path(config["model"]))
     profiles = Profiles(config["bootstrap_servers"], config["profiles"])
@@ -85,23 +85,23 @@ def run(config: dict[str, Any], number: int) -> None:
     transactions = app.topic(config["transactions"], key_deserializer="str", value_deserializer="json")
     alerts = app.topic(config["alerts"], key_serializer="str", value_serializer="json")
 
-    def decided(tx: dict[str, Any], key: Any, timestamp: int, headers: Any, state: Any) -> Any:
+    def alert_of(tx: dict[str, Any], key: Any, timestamp: int, headers: Any, state: Any) -> Any:
         tx["arrival"] = timestamp
         card = state.get(CARD) or new_card()
-        found = decide(model, card, tx, profiles.rows.get(tx["card_id"]))
-        if found is None:
+        decision = decide(model, card, tx, profiles.rows.get(tx["card_id"]))
+        if decision is None:
             return None
         state.set(CARD, card)
-        return alert(model, tx, found) if found["rules"] else None
+        return alert(model, tx, decision) if decision["rules"] else None
 
     stream = app.dataframe(transactions)
-    stream = stream.apply(decided, stateful=True, metadata=True)
-    stream.filter(lambda made: made is not None).to_topic(alerts)
+    stream = stream.apply(alert_of, stateful=True, metadata=True)
+    stream.filter(lambda value: value is not None).to_topic(alerts)
     app.run()
 
 
 def main(text: str) -> None:
-    """Start the processes, and end them together; where one fails, with exit code 1."""
+    """Start the processes and stop them together; the exit code is 1 if one fails."""
     config = json.loads(text)
     workers = [
         multiprocessing.Process(target=run, args=(config, number)) for number in range(config["processes"])

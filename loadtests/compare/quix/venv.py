@@ -1,4 +1,4 @@
-"""Quix Streams in a virtual environment of its own: it wants other versions than the project's."""
+"""A separate virtual environment for Quix Streams, which needs other versions than the project."""
 
 import fcntl
 import hashlib
@@ -14,11 +14,11 @@ STAMP = "installed"
 
 
 def ensure(directory: Path, progress: Progress = silent) -> Path:
-    """The Python that has what requirements.lock names; several processes may call it at once.
+    """Return a Python with the packages of requirements.lock; safe to call from several processes.
 
     Args:
-        directory: where environments are kept, one for each lock.
-        progress: told about what takes long.
+        directory: directory of the environments, one per lock file.
+        progress: called about slow steps.
 
     Raises:
         CompareError: it cannot be installed.
@@ -41,9 +41,7 @@ def ensure(directory: Path, progress: Progress = silent) -> Path:
 
 
 def _run(command: list[str]) -> None:
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    if answer.returncode != 0:
-        reason = (answer.stdout + answer.stderr).strip().splitlines()[-1:] or ["no reason given"]
-        raise CompareError(
-            f"Quix Streams cannot be installed ({reason[0]}): connect this machine to the network"
-        )
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        reason = (result.stdout + result.stderr).strip().splitlines()[-1:] or ["no reason given"]
+        raise CompareError(f"Quix Streams cannot be installed ({reason[0]}): check the network connection")

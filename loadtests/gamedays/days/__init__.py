@@ -1,1 +1,1 @@
-"""One module for each game day."""
+"""The game days, one module each."""

@@ -1,4 +1,4 @@
-"""An alert storm: a model is promoted with a threshold that everything reaches."""
+"""Game day: an alert storm. A model is promoted with a threshold that every score reaches."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
@@ -11,7 +11,7 @@ def _provoke(scene: Scene) -> None:
     model = scene.model.model
     scene.fraud(
         "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0", "--max-count-5m", "1000",
-        "--rollout-id", ID, "--reason", "a threshold that was meant for another scale",
+        "--rollout-id", ID, "--reason", "a threshold of another scale",
     )  # fmt: skip
 
 
@@ -24,7 +24,7 @@ DAY = Gameday(
     entries=("alert_storm",),
     symptom="Every transaction alerts",
     provoked_by="`fraud rollouts promote ... --threshold 0`",
-    mended_by="`fraud rollouts withdraw`: the champion before decides again",
+    mended_by="`fraud rollouts withdraw`: the previous champion decides again",
     expected=Expected(
         signs=(
             Sign("fraud_alerts_total", 2_000, grows=True),
@@ -33,5 +33,5 @@ DAY = Gameday(
     ),
     provoke=_provoke,
     mend=_mend,
-    note="`FraudAlertStorm` compares with the day before, which a game day does not have.",
+    note="`FraudAlertStorm` compares with the previous day, which a game day does not have.",
 )

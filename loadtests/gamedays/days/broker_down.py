@@ -1,4 +1,4 @@
-"""The brokers do not answer."""
+"""Game day: the brokers do not answer."""
 
 from deploy.local import stack
 from loadtests.gamedays.day import Gameday
@@ -20,7 +20,7 @@ DAY = Gameday(
     entries=("broker_unreachable",),
     symptom="The brokers do not answer",
     provoked_by="SIGKILL to Kafka",
-    mended_by="Kafka is started again; job and sidecar are left as they are",
+    mended_by="Kafka is started again; job and sidecar keep running",
     expected=Expected(
         codes=("broker_unreachable",),
         checks=("broker",),

@@ -1,4 +1,4 @@
-"""A challenger raises: the guards breach, and the sidecar rolls the rollout back by itself."""
+"""Game day: a challenger raises. A guard is breached, and the sidecar rolls the rollout back by itself."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.failing import failing_model, send_strangers
@@ -14,26 +14,26 @@ def _provoke(scene: Scene) -> None:
     scene.fraud(
         "rollouts", "propose", f"{model.name}/{model.version}", "--threshold", "0.9",
         "--max-count-5m", "1000",
-        "--rollout-id", ID, "--reason", "a model that nobody tried on cards without a profile",
+        "--rollout-id", ID, "--reason", "a model not tested on cards without a profile",
     )  # fmt: skip
     scene.fraud("rollouts", "shadow", ID)
 
 
 def _mend(scene: Scene) -> None:
     scene.traffic.also = None
-    told = scene.until(
+    rollout = scene.until(
         lambda: scene.rollout(ID)["phase"] == "rolled_back" and scene.rollout(ID), "the rollback"
     )
-    for event in told["events"][-2:]:
-        scene.tell(f"{event['type']} by {event['actor']}: {event['reason']}")
+    for event in rollout["events"][-2:]:
+        scene.note(f"{event['type']} by {event['actor']}: {event['reason']}")
 
 
 DAY = Gameday(
     name="challenger_fails",
     entries=("guard_breach",),
     symptom="A challenger raises",
-    provoked_by="a model that raises about cards without a profile is proposed and scored in shadow",
-    mended_by="nothing is done: the sidecar rolls it back by itself",
+    provoked_by="a model that raises for cards without a profile is proposed and scored in shadow",
+    mended_by="none: the sidecar rolls it back by itself",
     expected=Expected(
         signs=(
             Sign("fraud_trial_failures_total", 1, {"rollout_id": ID}),

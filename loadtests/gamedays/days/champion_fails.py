@@ -1,4 +1,4 @@
-"""The model that decides raises: the other rules decide alone."""
+"""Game day: the champion raises, and only the other rules decide."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.failing import failing_model, send_strangers
@@ -26,9 +26,9 @@ def _mend(scene: Scene) -> None:
 DAY = Gameday(
     name="champion_fails",
     entries=("scoring_failures",),
-    symptom="The model that decides raises",
-    provoked_by="a model that raises about cards without a profile is promoted at once; some cards have none",
-    mended_by="`fraud rollouts withdraw`: the champion before decides again",
+    symptom="The champion raises",
+    provoked_by="a model that raises for cards without a profile is promoted without a trial",
+    mended_by="`fraud rollouts withdraw`: the previous champion decides again",
     expected=Expected(
         signs=(Sign("fraud_scoring_failures_total", 100, grows=True),),
         rules=("FraudScoringFails",),

@@ -1,4 +1,4 @@
-"""The checkpoint is deleted under the job; an older copy is restored."""
+"""Game day: the checkpoint is deleted while the job runs; an older copy is restored."""
 
 import shutil
 from pathlib import Path
@@ -9,30 +9,32 @@ from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
 
 
-def _places(scene: Scene) -> tuple[Path, Path]:
-    """Checkpoint and its copy."""
+def _paths(scene: Scene) -> tuple[Path, Path]:
+    """Return the paths of the checkpoint and its copy."""
     checkpoint = Path(scene.installed.settings.checkpoint)
     return checkpoint, checkpoint.with_name("checkpoint-copy")
 
 
 def _provoke(scene: Scene) -> None:
-    checkpoint, copy = _places(scene)
+    checkpoint, copy = _paths(scene)
     scene.job.terminate()
     shutil.copytree(checkpoint, copy)
     scene.start_job()
     scene.caught_up()
-    shutil.rmtree(checkpoint, ignore_errors=True)  # the job makes files and takes them away meanwhile
-    scene.tell(f"a copy was made, the job went on; now {checkpoint.name} is deleted")
-    scene.tell(f"the job ends with status {scene.job.ended()}: {scene.job.error}")
+    shutil.rmtree(checkpoint, ignore_errors=True)  # the job creates and removes files meanwhile
+    scene.note(f"a copy was made, and the job continued; now {checkpoint.name} is deleted")
+    scene.note(f"the job ends with status {scene.job.exit_code()}: {scene.job.error}")
     shutil.rmtree(checkpoint, ignore_errors=True)
     scene.start_job()
-    if scene.job.ended() == 0:
-        raise FaultError("a job on an empty checkpoint has not refused to start")
-    scene.tell(f"started on an empty checkpoint it ends with status {scene.job.ended()}: {scene.job.error}")
+    if scene.job.exit_code() == 0:
+        raise FaultError("the job has not refused to start on an empty checkpoint")
+    scene.note(
+        f"started on an empty checkpoint it ends with status {scene.job.exit_code()}: {scene.job.error}"
+    )
 
 
 def _mend(scene: Scene) -> None:
-    checkpoint, copy = _places(scene)
+    checkpoint, copy = _paths(scene)
     shutil.rmtree(checkpoint, ignore_errors=True)
     copy.rename(checkpoint)
     scene.start_job()
@@ -41,9 +43,9 @@ def _mend(scene: Scene) -> None:
 DAY = Gameday(
     name="checkpoint_deleted",
     entries=("no_commits", "state_rebuilt"),
-    symptom="The checkpoint is gone, and the job with it",
-    provoked_by="the job is stopped for a copy of its checkpoint, goes on; then the checkpoint is deleted",
-    mended_by="the copy is restored, which is older than the output, and the job is started",
+    symptom="The checkpoint is lost, and the job ends",
+    provoked_by="the job stops for a copy of its checkpoint and continues; then its checkpoint is deleted",
+    mended_by="the copy, which is older than the output, is restored, and the job is started",
     expected=Expected(
         codes=("no_commits", "group_silent"),
         checks=("voices",),

@@ -1,4 +1,4 @@
-"""The checkpoint's disk is full."""
+"""Game day: the checkpoint's disk is full."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
 
 BYTES = 64 << 20
-"""Of a disk that is soon full."""
+"""Size of the small disk."""
 
 
 def _disk(scene: Scene) -> Path:
@@ -23,7 +23,7 @@ def _provoke(scene: Scene) -> None:
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={BYTES}", "tmpfs", str(disk)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        raise FaultError("a small disk cannot be mounted: run this game day as root, or leave it out")
+        raise FaultError("a small disk cannot be mounted: run this game day as root, or skip it")
     scene.cleanup.callback(subprocess.run, ["umount", "-l", str(disk)], check=False)
     scene.job.terminate()
     shutil.copytree(scene.installed.settings.checkpoint, disk / "checkpoint")
@@ -32,8 +32,8 @@ def _provoke(scene: Scene) -> None:
     with suppress(OSError), (disk / "filler").open("wb", buffering=0) as output:
         while output.write(bytes(4096)):
             pass
-    scene.tell("the checkpoint's disk is full")
-    scene.tell(f"the job ends with status {scene.job.ended()}: {scene.job.error}")
+    scene.note("the checkpoint's disk is full")
+    scene.note(f"the job ends with status {scene.job.exit_code()}: {scene.job.error}")
 
 
 def _mend(scene: Scene) -> None:
@@ -45,7 +45,7 @@ def _mend(scene: Scene) -> None:
     home = Path(scene.installed.settings.checkpoint)
     shutil.rmtree(home)
     shutil.copytree(disk / "checkpoint", home)
-    scene.tell("it has caught up; the checkpoint is moved back to its old disk")
+    scene.note("it has caught up; the checkpoint is moved back to its old disk")
     scene.start_job()
 
 
@@ -53,8 +53,8 @@ DAY = Gameday(
     name="disk_full",
     entries=("no_commits", "checkpoint_old"),
     symptom="The disk of the checkpoint is full",
-    provoked_by=f"the checkpoint is moved to a disk of {BYTES >> 20} MiB, which is filled to its end",
-    mended_by="room is made, and the job is started again",
+    provoked_by=f"the checkpoint is moved to a disk of {BYTES >> 20} MiB, which is then filled",
+    mended_by="space is freed, and the job is started again",
     expected=Expected(
         codes=("no_commits", "group_silent"),
         signs=(Sign("fraud_lag_seconds", 10),),

@@ -1,4 +1,4 @@
-"""An alert is there twice: somebody else writes to fraud-alerts. The continuous audit finds it."""
+"""Game day: another producer duplicates a record of fraud-alerts; the continuous audit finds it."""
 
 import json
 import sys
@@ -24,31 +24,31 @@ def _provoke(scene: Scene) -> None:
     ]  # fmt: skip
     log = installed.directory / "audit.log"
     scene.cleanup.enter_context(running(command, log, installed.environment(), url))
-    scene.seen_by.add_audit(f"{HOST}:{port}")
+    scene.watchers.add_audit(f"{HOST}:{port}")
     topic = installed.topics.fraud_alerts
     alert = installed.read(topic)[-1]
     producer = Producer({"bootstrap.servers": scene.stack.bootstrap_servers})
     producer.produce(topic, alert.value, alert.key, alert.partition, headers=list(alert.headers))
     producer.flush()
-    scene.tell(f"alert {json.loads(alert.value or b'')['alert_id']} is on the topic a second time")
+    scene.note(f"alert {json.loads(alert.value or b'')['alert_id']} is on the topic a second time")
 
 
 def _mend(scene: Scene) -> None:
     verdict = scene.installed.verdict()
-    scene.tell(f"`fraud verify` names it: {'; '.join(verdict.findings.examples[:1])}")
+    scene.note(f"`fraud verify` names it: {'; '.join(verdict.findings.examples[:1])}")
 
 
 DAY = Gameday(
     name="duplicates_seen",
     entries=("alerts_duplicated",),
-    symptom="An alert is there twice",
+    symptom="An alert is on the topic twice",
     provoked_by="an alert is copied to the end of fraud-alerts by hand, while `fraud verify --follow` runs",
-    mended_by="`fraud verify` names the alert; consumers drop it by its alert_id, it cannot be taken back",
+    mended_by="`fraud verify` names the alert; consumers drop it by its alert_id, it cannot be removed",
     expected=Expected(
         signs=(Sign("fraud_audit_duplicated_total", grows=True),),
         firing=("FraudAlertsDuplicated",),
     ),
     provoke=_provoke,
     mend=_mend,
-    left={"duplicated": 1},
+    findings={"duplicated": 1},
 )

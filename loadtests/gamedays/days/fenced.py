@@ -1,4 +1,4 @@
-"""Two supervisors each keep an instance of one job alive; the instances fence each other."""
+"""Game day: two supervisors restart instances of one job, which fence each other."""
 
 import threading
 import time
@@ -10,18 +10,18 @@ from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
 
 RESTARTS = 3
-"""Of an instance that the other one has disturbed before it was stopped."""
+"""Attempts of the first instance, which the second may have fenced before it was stopped."""
 RESTART_S = 2.0
-"""Within which a supervisor has started the next one."""
+"""Time in which a supervisor starts the next instance."""
 
 
 class Supervisor:
-    """Starts the job whenever it has ended, as systemd or Kubernetes would.
+    """Restarts the job whenever it ends, as systemd or Kubernetes would.
 
     Args:
-        scene: whose job.
-        name: for the journal and its working directory.
-        job: that runs already; None: it starts one.
+        scene: the system.
+        name: name in the journal and of the working directory.
+        job: a running job; None: starts one.
     """
 
     def __init__(self, scene: Scene, name: str, job: JobProcess | None = None) -> None:
@@ -32,11 +32,11 @@ class Supervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Start it no more."""
+        """Stop restarting the job."""
         self._stop.set()
 
     def join(self) -> None:
-        """Wait until it has noticed."""
+        """Wait until the supervisor has stopped."""
         self._thread.join()
 
     def _start(self) -> JobProcess:
@@ -49,7 +49,7 @@ class Supervisor:
         while not self._stop.wait(0.2):
             if not self.job.runs:
                 error = self.job.error or self.job.log.strip().splitlines()[-1]
-                self._scene.journal.tell(self._name, f"exit status {self.job.ended()}: {error[:160]}")
+                self._scene.journal.add(self._name, f"exit status {self.job.exit_code()}: {error[:160]}")
                 self.job = self._start()
 
 
@@ -57,16 +57,16 @@ class _Pair:
     """The two supervisors of the day."""
 
     def provoke(self, scene: Scene) -> None:
-        """Let them begin."""
+        """Start both supervisors."""
         self._first = Supervisor(scene, "first", scene.job)
         self._second = Supervisor(scene, "second")
 
     def mend(self, scene: Scene) -> None:
-        """End the second, and leave the first."""
+        """Stop the second supervisor and its instance."""
         self._second.stop()
         self._second.join()
         self._second.job.kill()
-        for _ in range(RESTARTS):  # an epoch that the second has begun ends the first's instance once more
+        for _ in range(RESTARTS):  # an epoch begun by the second instance ends the first one once more
             try:
                 scene.installed.caught_up(self._first.job)
                 break
@@ -82,7 +82,7 @@ DAY = Gameday(
     name="fenced",
     entries=("restarts",),
     symptom="Two instances of the job fence each other",
-    provoked_by="a second supervisor starts the same job; both start theirs again whenever it ends",
+    provoked_by="a second supervisor starts the same job; both restart their instance whenever it ends",
     mended_by="the second supervisor is stopped, with its instance",
     expected=Expected(
         signs=(Sign("fraud_job_restarts_total", 3, grows=True),),

@@ -1,4 +1,4 @@
-"""A hot card: one card pays far more often than any card does."""
+"""Game day: a hot card, which pays far more often than any other card."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
@@ -6,15 +6,15 @@ from loadtests.gamedays.senders import encoded, transactions
 from loadtests.gamedays.sight import Expected, Sign
 
 EACH = 50
-"""Transactions in a quarter of a second, all of one card."""
+"""Transactions of the card in each quarter of a second."""
 
 
 def _provoke(scene: Scene) -> None:
     card = scene.installed.world.cards.ids[0].as_py()
 
     def hot() -> None:
-        made = transactions(scene.installed.world, EACH)
-        scene.installed.send_raw(encoded([one | {"card_id": card} for one in made]))
+        records = transactions(scene.installed.world, EACH)
+        scene.installed.send_raw(encoded([record | {"card_id": card} for record in records]))
 
     scene.traffic.also = hot
 
@@ -23,8 +23,8 @@ def _mend(scene: Scene) -> None:
     scene.traffic.also = None
     scene.caught_up()
     card = scene.installed.world.cards.ids[0].as_py()
-    told = scene.fraud("explain-card", card, "--json")
-    scene.tell(f"`fraud explain-card`: {told[:200]}")
+    output = scene.fraud("explain-card", card, "--json")
+    scene.note(f"`fraud explain-card`: {output[:200]}")
 
 
 DAY = Gameday(
@@ -41,5 +41,5 @@ DAY = Gameday(
     ),
     provoke=_provoke,
     mend=_mend,
-    note="The job keeps up: no code shows, and `FraudPartitionBehindOthers` has no reason to.",
+    note="The job keeps up, so neither a code nor `FraudPartitionBehindOthers` shows.",
 )

@@ -1,4 +1,4 @@
-"""Lag grows: the job's processes get no processor."""
+"""Game day: lag grows, because the job's processes get no CPU time."""
 
 import psutil
 
@@ -15,7 +15,7 @@ DAY = Gameday(
     name="lag_growing",
     entries=("no_commits", "group_silent", "group_stalled"),
     symptom="Lag grows in all partitions",
-    provoked_by="SIGSTOP to driver, JVM and workers of the job; transactions go on",
+    provoked_by="SIGSTOP to driver, JVM and workers of the job; transactions keep coming",
     mended_by="SIGCONT to all of them",
     expected=Expected(
         codes=("no_commits", "group_silent"),

@@ -1,4 +1,4 @@
-"""Epochs do not end: the driver hangs, the workers go on."""
+"""Game day: epochs do not end, because the driver hangs; the workers continue."""
 
 import psutil
 

@@ -1,4 +1,4 @@
-"""Transactions come out of order: a sender sends in parallel."""
+"""Game day: transactions arrive out of order, because a sender sends in parallel."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
@@ -18,8 +18,8 @@ def _mend(scene: Scene) -> None:
 DAY = Gameday(
     name="out_of_order",
     entries=("out_of_order",),
-    symptom="Transactions of a card come in another order than they happened in",
-    provoked_by=f"{SHARE:.0%} of the transactions come up to 30 s after they happened, each later by chance",
+    symptom="Transactions of a card arrive in another order than they happened in",
+    provoked_by=f"{SHARE:.0%} of the transactions arrive up to 30 s late, with random delays",
     mended_by="the sender sends in order again",
     expected=Expected(
         signs=(Sign("fraud_late_total", 500, grows=True),),

@@ -1,4 +1,4 @@
-"""One partition falls behind: the worker of one key group hangs while the epoch lasts."""
+"""Game day: one partition falls behind, because the worker of its key group hangs within a long epoch."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
@@ -9,8 +9,8 @@ LONG_S = 300.0
 
 
 def _provoke(scene: Scene) -> None:
-    # short epochs (those of a warm-up, too) end soon, and then the other group waits for the one that hangs:
-    # that is `stuck`
+    # after a short epoch (also in the warm-up) the other group would wait for the hanging one, which is
+    # the game day `stuck`
     scene.restart_job(epoch_s=LONG_S, warm_up_epochs=0)
     scene.caught_up()
     scene.hang(Step.TAKEN)
@@ -19,7 +19,7 @@ def _provoke(scene: Scene) -> None:
 def _mend(scene: Scene) -> None:
     scene.hanging.kill()
     scene.caught_up()
-    scene.tell("the partition has caught up; the job is started again with its usual epochs")
+    scene.note("the partition has caught up; the job is started again with its usual epochs")
     scene.restart_job()
 
 

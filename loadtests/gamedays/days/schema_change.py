@@ -1,4 +1,4 @@
-"""Events are missing after a producer's release: it has renamed a field, and its records are dead letters."""
+"""Game day: a producer's release renames a field, so its records become dead letters."""
 
 import json
 from pathlib import Path
@@ -15,8 +15,10 @@ OLD, NEW = "amount", "amount_value"
 
 def _provoke(scene: Scene) -> None:
     def new_release() -> None:
-        made = transactions(scene.installed.world, EACH)
-        renamed = [{NEW if name == OLD else name: value for name, value in one.items()} for one in made]
+        records = transactions(scene.installed.world, EACH)
+        renamed = [
+            {NEW if name == OLD else name: value for name, value in record.items()} for record in records
+        ]
         scene.installed.send_raw(encoded(renamed))
 
     scene.traffic.also = new_release
@@ -29,13 +31,15 @@ def _mend(scene: Scene) -> None:
     scene.fraud("dead-letters", "list", "--raw", str(file))
     count = _rename(file)
     with scene.traffic.paused():
-        told = scene.fraud("dead-letters", "replay", str(file))
+        output = scene.fraud("dead-letters", "replay", str(file))
         scene.installed.sent += count
-    scene.tell(f"the field is renamed back in {count} dead letters; `fraud dead-letters replay` says {told}")
+    scene.note(
+        f"the field is renamed back in {count} dead letters; `fraud dead-letters replay` says {output}"
+    )
 
 
 def _rename(file: Path) -> int:
-    """Mend the records of a file of `list --raw`; how many there are."""
+    """Repair the records in a file of `list --raw`; returns their number."""
     letters = [json.loads(line) for line in file.read_text().splitlines()]
     for letter in letters:
         record = json.loads(letter["value"])
@@ -49,7 +53,7 @@ DAY = Gameday(
     entries=("dead_letters",),
     symptom="Events are missing after a producer's release",
     provoked_by=f"a third of the senders rename the field {OLD} to {NEW}",
-    mended_by="the senders take the release back; their dead letters are mended and sent again",
+    mended_by="the senders roll the release back; their dead letters are repaired and replayed",
     expected=Expected(
         signs=(Sign("fraud_dead_letters_total", 500, {"reason": "missing_field"}, grows=True),),
         rules=("FraudDeadLetters",),

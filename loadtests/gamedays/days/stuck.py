@@ -1,4 +1,4 @@
-"""The job is stuck: one worker hangs, so the epoch does not end, and all key groups wait for the next."""
+"""Game day: one worker hangs, so the epoch does not end, and all key groups wait for the next."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
@@ -13,7 +13,7 @@ def _provoke(scene: Scene) -> None:
 DAY = Gameday(
     name="stuck",
     entries=("stuck", "no_commits", "group_silent"),
-    symptom="One worker hangs, and everything stands still",
+    symptom="One worker hangs, and the whole job stops",
     provoked_by="the worker of one key group stops for ever between taking records and deciding them",
     mended_by="the job is killed and started again",
     expected=Expected(

@@ -1,4 +1,4 @@
-"""A producer's transaction on the input topic does not end: nothing behind it is decided."""
+"""Game day: a producer's transaction on the input topic does not end; records after it are not decided."""
 
 import json
 
@@ -13,7 +13,7 @@ TIMEOUT_S = 30.0
 
 
 def _producer(scene: Scene) -> Producer:
-    """A producer of that name; what an earlier one has left open is aborted."""
+    """Create a producer with this transactional.id, which aborts the open transaction of an earlier one."""
     producer = Producer(
         {
             "bootstrap.servers": scene.stack.bootstrap_servers,
@@ -34,7 +34,7 @@ def _provoke(scene: Scene) -> None:
             value = json.dumps({"of": NAME}).encode()
             producer.produce(scene.installed.topics.transactions, value, b"foreign", partition)
         producer.flush(TIMEOUT_S)
-    scene.kept.append(producer)
+    scene.referenced.append(producer)
 
 
 def _mend(scene: Scene) -> None:
@@ -45,8 +45,8 @@ DAY = Gameday(
     name="transaction_hung",
     entries=("open_transaction",),
     symptom="A producer's transaction does not end",
-    provoked_by="a foreign producer writes one record to each partition in a transaction, and leaves it open",
-    mended_by="a new producer with the same transactional.id: the brokers abort what the old one left open",
+    provoked_by="a foreign producer writes a record to each partition in a transaction, and does not end it",
+    mended_by="a new producer with the same transactional.id: the brokers abort the open transaction",
     expected=Expected(
         codes=("open_transaction",),
         checks=("producers",),

@@ -1,4 +1,4 @@
-"""The watermark is far behind although transactions are decided: one sender delivers late."""
+"""Game day: the watermark is far behind although transactions are decided, because one sender is late."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene

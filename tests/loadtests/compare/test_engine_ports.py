@@ -11,7 +11,7 @@ from thoroughness import only_thorough
 from deploy.local import java
 from loadtests.compare.exported import exported
 from loadtests.compare.kafka_streams.build import build, compiler
-from loadtests.compare.quix.deciding import Model, decide, known
+from loadtests.compare.quix.deciding import Model, decide, json_features
 from loadtests.compare.quix.features import Row, new_card
 
 pytestmark = pytest.mark.unit
@@ -48,6 +48,7 @@ def test_python_decides_as_ours(rate: float, tmp_path: Path) -> None:
         # as it lies in the state store
         cards[tx["card_id"]] = orjson.loads(orjson.dumps(card))
         found.append(
-            decided and {**decided, "alert": bool(decided["rules"]), "features": known(decided["features"])}
+            decided
+            and {**decided, "alert": bool(decided["rules"]), "features": json_features(decided["features"])}
         )
     require_equal(log, found)

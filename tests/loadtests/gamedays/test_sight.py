@@ -59,10 +59,10 @@ def test_a_journal_counts_seconds_from_its_beginning() -> None:
     times = iter([100.0, 150.0, 151.5, 160.0])
     said: list[str] = []
     journal = Journal(said.append, lambda: next(times))
-    journal.tell("done", "the job is\n  stopped")
+    journal.add("done", "the job is\n  stopped")
     assert said == ["   50.0 s  done     the job is stopped"]
     journal.begin()
-    journal.tell("status", "OK")
+    journal.add("status", "OK")
     assert journal.lines == ["    8.5 s  status   OK"]
 
 

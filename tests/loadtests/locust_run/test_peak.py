@@ -9,7 +9,7 @@ from loadtests.locust_run.lag_trend import grows, trend
 from loadtests.locust_run.peak import Probe
 from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.result import Result
-from loadtests.locust_run.search import judged
+from loadtests.locust_run.search import assess
 from loadtests.locust_run.verdict import Bounds
 
 pytestmark = pytest.mark.unit
@@ -78,8 +78,8 @@ def test_few_samples_say_nothing() -> None:
 def test_a_rate_fails_by_a_growing_lag_alone_and_that_is_the_job_not_the_generator() -> None:
     lag = [(at / 2, 50 * at) for at in range(60)]
     good = replace(GOOD, offered_rate=5_000.0, achieved_rate=5_000.0, lag=[(at, 40) for at, _ in lag])
-    assert judged(5_000.0, good, Bounds()).passed
-    behind = judged(1_000.0, replace(good, lag=lag), Bounds())
+    assert assess(5_000.0, good, Bounds()).passed
+    behind = assess(1_000.0, replace(good, lag=lag), Bounds())
     assert (behind.passed, behind.generator_limited) == (False, False)
-    late = judged(1_000.0, replace(good, slip_ms={"p99": 50.0}), Bounds())
+    late = assess(1_000.0, replace(good, slip_ms={"p99": 50.0}), Bounds())
     assert (late.passed, late.generator_limited) == (False, True)

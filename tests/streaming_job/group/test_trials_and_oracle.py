@@ -12,7 +12,7 @@ from harness.random_trials import NO_NUMBER, RAISES, load_any
 from harness.rollout_records import challenger, event, proposed
 
 from loadtests.audit.agreement import different_fields
-from loadtests.audit.trial_audit import told_trials
+from loadtests.audit.trial_audit import trial_counts
 from loadtests.oracle import Kind, Oracle, ProfileLog, RolloutLog
 from loadtests.oracle import Rules as OracleRules
 from models.policy import Policy
@@ -75,7 +75,7 @@ def test_rollouts_come_to_the_same(canary: ModelRef) -> None:
     # a canary without scores decides nothing, and only its policy has a cooldown
     assert require_same(suppressed, job.suppressed) > 10 or canary == NO_NUMBER
     assert require_same(shadows, job.shadow_alerts) > 10
-    assert told_trials(json.loads(orjson.dumps(job.trials.to_json()))) == oracle.trials.counts()
+    assert trial_counts(json.loads(orjson.dumps(job.trials.to_json()))) == oracle.trials.counts()
     letters = {(letter.offset, letter.reason.value) for letter in job.dead_letters}
     assert {(found.offset, found.reason.value) for found in refused if found.reason} == letters
     assert letters

@@ -4,25 +4,25 @@ import java.nio.ByteBuffer;
 import java.util.Arrays;
 
 /**
- * The accepted transactions of one card, by event time, and what is folded of them. One object is filled again and
- * again: from the bytes of the state store, or empty.
+ * The accepted transactions of one card, by event time, and their running statistics. One object is reused for all
+ * cards: filled from the bytes of the state store, or emptied.
  */
 final class CardHistory {
     static final long DAY_MS = 86_400_000L;
-    /** Windows look back 30 days, and a transaction may be 7 days late. */
+    /** Length of the kept history: windows of 30 days, and 7 days of lateness. */
     static final long REMEMBER_MS = 37 * DAY_MS;
-    /** A transaction id is known this long. */
+    /** How long a transaction id is remembered. */
     static final long REPEAT_MS = 7 * DAY_MS + 3_600_000L;
     private static final int HEAD = 8 + 3 * 8 + 8 + 4;
     private static final int EVENT = 5 * 8 + 2 + 1;
 
-    /** Transactions accepted so far. */
+    /** Number of transactions accepted so far. */
     long count;
     double mean;
     /** Sum of the squared deviations from the mean. */
     double squares;
     double robustMean;
-    /** Greatest arrival so far; -1: none. */
+    /** Greatest arrival so far, ms; -1: none. */
     long arrival;
     int size;
     long[] times = new long[64];
@@ -70,7 +70,7 @@ final class CardHistory {
         return out.array();
     }
 
-    /** Place of the first event later than a time. */
+    /** Returns the index of the first event later than a time. */
     int after(long time) {
         int low = 0;
         int high = size;
@@ -85,7 +85,7 @@ final class CardHistory {
         return low;
     }
 
-    /** Whether a transaction repeats, in id and content, one that was accepted before. */
+    /** Returns whether a transaction repeats an accepted one: same id, same content. */
     boolean has(Transaction tx, long id, long merchant, short country) {
         for (int i = after(Math.max(arrival, tx.arrival) - REPEAT_MS - 1); i < size; i++) {
             if (ids[i] == id && times[i] == tx.eventTime && units[i] == tx.units && merchants[i] == merchant
@@ -96,40 +96,40 @@ final class CardHistory {
         return false;
     }
 
-    /** Insert a transaction at its place. */
+    /** Inserts a transaction by event time. */
     void accept(Transaction tx, long id, long merchant, short country) {
         forgetBefore(Math.max(arrival, tx.arrival) - REMEMBER_MS);
         makeRoom(size + 1);
-        int place = after(tx.eventTime);
+        int index = after(tx.eventTime);
         for (Object column : new Object[] {times, units, arrivals, merchants, ids, countries, spikes}) {
-            System.arraycopy(column, place, column, place + 1, size - place);
+            System.arraycopy(column, index, column, index + 1, size - index);
         }
         size++;
         double amount = tx.units / Transaction.UNITS;
         arrival = Math.max(arrival, tx.arrival);
-        times[place] = tx.eventTime;
-        units[place] = tx.units;
-        arrivals[place] = arrival;
-        merchants[place] = merchant;
-        ids[place] = id;
-        countries[place] = country;
-        spikes[place] = robustMean > 0 && amount / robustMean > 2.5;
+        times[index] = tx.eventTime;
+        units[index] = tx.units;
+        arrivals[index] = arrival;
+        merchants[index] = merchant;
+        ids[index] = id;
+        countries[index] = country;
+        spikes[index] = robustMean > 0 && amount / robustMean > 2.5;
         count++;
-        double off = amount - mean;
-        mean += off / count;
-        squares += off * (amount - mean);
+        double difference = amount - mean;
+        mean += difference / count;
+        squares += difference * (amount - mean);
         robustMean = robustMean == 0
             ? amount
             : robustMean + (Math.min(amount, 3 * robustMean) - robustMean) / Math.min(count, 64);
     }
 
     private void forgetBefore(long time) {
-        int gone = after(time - 1);
-        if (gone > 0) {
+        int expired = after(time - 1);
+        if (expired > 0) {
             for (Object column : new Object[] {times, units, arrivals, merchants, ids, countries, spikes}) {
-                System.arraycopy(column, gone, column, 0, size - gone);
+                System.arraycopy(column, expired, column, 0, size - expired);
             }
-            size -= gone;
+            size -= expired;
         }
     }
 

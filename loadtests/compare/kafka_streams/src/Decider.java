@@ -7,7 +7,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Features, score and rules of one transaction after another; knows neither Kafka nor a state store. */
+/** Computes features, score and rules of single transactions, without Kafka and state store. */
 final class Decider {
     private static final JsonFactory JSON = new JsonFactory();
 
@@ -16,15 +16,15 @@ final class Decider {
     final double[] features = new double[Features.NAMES.size()];
     double score;
     private final Model model;
-    private final Features of;
+    private final Features calculator;
     private final List<String> rules = new ArrayList<>();
 
     Decider(Model model) {
         this.model = model;
-        of = new Features(model.centroids);
+        calculator = new Features(model.centroids);
     }
 
-    /** Decide `tx` and take it into `card`; false if it is a repetition, which changes nothing. */
+    /** Decides `tx` and adds it to `card`; returns false for a repetition, which changes nothing. */
     boolean decide(Profile profile) {
         long merchant = Transaction.hash(tx.merchantId);
         long id = Transaction.hash(tx.transactionId);
@@ -32,7 +32,7 @@ final class Decider {
         if (card.has(tx, id, merchant, country)) {
             return false;
         }
-        of.compute(tx, merchant, country, card, profile, features);
+        calculator.compute(tx, merchant, country, card, profile, features);
         card.accept(tx, id, merchant, country);
         score = model.score(features);
         rules.clear();
@@ -55,7 +55,7 @@ final class Decider {
         return !rules.isEmpty();
     }
 
-    /** The alert of the transaction that was decided last. */
+    /** Returns the alert of the last decided transaction. */
     byte[] alert() throws IOException {
         ByteArrayOutputStream out = new ByteArrayOutputStream(3_000);
         boolean declined = rules.contains("blocked_card") || rules.contains("closed_card");

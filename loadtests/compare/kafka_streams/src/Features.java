@@ -34,23 +34,23 @@ final class Features {
     private final LongSet countries = new LongSet();
     private int at;
 
-    /** @param places latitude and longitude in radians, by country. */
-    Features(Map<String, double[]> places) {
-        places.forEach((country, place) -> centroids.put(Transaction.countryCode(country), place));
+    /** @param byCountry latitude and longitude in radians, by country. */
+    Features(Map<String, double[]> byCountry) {
+        byCountry.forEach((country, centroid) -> centroids.put(Transaction.countryCode(country), centroid));
     }
 
     private static List<String> names() {
-        List<String> found = new ArrayList<>();
+        List<String> names = new ArrayList<>();
         for (String window : WINDOWS) {
             for (String stem : PER_WINDOW) {
-                found.add(stem + "_" + window);
+                names.add(stem + "_" + window);
             }
         }
-        found.addAll(Arrays.asList(OTHERS));
-        return List.copyOf(found);
+        names.addAll(Arrays.asList(OTHERS));
+        return List.copyOf(names);
     }
 
-    /** Fill `out` in the order of NAMES; the transaction is not yet among those of its card. */
+    /** Fills `out` in the order of NAMES; the transaction is not yet in its card's history. */
     void compute(Transaction tx, long merchant, short country, CardHistory card, Profile profile, double[] out) {
         long t = tx.eventTime;
         int end = card.after(t);
@@ -116,14 +116,14 @@ final class Features {
 
     private void arrivals(Transaction tx, CardHistory card, double[] out) {
         long now = Math.max(card.arrival, tx.arrival);
-        int[] found = {1, 1, 1};
+        int[] counts = {1, 1, 1};
         for (int i = card.after(now - CardHistory.REPEAT_MS - 1); i < card.size; i++) {
-            for (int window = 0; window < found.length; window++) {
-                found[window] += card.arrivals[i] > now - LENGTHS[window] ? 1 : 0;
+            for (int window = 0; window < counts.length; window++) {
+                counts[window] += card.arrivals[i] > now - LENGTHS[window] ? 1 : 0;
             }
         }
-        for (int number : found) {
-            put(out, number);
+        for (int count : counts) {
+            put(out, count);
         }
     }
 

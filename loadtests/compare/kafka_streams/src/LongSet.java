@@ -2,10 +2,10 @@ package compare;
 
 import java.util.Arrays;
 
-/** Distinct numbers, open addressing; emptied and filled again for each transaction. */
+/** A set of numbers with open addressing; reused for each transaction. */
 final class LongSet {
     private long[] slots = new long[64];
-    private boolean[] taken = new boolean[64];
+    private boolean[] used = new boolean[64];
     private int size;
 
     int size() {
@@ -14,27 +14,27 @@ final class LongSet {
 
     void clear() {
         if (size > 0) {
-            Arrays.fill(taken, false);
+            Arrays.fill(used, false);
             size = 0;
         }
     }
 
     void add(long value) {
-        int slot = place(value);
-        if (taken[slot]) {
+        int slot = slotOf(value);
+        if (used[slot]) {
             return;
         }
-        taken[slot] = true;
+        used[slot] = true;
         slots[slot] = value;
         if (++size > slots.length / 2) {
             grow();
         }
     }
 
-    private int place(long value) {
+    private int slotOf(long value) {
         int mask = slots.length - 1;
         int slot = (int) (value * 0x9e3779b97f4a7c15L >>> 32) & mask;
-        while (taken[slot] && slots[slot] != value) {
+        while (used[slot] && slots[slot] != value) {
             slot = slot + 1 & mask;
         }
         return slot;
@@ -42,13 +42,13 @@ final class LongSet {
 
     private void grow() {
         long[] old = slots;
-        boolean[] had = taken;
+        boolean[] oldUsed = used;
         slots = new long[2 * old.length];
-        taken = new boolean[2 * old.length];
+        used = new boolean[2 * old.length];
         for (int i = 0; i < old.length; i++) {
-            if (had[i]) {
-                int slot = place(old[i]);
-                taken[slot] = true;
+            if (oldUsed[i]) {
+                int slot = slotOf(old[i]);
+                used[slot] = true;
                 slots[slot] = old[i];
             }
         }

@@ -32,7 +32,7 @@ public final class Main {
         }
         Path model = Path.of(arguments[1]);
         StreamsBuilder builder = new StreamsBuilder();
-        // the Processor API's global table: every instance holds all profiles
+        // a global store of the Processor API: every instance has all profiles
         builder.addGlobalStore(
             Stores.keyValueStoreBuilder(
                 Stores.persistentKeyValueStore(PROFILES), Serdes.String(), Serdes.ByteArray()).withLoggingDisabled(),
@@ -60,7 +60,7 @@ public final class Main {
         }
     }
 
-    /** Folds Debezium's changes into the global table. */
+    /** Applies Debezium's changes to the global table. */
     private static final class KeepProfiles implements Processor<byte[], byte[], Void, Void> {
         private KeyValueStore<String, byte[]> profiles;
 
@@ -80,7 +80,7 @@ public final class Main {
         }
     }
 
-    /** Decides transactions. */
+    /** Decides transactions and forwards alerts. */
     private static final class Decide implements Processor<String, byte[], String, byte[]> {
         private final Decider decider;
         private ProcessorContext<String, byte[]> context;

@@ -18,8 +18,8 @@ final class Model {
     private final int[] columns;
     private final int[] kids;
     private final double[] values;
-    /** Place in Features.NAMES of each of the model's columns. */
-    private final int[] places;
+    /** Index in Features.NAMES of each of the model's columns. */
+    private final int[] indices;
     private final double[] row;
 
     Model(Path file) throws IOException {
@@ -27,7 +27,7 @@ final class Model {
         threshold = root.get("policy").get("threshold").asDouble();
         maxCount5m = root.get("policy").get("max_count_5m").asInt();
         root.get("centroids").properties().forEach(
-            place -> centroids.put(place.getKey(), doubles(place.getValue())));
+            entry -> centroids.put(entry.getKey(), doubles(entry.getValue())));
         JsonNode trees = root.get("trees");
         baseline = trees.get("baseline").asDouble();
         roots = ints(trees.get("roots"));
@@ -36,21 +36,21 @@ final class Model {
         kids = ints(trees.get("kids"));
         values = doubles(trees.get("values"));
         JsonNode names = root.get("features");
-        places = new int[names.size()];
-        for (int i = 0; i < places.length; i++) {
-            places[i] = Features.NAMES.indexOf(names.get(i).asText());
-            if (places[i] < 0) {
-                throw new IllegalArgumentException("the model asks for an unknown feature " + names.get(i));
+        indices = new int[names.size()];
+        for (int i = 0; i < indices.length; i++) {
+            indices[i] = Features.NAMES.indexOf(names.get(i).asText());
+            if (indices[i] < 0) {
+                throw new IllegalArgumentException("the model needs an unknown feature " + names.get(i));
             }
         }
-        row = new double[2 * places.length];
+        row = new double[2 * indices.length];
     }
 
-    /** Probability of fraud. A leaf is its own kid; the second copy of the columns is negated. */
+    /** Returns the probability of fraud. A leaf is its own kid; the second copy of the columns is negated. */
     double score(double[] features) {
-        int width = places.length;
+        int width = indices.length;
         for (int i = 0; i < width; i++) {
-            double value = features[places[i]];
+            double value = features[indices[i]];
             row[i] = value;
             row[width + i] = -value;
         }
@@ -66,18 +66,18 @@ final class Model {
     }
 
     private static double[] doubles(JsonNode array) {
-        double[] found = new double[array.size()];
-        for (int i = 0; i < found.length; i++) {
-            found[i] = array.get(i).asDouble();
+        double[] numbers = new double[array.size()];
+        for (int i = 0; i < numbers.length; i++) {
+            numbers[i] = array.get(i).asDouble();
         }
-        return found;
+        return numbers;
     }
 
     private static int[] ints(JsonNode array) {
-        int[] found = new int[array.size()];
-        for (int i = 0; i < found.length; i++) {
-            found[i] = array.get(i).asInt();
+        int[] numbers = new int[array.size()];
+        for (int i = 0; i < numbers.length; i++) {
+            numbers[i] = array.get(i).asInt();
         }
-        return found;
+        return numbers;
     }
 }

@@ -13,7 +13,7 @@ record Profile(byte status, short homeCountry, double creditLimit, int riskTier,
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int SIZE = 1 + 2 + 8 + 4 + 4;
 
-    /** The row of one of Debezium's change events; null where it was deleted. */
+    /** Returns the row of a Debezium change event; null for a delete. */
     static Profile ofChange(byte[] envelope) throws IOException {
         JsonNode row = JSON.readTree(envelope).path("after");
         if (!row.isObject()) {
@@ -28,7 +28,7 @@ record Profile(byte status, short homeCountry, double creditLimit, int riskTier,
             row.path("opened_on").asInt());
     }
 
-    /** The card of a change event's key. */
+    /** Returns the card of a change event's key. */
     static String cardOf(byte[] key) throws IOException {
         return JSON.readTree(key).path("card_id").asText();
     }

@@ -5,7 +5,7 @@ import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
 import java.io.IOException;
 
-/** A card transaction; one object is filled again and again. */
+/** A card transaction; one object is reused for all. */
 final class Transaction {
     static final double UNITS = 10_000.0;
     private static final JsonFactory JSON = new JsonFactory();
@@ -16,7 +16,7 @@ final class Transaction {
     String country;
     /** Amount, 1/10,000 of the currency unit. */
     long units;
-    /** ms since 1970-01-01 UTC. */
+    /** Event time, ms since 1970-01-01 UTC. */
     long eventTime;
     /** Kafka timestamp, ms since 1970-01-01 UTC. */
     long arrival;
@@ -41,12 +41,12 @@ final class Transaction {
         }
     }
 
-    /** Two letters as a number. */
+    /** Returns two letters as a number. */
     static short countryCode(String country) {
         return (short) ((country.charAt(0) - 'A') * 26 + country.charAt(1) - 'A');
     }
 
-    /** FNV-1a over the characters, then the last steps of MurmurHash3. */
+    /** Returns FNV-1a over the characters, followed by the finaliser of MurmurHash3. */
     static long hash(String text) {
         long h = 0xcbf29ce484222325L;
         for (int i = 0; i < text.length(); i++) {
