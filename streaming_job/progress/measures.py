@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from feature_store.group_state import GroupState
 from feature_store.layout import BEGINNING
-from streaming_job.decide.decider import Decided
+from streaming_job.decide.decider import Decisions
 from streaming_job.progress.outcome import LATENESS_MS, PROFILE_AGE_MS, Outcome, PartitionTimes
 
 _LATENESS_BOUNDS = np.array(LATENESS_MS)
@@ -15,7 +15,7 @@ _PROFILE_AGE_BOUNDS = np.array(PROFILE_AGE_MS)
 _BUCKETS = len(LATENESS_MS) + 1
 
 
-def measure(outcome: Outcome, batch: NDArray[np.void], decided: Decided, state: GroupState) -> None:
+def measure(outcome: Outcome, batch: NDArray[np.void], decided: Decisions, state: GroupState) -> None:
     """Add the counts and times of some transactions.
 
     Args:
