@@ -179,7 +179,7 @@ class TransactionalProducer:
         self.disturbed = self.open_s > UNDISTURBED_S
 
     def cause(self, error: KafkaError) -> KafkaError:
-        """Return the cause of a "fatal error", which a producer reports when it was fenced in the background."""
+        """Return the cause of a "fatal error", the error of a producer that was fenced in the background."""
         if error.code() == KafkaError._FATAL:
             try:
                 self._client.begin_transaction()  # a local call: a fatally failed producer reports the cause
