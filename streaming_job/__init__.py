@@ -1,1 +1,1 @@
-"""The streaming query: source -> decode -> keyed stage -> sink."""
+"""The streaming job: reads transactions and tables from Kafka, decides, and writes alerts and progress."""

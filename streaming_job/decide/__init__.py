@@ -1,1 +1,1 @@
-"""Features, scores and policy: which transactions become alerts."""
+"""The decision on a transaction: features, scores, policies and alerts."""

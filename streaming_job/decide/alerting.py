@@ -1,6 +1,6 @@
-"""Alerts of a block in log order: counted per card, escalated, held back, and built.
+"""The alerts of a block, in log order: counted per card, escalated, suppressed by cooldowns, and built.
 
-Only rows on which somebody alerts are looked at one by one.
+Only rows on which the champion or a challenger alerts are handled one by one.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from feature_store.group_state import AlertTerms, Applied, GroupState
 from streaming_job.decide import alerts, shadow_alerts
-from streaming_job.decide.alerts import Told
+from streaming_job.decide.alerts import AlertContext
 from streaming_job.decide.ruling import Ruling
 from streaming_job.progress.outcome import Outcome
 
-Place = tuple[Ruling, int]
-"""A row of a block: its ruling, and its row there."""
+RulingRow = tuple[Ruling, int]
+"""A ruling, and a row of it."""
 
 
 def alert(
@@ -29,35 +29,35 @@ def alert(
     applied: Applied,
     rulings: Sequence[Ruling],
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Make alerts, suppressed and shadow alerts of a block.
+    """Make the alerts, suppressed alerts and shadow alerts of a block.
 
     Args:
-        state: of the key group; the alerts are counted there.
-        outcome: where they go.
-        topic: of the transactions.
+        state: the key group's state, which counts the alerts of each card.
+        outcome: receives the alerts.
+        topic: topic of the transactions.
         block: records of TRANSACTION, shape (n,).
-        quotes: what alerts quote of them, n rows.
-        cards: number of each one's card, shape (n,).
-        applied: what they came to.
-        rulings: of all accepted ones.
+        quotes: the texts of the transactions that alerts contain (`transactions.quote`), n rows.
+        cards: card numbers of the transactions, shape (n,).
+        applied: features and flags of the transactions.
+        rulings: the rulings of all accepted transactions.
 
     Returns:
-        Which became alerts, and which of those were held back, shape (n,) each.
+        Masks of the alerts, and of the suppressed ones among them, shape (n,) each.
 
     Raises:
-        ModelError: not the champion failed but what it runs on.
+        ModelError: the machine, not the champion, fails to compute reasons.
     """
     alerted, suppressed = np.zeros(block.size, np.bool_), np.zeros(block.size, np.bool_)
-    places: dict[int, Place] = {}
+    ruling_rows: dict[int, RulingRow] = {}
     for ruling in rulings:
-        mine = ruling.alerted
-        alerted[ruling.rows] = mine
+        alerts_here = ruling.alerted
+        alerted[ruling.rows] = alerts_here
         differs = ruling.differs
-        for at in np.flatnonzero(mine if differs is None else mine | differs).tolist():
-            places[int(ruling.rows[at])] = ruling, at
-    told_of = applied.restarted.copy()
-    told_of[list(places)] = True
-    rows = np.flatnonzero(told_of)
+        for index in np.flatnonzero(alerts_here if differs is None else alerts_here | differs).tolist():
+            ruling_rows[int(ruling.rows[index])] = ruling, index
+    affected = applied.restarted.copy()
+    affected[list(ruling_rows)] = True
+    rows = np.flatnonzero(affected)
     if not rows.size:
         return alerted, suppressed
     counts = state.weigh_alerts(
@@ -69,27 +69,29 @@ def alert(
     for row, day, total, held_since in zip(
         rows.tolist(), counts.day.tolist(), counts.total.tolist(), counts.held_since.tolist(), strict=True
     ):
-        if row not in places:
+        if row not in ruling_rows:
             continue
-        ruling, at = places[row]
+        ruling, index = ruling_rows[row]
         version = int(applied.version[row])
-        told = Told(
+        context = AlertContext(
             quotes[row].as_py(), block[row], topic, state.profiles[version] if version >= 0 else None,
             bool(applied.late[row]), bool(applied.conflicting[row]), day, total,
         )  # fmt: skip
         if alerted[row]:
-            made, rules = alerts.build(told, ruling, at, contributions[row], failures.get(row), held_since)
+            record, rules = alerts.build(
+                context, ruling, index, contributions[row], failures.get(row), held_since
+            )
             if held_since:
-                outcome.suppressed.append(made)
+                outcome.suppressed.append(record)
             else:
-                outcome.alerts.append(made)
+                outcome.alerts.append(record)
                 outcome.rules.update(rules)
-        outcome.shadow_alerts += shadow_alerts.build(told, ruling, at)
+        outcome.shadow_alerts += shadow_alerts.build(context, ruling, index)
     return alerted, suppressed
 
 
 def _terms(n: int, rulings: Sequence[Ruling], rows: NDArray[np.int64]) -> AlertTerms:
-    """What the policies say of some of a block's n rows."""
+    """Return the policies' terms for some of a block's n rows."""
     declined = np.zeros(n, np.bool_)
     escalate_after, cooldown_ms = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for ruling in rulings:
@@ -102,13 +104,13 @@ def _terms(n: int, rulings: Sequence[Ruling], rows: NDArray[np.int64]) -> AlertT
 def _explain(
     rulings: Sequence[Ruling], alerted: NDArray[np.bool_]
 ) -> tuple[dict[int, NDArray[np.float64]], dict[int, str]]:
-    """By row of the block, of alerts: contributions of the features; and how the deciding model failed."""
+    """Return, by block row of each alert, the features' contributions and the deciding model's failure."""
     contributions: dict[int, NDArray[np.float64]] = {}
     failures: dict[int, str] = {}
     for ruling in rulings:
-        mine = np.flatnonzero(alerted[ruling.rows])
-        if mine.size:
-            found, failed = ruling.explained(mine)
-            contributions |= zip(ruling.rows[mine].tolist(), found, strict=True)
-            failures |= {int(ruling.rows[at]): why for at, why in failed.items()}
+        indices = np.flatnonzero(alerted[ruling.rows])
+        if indices.size:
+            explanations, failed = ruling.explained(indices)
+            contributions |= zip(ruling.rows[indices].tolist(), explanations, strict=True)
+            failures |= {int(ruling.rows[index]): failure for index, failure in failed.items()}
     return contributions, failures

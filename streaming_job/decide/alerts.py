@@ -1,4 +1,4 @@
-"""The alert: its fields, in the order in which they are written."""
+"""Alert records (contract alert.v1), built with their fields in a fixed order."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +16,11 @@ from streaming_job.decode.transactions import unquote
 from streaming_job.progress.outcome import Alert
 
 REASONS = 5
-"""How many features an alert names as reasons at most."""
+"""Maximum number of features that an alert names as reasons."""
 
 
 def reasons(features: NDArray[np.float64], contributions: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """The features that raised the score most, strongest first; equal ones in column order."""
+    """Return the features that raised the score most, strongest first; ties in column order."""
     strongest = np.argsort(-contributions, kind="stable")[:REASONS]
     return [
         {"feature": ALL_NAMES[c], "value": float(features[c]), "contribution": float(contributions[c])}
@@ -30,21 +30,21 @@ def reasons(features: NDArray[np.float64], contributions: NDArray[np.float64]) -
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a transaction's alerts tell of it, whoever decides."""
+class AlertContext:
+    """A transaction with the facts that its alerts and shadow alerts share."""
 
     quote: bytes
-    """What is told of the transaction word for word (`transactions.quote`)."""
+    """The transaction's texts that are copied unchanged (`transactions.quote`)."""
     record: np.void
     """The transaction (TRANSACTION)."""
     topic: str
-    """Its topic."""
+    """Topic of the transaction."""
     profile: np.void | None
-    """The version in force (PROFILE), None without one."""
+    """The profile version in force (PROFILE); None without one."""
     late: bool
     """Whether a later event of the card had been decided before."""
     conflicting: bool
-    """Whether its id had been accepted before, with other content."""
+    """Whether the transaction id had been accepted before, with other content."""
     suspicious_day: int
     """Alerts of the card in the last 24 clock hours, this one included."""
     suspicious_total: int
@@ -52,7 +52,7 @@ class Told:
 
 
 def build(
-    told: Told,
+    context: AlertContext,
     ruling: Ruling,
     row: int,
     contributions: NDArray[np.float64],
@@ -62,24 +62,24 @@ def build(
     """An alert of contract alert.v1; the same inputs give the same bytes.
 
     Args:
-        told: of its transaction.
-        ruling: of the plan by which it was decided.
-        row: of the transaction in the ruling.
-        contributions: what each feature added to the log-odds, shape (len(FEATURES),).
-        failure: how the deciding model failed (`models.guarded`); None when it did not.
-        held_since: of an alert that is held back the arrival of the card's last one sent, ms; else 0.
+        context: the transaction.
+        ruling: the ruling that decided it.
+        row: row of the transaction in the ruling.
+        contributions: contribution of each feature to the log-odds, shape (len(FEATURES),).
+        failure: how the deciding model failed (`models.guarded`); None if it did not.
+        held_since: for a suppressed alert, arrival of the card's last alert that was sent, ms; else 0.
 
     Returns:
         The alert, and the rules that fired.
     """
-    record, deciding = told.record, ruling.deciding(row)
-    who, verdicts = deciding.who, deciding.verdicts
-    rules = verdicts.rules(row, told.suspicious_day)
-    card_id, transaction_id, merchant_id, currency = unquote(told.quote)
+    record, result = context.record, ruling.deciding_result(row)
+    decider, verdicts = result.decider, result.verdicts
+    rules = verdicts.rules(row, context.suspicious_day)
+    card_id, transaction_id, merchant_id, currency = unquote(context.quote)
     features = ruling.features[row]
     alert = {
         "schema_version": 1,
-        "alert_id": name_of(told),
+        "alert_id": name_of(context),
         "card_id": card_id,
         "transaction_id": transaction_id,
         "merchant_id": merchant_id,
@@ -90,25 +90,25 @@ def build(
         "arrival_time": int(record["arrival"]),
         "decision": DECLINE if verdicts.declines(rules) else REVIEW,
         "rules": rules,
-        "score": deciding.score(row),
-        "score_percentile": deciding.percentile(row),
+        "score": result.score(row),
+        "score_percentile": result.percentile(row),
         "model_failure": failure,
         "challenger_failure": ruling.challenger_failure(row),
-        "threshold": who.policy.threshold,
-        "policy": digest_of(who.policy),
+        "threshold": decider.policy.threshold,
+        "policy": digest_of(decider.policy),
         "reasons": reasons(features, contributions),
         # without merchant facts there are the first columns only
         "features": dict(zip(ALL_NAMES, features.tolist(), strict=False)),
-        "model": model_of(who),
-        "rollout_id": who.rollout_id,
-        "rollout_seq": who.seq,
-        "role": who.role,
+        "model": model_of(decider),
+        "rollout_id": decider.rollout_id,
+        "rollout_seq": decider.seq,
+        "role": decider.role,
         "membership": ruling.member(row),
-        "profile": None if told.profile is None else _profile(told.profile, int(record["arrival"])),
-        "suspicious_count": {"day": told.suspicious_day, "total": told.suspicious_total},
-        "late": told.late,
-        "conflicting_repetition": told.conflicting,
-        "source": source_of(told),
+        "profile": None if context.profile is None else _profile(context.profile, int(record["arrival"])),
+        "suspicious_count": {"day": context.suspicious_day, "total": context.suspicious_total},
+        "late": context.late,
+        "conflicting_repetition": context.conflicting,
+        "source": source_of(context),
     }
     if held_since:
         alert["suppressed_by"] = {"arrival_time": held_since}
@@ -116,28 +116,28 @@ def build(
     return Alert(int(record["partition"]), int(record["offset"]), card_id.encode(), value), rules
 
 
-def name_of(told: Told) -> str:
-    """The alert's id (`models.policy.alert_id`)."""
-    card_id, transaction_id, merchant_id, _ = unquote(told.quote)
+def name_of(context: AlertContext) -> str:
+    """Return the alert's id (`models.policy.alert_id`)."""
+    card_id, transaction_id, merchant_id, _ = unquote(context.quote)
     return alert_id(
         card_id,
         transaction_id,
-        event_time=int(told.record["time"]),
-        units=int(told.record["amount"]),
+        event_time=int(context.record["time"]),
+        units=int(context.record["amount"]),
         merchant_id=merchant_id,
-        country=country_name(int(told.record["country"])),
+        country=country_name(int(context.record["country"])),
     )
 
 
-def model_of(who: Decides) -> dict[str, str]:
-    """The `model` of a record."""
-    return {"name": who.model.name, "version": who.model.version, "digest": who.model.digest}
+def model_of(decider: Decides) -> dict[str, str]:
+    """Return the field `model` of a record."""
+    return {"name": decider.model.name, "version": decider.model.version, "digest": decider.model.digest}
 
 
-def source_of(told: Told) -> dict[str, Any]:
-    """The `source` of a record."""
-    record = told.record
-    return {"topic": told.topic, "partition": int(record["partition"]), "offset": int(record["offset"])}
+def source_of(context: AlertContext) -> dict[str, Any]:
+    """Return the field `source` of a record."""
+    record = context.record
+    return {"topic": context.topic, "partition": int(record["partition"]), "offset": int(record["offset"])}
 
 
 def _profile(profile: np.void, seen_at: int) -> dict[str, Any]:

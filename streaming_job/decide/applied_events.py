@@ -1,4 +1,4 @@
-"""From which transaction on each rollout event held: a fact of each partition, kept in the state."""
+"""The first transaction of each partition to which each rollout event applied; part of the state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,34 +10,37 @@ from numpy.typing import NDArray
 
 from streaming_job.decide.rollout_history import Step
 
-KEPT = 32
-"""The newest events that are told of."""
+MAX_EVENTS = 32
+"""Number of the newest events that are reported."""
 
 
 @dataclass
 class AppliedEvents:
-    """The newest rollout events of a key group, and where they began to hold."""
+    """The newest rollout events of a key group, with the offsets from which they apply."""
 
     held_from: dict[int, dict[int, int]] = field(default_factory=dict)
-    """Offset of an event -> partition of the transactions -> first of its offsets for which it held."""
+    """Offset of an event -> partition of the transactions -> first offset to which the event applies."""
     _steps: Sequence[Step] = ()
     _encoded: orjson.Fragment | None = None
 
     def follow(self, steps: Sequence[Step]) -> None:
-        """Take in all events folded so far."""
-        self._steps = steps[-KEPT:]
-        known = {step.offset for step in self._steps}
-        self.held_from = {offset: self.held_from.get(offset, {}) for offset in sorted(known)}
+        """Replace the events by the newest of all events folded so far."""
+        self._steps = steps[-MAX_EVENTS:]
+        offsets = sorted({step.offset for step in self._steps})
+        self.held_from = {offset: self.held_from.get(offset, {}) for offset in offsets}
         self._encoded = None
 
     def see(self, batch: NDArray[np.void]) -> bool:
-        """Take in transactions; returns whether an event has begun to hold.
+        """Record the events that apply from one of these transactions on.
 
         Args:
-            batch: records of TRANSACTION, each partition in its order, shape (n,).
+            batch: records of TRANSACTION, each partition in log order, shape (n,).
+
+        Returns:
+            Whether an event applies to a partition for the first time.
         """
         partitions: Any = None
-        moved = False
+        changed = False
         for step in self._steps:
             held = self.held_from[step.offset]
             if partitions is None:
@@ -48,39 +51,43 @@ class AppliedEvents:
                 rows = np.flatnonzero((batch["partition"] == partition) & (batch["arrival"] >= step.since))
                 if rows.size:
                     held[partition] = int(batch["offset"][rows[0]])
-                    self._encoded, moved = None, True
-        return moved
+                    self._encoded, changed = None, True
+        return changed
 
     def to_json(self) -> orjson.Fragment:
-        """The contract's `applied`, oldest first."""
+        """Return the field `applied` of the progress record, oldest event first."""
         if self._encoded is None:
-            told = [
+            events = [
                 {
                     "rollout_id": step.event.rollout_id,
                     "seq": step.event.seq,
                     "type": step.event.type.value,
                     "offset": step.offset,
                     "held_from": {
-                        str(place): at for place, at in sorted(self.held_from[step.offset].items())
+                        str(partition): first
+                        for partition, first in sorted(self.held_from[step.offset].items())
                     },
                 }
                 for step in self._steps
             ]
-            self._encoded = orjson.Fragment(orjson.dumps(told))
+            self._encoded = orjson.Fragment(orjson.dumps(events))
         return self._encoded
 
     def encode(self) -> bytes:
-        """What the state keeps."""
-        kept = {
-            str(offset): {str(place): at for place, at in held.items()}
+        """Return `held_from` as bytes for the state."""
+        by_offset = {
+            str(offset): {str(partition): first for partition, first in held.items()}
             for offset, held in self.held_from.items()
         }
-        return orjson.dumps(kept)
+        return orjson.dumps(by_offset)
 
     @staticmethod
     def decode(blob: bytes) -> "AppliedEvents":
-        """Inverse of `encode`; `follow` gives the events back."""
-        kept: Mapping[str, Mapping[str, int]] = orjson.loads(blob)
+        """Decode what `encode` returned; call `follow` to set the events again."""
+        by_offset: Mapping[str, Mapping[str, int]] = orjson.loads(blob)
         return AppliedEvents(
-            {int(offset): {int(place): at for place, at in held.items()} for offset, held in kept.items()}
+            {
+                int(offset): {int(partition): first for partition, first in held.items()}
+                for offset, held in by_offset.items()
+            }
         )

@@ -1,7 +1,7 @@
-"""Features, scores and policies: which transactions of a key group become alerts.
+"""The decider of a key group: features, scores and policies turn transactions into alerts.
 
-What has been taken together is decided in blocks whose features stay in the processor's cache: at 61 columns
-of 8 bytes, writing out all of them and reading them again would cost as much as computing them.
+A mini-batch is decided in blocks whose features stay in the processor's cache: at 61 columns of 8 bytes,
+writing all features to memory and reading them again would cost as much as computing them.
 """
 
 import time
@@ -23,13 +23,13 @@ from streaming_job.decide.verdicts import Facts
 from streaming_job.progress.outcome import SCORES, Outcome, histogram
 
 Lookup = Callable[[NDArray[np.uint64], NDArray[np.int64]], NDArray[np.float64]]
-"""Merchant label features of n transactions, from the hashes of their merchants and their arrivals."""
+"""Function (merchant hashes, arrivals) -> merchant label features of n transactions."""
 BLOCK = 1024
-"""Transactions decided together: half a megabyte of features."""
+"""Number of transactions in a block: half a megabyte of features."""
 
 
 class Stopwatch:
-    """Milliseconds by phase, for progress records only."""
+    """Stopwatch that adds the milliseconds of each phase to an outcome, for progress records only."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
@@ -44,30 +44,31 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Deciders:
-    """Who may decide, as far as it has arrived, and what is known of those on trial."""
+    """The rollouts, models and trial units with which a key group decides."""
 
     rollouts: RolloutHistory
+    """The rollout events that have arrived so far."""
     load_model: LoadModel
-    """Gives a champion's scorer; has waited before it says that the model is unavailable."""
+    """Returns a champion's scorer; waits before it raises that the model is unavailable."""
     challengers: Challengers
     units: TrialUnits
-    """Moves on."""
+    """Units of the running trials; updated by the decider."""
     merchants: Lookup | None = None
-    """None: features are of cards and profiles only."""
+    """Lookup of merchant label features; None without merchant facts."""
 
 
 @dataclass(frozen=True)
-class Decided:
-    """What n transactions came to."""
+class Decisions:
+    """Decisions on n transactions."""
 
     accepted: NDArray[np.bool_]
-    """Which are no repetitions, shape (n,)."""
+    """Whether it is no repetition, shape (n,)."""
     alerted: NDArray[np.bool_]
-    """Which became alerts, shape (n,)."""
+    """Whether it is an alert, shape (n,)."""
     suppressed: NDArray[np.bool_]
-    """Which of those a cooldown held back, shape (n,)."""
+    """Whether it is an alert that a cooldown suppresses, shape (n,)."""
     conflicting: NDArray[np.bool_]
-    """Which are accepted although their id stood for another content before, shape (n,)."""
+    """Whether it is accepted although its id had been used with other content, shape (n,)."""
     late: NDArray[np.bool_]
     """Whether a later event of the card had been accepted before, shape (n,)."""
     version: NDArray[np.int32]
@@ -75,37 +76,37 @@ class Decided:
 
 
 class Decider:
-    """Decides transactions; alerts and counts go to an outcome."""
+    """The decider of a mini-batch's transactions, which writes alerts and counts to an outcome."""
 
     def __init__(
         self, state: GroupState, deciders: Deciders, topic: str, outcome: Outcome, watch: Stopwatch
     ) -> None:
-        """For the transactions that were taken together.
+        """Create the decider of a mini-batch.
 
         Args:
-            state: of the key group.
+            state: the key group's state.
             deciders: models and policies.
-            topic: of the transactions.
-            outcome: where everything goes.
-            watch: tells the phases apart.
+            topic: topic of the transactions.
+            outcome: receives alerts, counts and histograms.
+            watch: measures the phases.
         """
         self._state, self._deciders, self._topic = state, deciders, topic
         self._outcome, self._watch = outcome, watch
 
-    def decide(self, batch: NDArray[np.void], quotes: pa.BinaryArray, cards: NDArray[np.int32]) -> Decided:
-        """Accept and decide transactions; state moves on.
+    def decide(self, batch: NDArray[np.void], quotes: pa.BinaryArray, cards: NDArray[np.int32]) -> Decisions:
+        """Accept and decide transactions, and update the state.
 
         Args:
             batch: records of TRANSACTION in log order, shape (n,).
-            quotes: what alerts quote of them, n rows.
-            cards: number of each one's card, shape (n,).
+            quotes: the texts of the transactions that alerts contain (`transactions.quote`), n rows.
+            cards: card numbers of the transactions, shape (n,).
 
         Raises:
-            NoRolloutError: there is no model to decide them.
-            ModelError: the champion's model cannot be had.
+            NoRolloutError: no model has been rolled out.
+            ModelError: the champion's model cannot be loaded or run.
         """
         n = batch.size
-        decided = Decided(
+        decisions = Decisions(
             accepted=np.empty(n, dtype=np.bool_),
             alerted=np.empty(n, dtype=np.bool_),
             suppressed=np.empty(n, dtype=np.bool_),
@@ -117,35 +118,35 @@ class Decider:
             rows = slice(start, min(start + BLOCK, n))
             applied = self._state.apply(batch[rows], cards[rows])
             if self._deciders.merchants is not None:
-                found = self._deciders.merchants(batch["merchant"][rows], batch["arrival"][rows])
-                applied = replace(applied, features=np.hstack([applied.features, found]))
+                merchant_features = self._deciders.merchants(batch["merchant"][rows], batch["arrival"][rows])
+                applied = replace(applied, features=np.hstack([applied.features, merchant_features]))
             self._watch.lap("features")
-            decided.accepted[rows] = ~applied.duplicate
-            decided.conflicting[rows] = applied.conflicting
-            decided.late[rows] = applied.late
-            decided.version[rows] = applied.version
+            decisions.accepted[rows] = ~applied.duplicate
+            decisions.conflicting[rows] = applied.conflicting
+            decisions.late[rows] = applied.late
+            decisions.version[rows] = applied.version
             rulings = self._rule(batch[rows], applied)
-            decided.alerted[rows], decided.suppressed[rows] = alert(
+            decisions.alerted[rows], decisions.suppressed[rows] = alert(
                 self._state, self._outcome, self._topic, batch[rows], quotes[rows], cards[rows], applied,
                 rulings,
             )  # fmt: skip
             self._watch.lap("decide")
-        return decided
+        return decisions
 
     def _rule(self, block: NDArray[np.void], applied: Applied) -> list[Ruling]:
-        """Score a block's accepted transactions and count what the models said, plan by plan."""
+        """Score a block's accepted transactions and count the models' verdicts, plan by plan."""
         deciders, outcome = self._deciders, self._outcome
         plans, numbers = deciders.rollouts.in_force(block["arrival"])
         hashes = np.ascontiguousarray(block["lo"])
         rulings = []
         for number in np.unique(numbers).tolist():
             rows = np.flatnonzero((numbers == number) & ~applied.duplicate)
-            # nearly always all of them: nothing is copied then
-            mine = slice(None) if rows.size == block.size else rows
-            features = applied.features[mine]
+            # nearly always all rows: a slice copies nothing
+            selection = slice(None) if rows.size == block.size else rows
+            features = applied.features[selection]
             ruling = rule(
                 plans[number], rows, features,
-                Facts(features, applied.standing[mine], applied.version[mine]), hashes[mine],
+                Facts(features, applied.standing[selection], applied.version[selection]), hashes[selection],
                 deciders.load_model, deciders.challengers,
             )  # fmt: skip
             rulings.append(ruling)

@@ -1,4 +1,4 @@
-"""Whether the models of a proposal can decide: asked once, when the event is folded."""
+"""The check that the models of a proposed rollout can be loaded, made once, when the event is folded."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -15,34 +15,36 @@ log = logging.getLogger(__name__)
 
 
 class ModelJudge:
-    """Loads the models of proposals; what an earlier run has said of one stays said."""
+    """Judge of proposals, which loads their models; the verdict of an earlier run is final."""
 
-    def __init__(self, load: Callable[[ModelRef], Scorer], said_up_to: int, told: Mapping[int, str]) -> None:
-        """Judge for a key group.
+    def __init__(
+        self, load: Callable[[ModelRef], Scorer], judged_up_to: int, reasons: Mapping[int, str]
+    ) -> None:
+        """Create the judge of a key group.
 
         Args:
-            load: gives a model's scorer; has waited before it says that the model is unavailable.
-            said_up_to: Q of the rollouts: an earlier run has told of those before.
-            told: by offset of the proposals before Q that it has set aside: the reason.
+            load: returns a model's scorer; waits before it raises that the model is unavailable.
+            judged_up_to: Q of the rollouts: an earlier run has reported its verdicts on the events before.
+            reasons: by offset of the proposals before Q that it has set aside, the reason.
         """
-        self._load, self._said_up_to, self._told = load, said_up_to, told
+        self._load, self._judged_up_to, self._reasons = load, judged_up_to, reasons
 
     def __call__(self, proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
-        """See `rollout_history.Judge`; the first challenger that cannot decide gives the reason.
+        """Judge a proposal (`rollout_history.Judge`); the first challenger that cannot decide is the reason.
 
         Raises:
-            ModelUnavailableError: the files cannot be had, and nothing else could decide.
+            ModelUnavailableError: the model's files cannot be read, and no other champion could decide.
         """
-        told = self._told.get(offset)
-        # features that a record of version 1 lacked may be there now: of its model nothing has been said yet
-        is_open = told == Reason.INCOMPATIBLE_FEATURES and proposal.schema_version == 1
-        if offset < self._said_up_to and not is_open:
-            return Verdict() if told is None else Verdict(told)
+        reason = self._reasons.get(offset)
+        # this release may compute the features that a record of version 1 lacked: its model is unjudged yet
+        is_open = reason == Reason.INCOMPATIBLE_FEATURES and proposal.schema_version == 1
+        if offset < self._judged_up_to and not is_open:
+            return Verdict() if reason is None else Verdict(reason)
         for challenger in proposal.challengers:
-            found = self._judge(challenger.model, is_replaceable)
-            if found != Verdict():
-                log.error("rollout %s is set aside: %s", proposal.rollout_id, found.detail)
-                return found
+            verdict = self._judge(challenger.model, is_replaceable)
+            if verdict != Verdict():
+                log.error("rollout %s is set aside: %s", proposal.rollout_id, verdict.detail)
+                return verdict
         return Verdict()
 
     def _judge(self, model: ModelRef, is_replaceable: bool) -> Verdict:
@@ -59,9 +61,10 @@ class ModelJudge:
         return Verdict()
 
     def warm_up(self, newest: Plan | None) -> None:
-        """Load the champion's model, so that no transaction waits for it.
+        """Load the champion's model in advance, so that no transaction waits for it.
 
-        If it cannot be had, the transaction that needs it says so: the log may hold a withdrawal before that.
+        A failure is only logged. The first transaction that needs the model raises it: the log may hold a
+        withdrawal before that transaction.
         """
         if newest is None:
             return

@@ -1,9 +1,10 @@
-"""Who decides a transaction, and who is scored beside it: by the rollout events that had arrived when it did.
+"""The rollout history: which champion decides a transaction, and which challengers are scored beside it.
 
-Events are folded in the order of their offsets by `models.rollouts.machine`. What a release once said of an
-event, accepted or refused and why, is kept with it in the state, so that a restart, another release, or a
-registry that has changed folds the same history. The exception is what a release cannot compute: a champion
-whose features are not in its catalogue is passed over as long as it does not have them.
+The plan of a transaction follows from the rollout events that had arrived before it. Events are folded in the
+order of their offsets by `models.rollouts.machine`. The verdict on an event (accepted, or refused with a
+reason) is kept with it in the state, so a restart, another release or a changed registry folds the same
+history. The exception are features that a release does not compute: a champion that needs them is passed over
+until a release computes them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,11 +26,11 @@ from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decode.strict import MAX_RECORD_BYTES
 
 GOOD, UNJUDGED = "good", ""
-"""Verdicts beside the reasons; unjudged: nothing has been said yet, or it follows from the log alone."""
+"""Verdict codes beside the reasons. UNJUDGED: not judged yet, or the verdict follows from the log alone."""
 
 
 class NoRolloutError(FraudError):
-    """There is no champion to decide."""
+    """No rollout has a champion that can decide."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class RolloutRecord:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of looking at a record."""
+    """The verdict on a rollout event."""
 
-    word: str = GOOD
+    code: str = GOOD
     """GOOD, UNJUDGED, or a Reason's value."""
     detail: str = ""
     """For a person."""
@@ -55,69 +56,69 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Step:
-    """An accepted event, and what holds after it."""
+    """An accepted event, with the champions and the plan after it."""
 
     since: int
-    """Arrival from which it holds, ms: its own, or that of one before it that looks younger."""
+    """Arrival from which it applies, ms: its own, or that of an earlier event with a later timestamp."""
     offset: int
     event: Event
     champions: tuple[Decides, ...]
-    """The stack (`machine.Line`); what the release cannot compute is in it, too."""
+    """The stack of champions (`machine.Line`), including those that this release cannot compute."""
     plan: Plan | None
-    """As the log has it."""
+    """The plan that follows from the log, whatever this release can compute."""
 
 
 Judge = Callable[[Event, int, bool], Verdict]
-"""(a proposal, its offset, whether another champion is in force) -> what is to be said of its models."""
+"""Function (proposal, its offset, whether another champion is in force) -> verdict on its models."""
 
 
 _TOO_LARGE = Verdict(
-    Reason.RECORD_TOO_LARGE.value, f"at most {MAX_RECORD_BYTES} bytes are taken: the state keeps all of it"
+    Reason.RECORD_TOO_LARGE.value, f"the limit is {MAX_RECORD_BYTES} bytes: the state keeps the whole record"
 )
 
 
-def _letter(record: RolloutRecord, topics: Topics, found: Verdict) -> DeadLetter:
+def _letter(record: RolloutRecord, topics: Topics, verdict: Verdict) -> DeadLetter:
     return DeadLetter(
         topics.model_rollouts, 0, record.offset, record.arrival, record.key, record.value,
-        Reason(found.word), found.detail,
+        Reason(verdict.code), verdict.detail,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=16_384)
 def _accepted(text: str) -> tuple[Event, ...]:
-    """Events of the history, which every opening of a key group restores; checked once."""
+    """Parse an accepted event; cached, because every opening of a key group restores the history."""
     return events.read(text.encode())
 
 
 @dataclass
 class RolloutHistory:
-    """All rollout events so far, in offset order."""
+    """The rollout events read so far, in offset order."""
 
     computed: Sequence[str] = IDENTITIES
     """Features that the release computes, name:version."""
     records: list[tuple[int, int, str, str]] = field(default_factory=list)
-    """(arrival ms, offset, JSON text, verdict) of each; what the state keeps."""
+    """(arrival ms, offset, JSON text, verdict code) of each event; this list is stored in the state."""
     set_aside: dict[int, str] = field(default_factory=dict)
-    """By offset of the proposals whose models cannot decide: the Reason's value."""
+    """Offset of a proposal whose models cannot decide -> value of the Reason."""
     steps: list[Step] = field(default_factory=list)
     """Accepted events that changed something, in offset order."""
     line: Line = field(default_factory=Line)
-    """All rollouts as the log has them."""
-    _named: set[str] = field(default_factory=set)
-    """rollout_ids of all proposals, refused ones, too."""
-    _reigns: list[tuple[int, Plan]] = field(default_factory=list)
-    """(arrival ms from which it holds, plan), ascending."""
+    """The rollouts that follow from the log."""
+    _proposed: set[str] = field(default_factory=set)
+    """rollout_ids of all proposals, including refused ones."""
+    _in_force: list[tuple[int, Plan]] = field(default_factory=list)
+    """(arrival in ms from which the plan is in force, plan), ascending."""
 
     @property
     def newest(self) -> Plan | None:
         """The plan in force."""
-        return self._reigns[-1][1] if self._reigns else None
+        return self._in_force[-1][1] if self._in_force else None
 
     def fold(self, records: Sequence[RolloutRecord], topics: Topics, judge: Judge) -> list[DeadLetter]:
-        """Add records in offset order; returns those that are refused.
+        """Fold records in offset order, and return the refused ones as dead letters.
 
         Raises:
-            ModelError: as `judge` does.
+            ModelError: raised by `judge`.
         """
         refused = []
         for record in sorted(records, key=lambda record: record.offset):
@@ -127,12 +128,12 @@ class RolloutHistory:
                 continue
             try:
                 events.read(value)
-                found = self._take(record.arrival, record.offset, value.decode(), UNJUDGED, judge)
+                verdict = self._add(record.arrival, record.offset, value.decode(), UNJUDGED, judge)
             except ContractError as fault:
                 reason = Reason.INVALID_VALUE if value else Reason.EMPTY_VALUE
-                found = Verdict(reason.value, str(fault))
-            if found.word != GOOD:
-                refused.append(_letter(record, topics, found))
+                verdict = Verdict(reason.value, str(fault))
+            if verdict.code != GOOD:
+                refused.append(_letter(record, topics, verdict))
         self._derive()
         return refused
 
@@ -140,36 +141,36 @@ class RolloutHistory:
     def restore(
         records: Sequence[Sequence[object]], judge: Judge, computed: Sequence[str] = IDENTITIES
     ) -> "RolloutHistory":
-        """From `records` as JSON gives them back.
+        """Restore a history from its `records`, as parsed from JSON.
 
         Raises:
-            ModelError: as `judge` does.
+            ModelError: raised by `judge`.
         """
         history = RolloutHistory(computed)
-        for arrival, offset, text, word in records:
-            history._take(int(str(arrival)), int(str(offset)), str(text), str(word), judge)
+        for arrival, offset, text, code in records:
+            history._add(int(str(arrival)), int(str(offset)), str(text), str(code), judge)
         history._derive()
         return history
 
-    def _take(self, arrival: int, offset: int, text: str, word: str, judge: Judge) -> Verdict:
-        told = _accepted(text)
-        first = told[0]
+    def _add(self, arrival: int, offset: int, text: str, code: str, judge: Judge) -> Verdict:
+        parsed = _accepted(text)
+        first = parsed[0]
         if first.schema_version == 1:
-            found, word = self._judged_v1(first, offset, word, judge)
+            verdict, code = self._judged_v1(first, offset, code, judge)
         else:
-            found = Verdict(word) if word != UNJUDGED else self._judged(first, offset, judge)
-            word = found.word
+            verdict = Verdict(code) if code != UNJUDGED else self._judged(first, offset, judge)
+            code = verdict.code
         if first.type is Type.PROPOSED:
-            self._named.add(first.rollout_id)
-            if found.word not in (GOOD, Reason.ROLLOUT_CONFLICT):
-                self.set_aside[offset] = found.word
-        self.records.append((arrival, offset, text, word))
-        if found.word == GOOD:
-            self._move(arrival, offset, told)
-        return found
+            self._proposed.add(first.rollout_id)
+            if verdict.code not in (GOOD, Reason.ROLLOUT_CONFLICT):
+                self.set_aside[offset] = verdict.code
+        self.records.append((arrival, offset, text, code))
+        if verdict.code == GOOD:
+            self._move(arrival, offset, parsed)
+        return verdict
 
     def _judged(self, event: Event, offset: int, judge: Judge) -> Verdict:
-        """Judged once; what is said stays said."""
+        """Judge an event; the verdict is kept and final."""
         line = self.line
         if machine.is_repetition(line, event):
             return Verdict()
@@ -178,32 +179,35 @@ class RolloutHistory:
         except ConflictError as conflict:
             return Verdict(conflict.reason.value, str(conflict))
         if event.type is Type.WITHDRAWN and not self._decides_without(event.rollout_id):
-            return _last(event.rollout_id)
+            return _last_rollout(event.rollout_id)
         return self._of_models(event, offset, judge) if event.type is Type.PROPOSED else Verdict()
 
-    def _judged_v1(self, event: Event, offset: int, word: str, judge: Judge) -> tuple[Verdict, str]:
-        """Judged at every restore, but for the model; returns also the word that is kept.
+    def _judged_v1(self, event: Event, offset: int, code: str, judge: Judge) -> tuple[Verdict, str]:
+        """Judge an event of version 1; returns the verdict, and the code to keep in the state.
 
-        A model whose features were lacking is usable as soon as a release computes them.
+        It is judged at every restore, except for the model. A model whose features were lacking is usable as
+        soon as a release computes them.
         """
         if event.type is Type.PROPOSED:
-            found = self._lacking(event)
-            if found is None:
-                found = Verdict(word) if word != UNJUDGED else judge(event, offset, bool(self._usable()))
-                word = found.word
-            return found, word
-        if event.rollout_id not in self._named:
-            return _unknown(event.rollout_id), word
+            verdict = self._lacking(event)
+            if verdict is None:
+                verdict = Verdict(code) if code != UNJUDGED else judge(event, offset, bool(self._usable()))
+                code = verdict.code
+            return verdict, code
+        if event.rollout_id not in self._proposed:
+            return _unknown_rollout(event.rollout_id), code
         if self._usable() and not self._decides_without(event.rollout_id):
-            return _last(event.rollout_id), word
-        return Verdict(), word
+            return _last_rollout(event.rollout_id), code
+        return Verdict(), code
 
     def _of_models(self, event: Event, offset: int, judge: Judge) -> Verdict:
         return self._lacking(event) or judge(event, offset, bool(self._usable()))
 
     def _lacking(self, event: Event) -> Verdict | None:
         missing = {
-            name: None for one in event.challengers for name in lacking(one.model.features, self.computed)
+            name: None
+            for challenger in event.challengers
+            for name in lacking(challenger.model.features, self.computed)
         }
         if not missing:
             return None
@@ -213,87 +217,87 @@ class RolloutHistory:
             "a release that computes them",
         )
 
-    def _move(self, arrival: int, offset: int, told: Sequence[Event]) -> None:
+    def _move(self, arrival: int, offset: int, parsed: Sequence[Event]) -> None:
         before = self.line
-        for event in told:
-            known = event.rollout_id in self.line.trials
-            if (known or event.type is Type.PROPOSED) and not machine.is_repetition(self.line, event):
+        for event in parsed:
+            is_known = event.rollout_id in self.line.trials
+            if (is_known or event.type is Type.PROPOSED) and not machine.is_repetition(self.line, event):
                 self.line = machine.moved(self.line, event)
         if self.line is not before:
-            # an event hides the ones before it even if broker clocks make it look older than they are
+            # an event replaces earlier ones even if the brokers' clocks gave it an earlier arrival
             since = max(arrival, self.steps[-1].since if self.steps else 0)
             plan = machine.plan(self.line)
-            self.steps.append(Step(since, offset, told[-1], self.line.champions, plan))
+            self.steps.append(Step(since, offset, parsed[-1], self.line.champions, plan))
 
     def _can_compute(self, model: ModelRef) -> bool:
         return not lacking(model.features, self.computed)
 
     def _usable(self) -> list[Decides]:
-        return [one for one in self.line.champions if self._can_compute(one.model)]
+        return [champion for champion in self.line.champions if self._can_compute(champion.model)]
 
     def _decides_without(self, rollout_id: str) -> bool:
-        return any(one.rollout_id != rollout_id for one in self._usable())
+        return any(champion.rollout_id != rollout_id for champion in self._usable())
 
     def _derive(self) -> None:
-        """Who reigned from when on: by all steps, in their order."""
-        self._reigns = []
+        """Derive from all steps which plan was in force from when on."""
+        self._in_force = []
         for since, plan in self._plans():
-            if not self._reigns or self._reigns[-1][1] != plan:
-                self._reigns.append((since, plan))
+            if not self._in_force or self._in_force[-1][1] != plan:
+                self._in_force.append((since, plan))
 
     def _plans(self) -> Iterator[tuple[int, Plan]]:
-        never = self._passed_over()
+        withdrawn = self._passed_over()
         for step in self.steps:
             champion = next(
                 (
-                    one
-                    for one in reversed(step.champions)
-                    if (one.rollout_id, one.seq) not in never and self._can_compute(one.model)
+                    decider
+                    for decider in reversed(step.champions)
+                    if (decider.rollout_id, decider.seq) not in withdrawn and self._can_compute(decider.model)
                 ),
                 None,
             )
             if champion is not None and step.plan is not None:
-                able = tuple(one for one in step.plan.challengers if self._can_compute(one.model))
+                able = tuple(decider for decider in step.plan.challengers if self._can_compute(decider.model))
                 seq = champion.seq if step.plan.trial is None else step.plan.seq
                 yield step.since, replace(step.plan, champion=champion, challengers=able, seq=seq)
 
     def _passed_over(self) -> set[tuple[str, int]]:
-        """(rollout_id, seq) of the promotions that were withdrawn from the beginning."""
+        """Return (rollout_id, seq) of the promotions that were withdrawn from the beginning."""
         promoted: dict[str, set[int]] = {}
-        never: set[tuple[str, int]] = set()
+        withdrawn: set[tuple[str, int]] = set()
         for step in self.steps:
-            for one in step.champions[-1:]:
-                promoted.setdefault(one.rollout_id, set()).add(one.seq)
+            for champion in step.champions[-1:]:
+                promoted.setdefault(champion.rollout_id, set()).add(champion.seq)
             if step.event.type is Type.WITHDRAWN and step.event.from_the_beginning:
                 name = step.event.rollout_id
-                never |= {(name, seq) for seq in promoted.get(name, ())}
-        return never
+                withdrawn |= {(name, seq) for seq in promoted.get(name, ())}
+        return withdrawn
 
     def in_force(self, arrivals: NDArray[np.int64]) -> tuple[list[Plan], NDArray[np.int64]]:
-        """The plans that have reigned, and for each arrival the number of its own, shape (n,).
+        """Return all plans that are or were in force, and for each arrival the index of its plan, shape (n,).
 
-        One that reigned, was hidden and came back, when the one after it was withdrawn, is there twice. A
-        transaction that arrived before the first one is decided by the first.
+        A plan that comes back into force when its successor is withdrawn is listed twice. Transactions that
+        arrived before the first plan are decided by the first plan.
 
         Raises:
-            NoRolloutError: there is none.
+            NoRolloutError: no plan can decide.
         """
-        if not self._reigns:
+        if not self._in_force:
             aside = f"; {len(self.set_aside)} were set aside, see the dead letters" if self.set_aside else ""
             raise NoRolloutError(
                 f"no model has been rolled out that can decide{aside}; run `fraud rollouts promote`, then "
                 "start the job"
             )
-        starts = np.array([since for since, _ in self._reigns], dtype=np.int64)
+        starts = np.array([since for since, _ in self._in_force], dtype=np.int64)
         numbers = np.maximum(np.searchsorted(starts, arrivals, side="right") - 1, 0)
-        return [plan for _, plan in self._reigns], numbers
+        return [plan for _, plan in self._in_force], numbers
 
 
-def _unknown(rollout_id: str) -> Verdict:
+def _unknown_rollout(rollout_id: str) -> Verdict:
     return Verdict(Reason.UNKNOWN_ROLLOUT.value, f"there is no rollout {rollout_id} before this")
 
 
-def _last(rollout_id: str) -> Verdict:
+def _last_rollout(rollout_id: str) -> Verdict:
     return Verdict(
         Reason.LAST_ROLLOUT.value,
         f"nothing could decide without {rollout_id}; promote another model first",

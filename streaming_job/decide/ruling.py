@@ -1,4 +1,4 @@
-"""Which model decides: the verdicts of a plan's champion and challengers, and whose counts for which card."""
+"""The ruling of a plan: verdicts of its champion and challengers, and which of them decides each card."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,104 +19,106 @@ T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What one model and policy make of m transactions."""
+class ModelResult:
+    """Scores and verdicts of one model and its policy on m transactions."""
 
-    who: Decides
+    decider: Decides
     answer: Answer
     verdicts: Verdicts
 
     def score(self, row: int) -> float | None:
-        """Of a row; None where the model failed."""
+        """Return the score of a row; None where the model failed."""
         score = float(self.answer.scores[row])
         return None if np.isnan(score) else score
 
     def percentile(self, row: int) -> float | None:
-        """Of a row's score; None without one, or if the model does not know."""
+        """Return the percentile of a row's score; None without a score or without percentiles."""
         score, scorer = self.score(row), self.answer.scorer
         return None if score is None or scorer is None else scorer.percentile(score)
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """What a plan made of m transactions."""
+    """The decisions of a plan on m transactions of a block."""
 
     plan: Plan
     rows: NDArray[np.int64]
-    """Their rows in the block, ascending, shape (m,)."""
+    """Rows of the transactions in the block, ascending, shape (m,)."""
     features: NDArray[np.float64]
     """Shape (m, len(FEATURES))."""
-    champion: Judged
-    challengers: tuple[Judged, ...]
-    canary: Judged | None
+    champion: ModelResult
+    challengers: tuple[ModelResult, ...]
+    canary: ModelResult | None
     """The challenger that decides for its members."""
     by_canary: NDArray[np.bool_] | None
-    """Members for which it gave a score, so that it decides, shape (m,); None without canary."""
+    """Whether the canary decides: the card is a member and has a score, shape (m,); None without canary."""
     buckets: NDArray[np.int64] | None
-    """Of the cards, shape (m,); None if no challenger of the plan decides for some."""
+    """Membership buckets of the cards, shape (m,); None if the plan has no canary with a share."""
 
     @property
     def alerted(self) -> NDArray[np.bool_]:
-        """Which are alerts, by the model that decides, shape (m,)."""
-        return self._of_decider(lambda judged: judged.verdicts.alerts)
+        """Whether a transaction is an alert, by the model that decides, shape (m,)."""
+        return self._of_decider(lambda result: result.verdicts.alerts)
 
     @property
     def declined(self) -> NDArray[np.bool_]:
-        """Which are declines whatever the card did before, shape (m,)."""
-        return self._of_decider(lambda judged: judged.verdicts.declined)
+        """Whether a transaction is a decline regardless of the card's earlier alerts, shape (m,)."""
+        return self._of_decider(lambda result: result.verdicts.declined)
 
     @property
     def scores(self) -> NDArray[np.float64]:
-        """Of the model that decides, shape (m,)."""
-        return self._of_decider(lambda judged: judged.answer.scores)
+        """Scores of the model that decides, shape (m,)."""
+        return self._of_decider(lambda result: result.answer.scores)
 
-    def _of_decider(self, of: Callable[[Judged], NDArray[T]]) -> NDArray[T]:
-        """What the model and policy that decide have of each row, shape (m,)."""
-        champions = of(self.champion)
+    def _of_decider(self, get: Callable[[ModelResult], NDArray[T]]) -> NDArray[T]:
+        """Return for each row the value of the result that decides it, shape (m,)."""
+        champion_values = get(self.champion)
         if self.canary is None or self.by_canary is None:
-            return champions
-        return np.where(self.by_canary, of(self.canary), champions)
+            return champion_values
+        return np.where(self.by_canary, get(self.canary), champion_values)
 
-    def number(self, of: Callable[[Policy], int]) -> NDArray[np.int64]:
-        """A number of the policies, by the model that decides, shape (m,).
+    def number(self, get: Callable[[Policy], int]) -> NDArray[np.int64]:
+        """Return for each row a number of the policy that decides it, shape (m,).
 
         Args:
-            of: gives a policy's.
+            get: returns the number of a policy.
         """
-        return self._of_decider(lambda judged: np.full(self.rows.size, of(judged.who.policy), dtype=np.int64))
+        return self._of_decider(
+            lambda result: np.full(self.rows.size, get(result.decider.policy), dtype=np.int64)
+        )
 
     @property
     def differs(self) -> NDArray[np.bool_] | None:
-        """Where a challenger's verdict is not the champion's, shape (m,); None if that is nowhere."""
+        """Whether any challenger's verdict differs from the champion's, shape (m,); None without any."""
         if not self.challengers:
             return None
-        mine = self.champion.verdicts.alerts
-        differs = np.zeros(mine.size, dtype=np.bool_)
-        for judged in self.challengers:
-            differs |= judged.verdicts.alerts != mine
+        champion_alerts = self.champion.verdicts.alerts
+        differs = np.zeros(champion_alerts.size, dtype=np.bool_)
+        for result in self.challengers:
+            differs |= result.verdicts.alerts != champion_alerts
         return differs
 
     @property
     def failures(self) -> int:
-        """Transactions that the champion decided without a score."""
+        """Number of transactions that the champion decided without a score."""
         if self.by_canary is None:
             return len(self.champion.answer.failures)
         return sum(not self.by_canary[row] for row in self.champion.answer.failures)
 
-    def deciding(self, row: int) -> Judged:
-        """Who decides a row."""
+    def deciding_result(self, row: int) -> ModelResult:
+        """Return the result that decides a row."""
         if self.canary is not None and self.by_canary is not None and self.by_canary[row]:
             return self.canary
         return self.champion
 
     def challenger_failure(self, row: int) -> str | None:
-        """Why the champion decides a row whose card is the canary's; None if that is not so."""
+        """Return why the champion decides a row although its card is a member; None for all other rows."""
         if self.buckets is None or self.buckets[row] >= self.plan.share_bp:
             return None
         return UNAVAILABLE if self.canary is None else self.canary.answer.failures.get(row)
 
     def member(self, row: int) -> dict[str, Any] | None:
-        """The alert's `membership`."""
+        """Return the alert's field `membership`."""
         if self.buckets is None:
             return None
         bucket = int(self.buckets[row])
@@ -129,35 +131,35 @@ class Ruling:
         }
 
     def explained(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], dict[int, str]]:
-        """What each feature added to the score that decided.
+        """Explain the scores that decided.
 
         Args:
-            rows: shape (k,).
+            rows: rows of the ruling, shape (k,).
 
         Returns:
-            Contributions, shape (k, len(FEATURES)), 0 where there are none; and row -> how the deciding model
-            failed, UNEXPLAINED included.
+            Contributions of the features, shape (k, len(FEATURES)), 0 where there is no explanation; and
+            row -> how the deciding model failed, including UNEXPLAINED.
 
         Raises:
-            ModelError: not the champion failed but what it runs on.
+            ModelError: the machine, not the champion, failed.
         """
         contributions = np.zeros((rows.size, self.features.shape[1]))
         failures: dict[int, str] = {}
         scored = ~np.isnan(self.scores[rows])
         by_canary = np.zeros(rows.size, np.bool_) if self.by_canary is None else self.by_canary[rows]
-        for judged, mine in ((self.champion, ~by_canary), (self.canary, by_canary)):
-            if judged is None or not mine.any():
+        for result, decided in ((self.champion, ~by_canary), (self.canary, by_canary)):
+            if result is None or not decided.any():
                 continue
-            at = np.flatnonzero(mine & scored)
-            contributions[at], unexplained = explain(
-                judged.answer, self.features[rows[at]], may_stop=judged is self.champion
+            scored_rows = np.flatnonzero(decided & scored)
+            contributions[scored_rows], unexplained = explain(
+                result.answer, self.features[rows[scored_rows]], may_stop=result is self.champion
             )
             failures |= {
-                row: judged.answer.failures[row]
-                for row in rows[mine].tolist()
-                if row in judged.answer.failures
+                row: result.answer.failures[row]
+                for row in rows[decided].tolist()
+                if row in result.answer.failures
             }
-            failures |= {int(rows[at[one]]): guarded.UNEXPLAINED for one in unexplained}
+            failures |= {int(rows[scored_rows[index]]): guarded.UNEXPLAINED for index in unexplained}
         return contributions, failures
 
 
@@ -170,37 +172,40 @@ def rule(
     load_model: LoadModel,
     challengers: Challengers,
 ) -> Ruling:
-    """Score m transactions with every model of their plan, and find who decides each.
+    """Score m transactions with every model of their plan, and determine which model decides each.
 
     Args:
-        plan: that was in force when they arrived.
-        rows: their rows in the block, ascending, shape (m,).
+        plan: the plan that was in force when they arrived.
+        rows: rows of the transactions in the block, ascending, shape (m,).
         features: shape (m, len(FEATURES)).
-        facts: of the same.
+        facts: other inputs of the rules, m rows.
         card_hashes: low halves of the cards' hashes, shape (m,).
-        load_model: gives the champion's scorer.
-        challengers: gives theirs.
+        load_model: returns the champion's scorer.
+        challengers: the challengers' models.
 
     Raises:
-        ModelError: the champion's model cannot be had, or not be run here.
+        ModelError: the champion's model cannot be loaded, or not be run on this machine.
     """
-    champion = _judged(plan.champion, ask(load_model(plan.champion.model), features), facts)
-    others = tuple(_judged(one, challengers.ask(one.model, features), facts) for one in plan.challengers)
+    champion = _evaluate(plan.champion, ask(load_model(plan.champion.model), features), facts)
+    others = tuple(
+        _evaluate(challenger, challengers.ask(challenger.model, features), facts)
+        for challenger in plan.challengers
+    )
     canary = by_canary = buckets = None
     if plan.canary and plan.share_bp:
         buckets = membership.bucket(card_hashes, plan.salt)
-        # a release that does not compute its features does not score it
-        canary = next((judged for judged in others if judged.who.challenger == plan.canary), None)
+        # a canary whose features this release does not compute is not in the plan's challengers
+        canary = next((result for result in others if result.decider.challenger == plan.canary), None)
     if canary is not None and buckets is not None:
         by_canary = (buckets < plan.share_bp) & ~np.isnan(canary.answer.scores)
     return Ruling(plan, rows, features, champion, others, canary, by_canary, buckets)
 
 
-def _judged(who: Decides, answer: Answer, facts: Facts) -> Judged:
-    return Judged(who, answer, verdicts(who.policy, answer.scores, facts))
+def _evaluate(decider: Decides, answer: Answer, facts: Facts) -> ModelResult:
+    return ModelResult(decider, answer, verdicts(decider.policy, answer.scores, facts))
 
 
 @lru_cache(maxsize=256)
 def digest_of(policy: Policy) -> str:
-    """The policy's digest; a few policies make all alerts."""
+    """Return the policy's digest; cached, because few policies decide all alerts."""
     return policy.digest()

@@ -1,8 +1,8 @@
-"""What models say of transactions; a challenger's failures are its own, whatever they are.
+"""Scoring of transactions by champion and challengers.
 
-A champion that cannot be run because of the machine stops the group: rules deciding alone for such a reason
-would be a decision that no replay repeats. A challenger never does: where it gives no score the champion
-decides, and the failure is counted.
+A champion that cannot run because of the machine stops the group: if the rules decided alone for such a
+reason, no replay would repeat the decision. A challenger's failure never stops the group: where it gives no
+score the champion decides, and the failure is counted.
 """
 
 import logging
@@ -21,32 +21,32 @@ log = logging.getLogger(__name__)
 
 LoadModel = Callable[[ModelRef], Scorer]
 UNAVAILABLE = "unavailable"
-"""How a challenger failed beside `models.guarded`: its model could not be loaded, or not be run here."""
+"""Failure of a challenger beside those of `models.guarded`: its model could not be loaded or run."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model said about n transactions."""
+    """The scores of a model for n transactions."""
 
     scorer: Scorer | None
-    """None if it could not be loaded."""
+    """The model; None if it could not be loaded."""
     scores: NDArray[np.float64]
     """Shape (n,); NaN where it failed."""
     failures: dict[int, str]
     """Row -> how it failed (`models.guarded`, UNAVAILABLE)."""
     ms: float
-    """How long it took."""
+    """Duration of scoring."""
 
 
 def ask(scorer: Scorer, features: NDArray[np.float64]) -> Answer:
-    """Ask a champion.
+    """Score transactions with a champion.
 
     Args:
         scorer: the model.
         features: shape (n, f).
 
     Raises:
-        ModelError: not the model failed but what it runs on.
+        ModelError: the machine, not the model, failed.
     """
     begun = time.perf_counter()
     scores, failures = guarded.score(scorer, features)
@@ -54,44 +54,44 @@ def ask(scorer: Scorer, features: NDArray[np.float64]) -> Answer:
 
 
 class Challengers:
-    """Models of challengers, as far as they can be had."""
+    """The models of challengers, loaded on demand; one that cannot be loaded is not tried again at once."""
 
     def __init__(self, load: LoadModel) -> None:
-        """Nothing is loaded.
+        """Create without loading a model.
 
         Args:
-            load: gives a model's scorer at once, or says that it cannot.
+            load: returns a model's scorer, or raises, without waiting.
         """
         self._load = load
-        self._lost: set[ModelRef] = set()
+        self._unavailable: set[ModelRef] = set()
 
     def try_again(self) -> None:
-        """Ask again for those that could not be had; between, nothing waits for them."""
-        self._lost.clear()
+        """Allow models that could not be loaded to be tried again."""
+        self._unavailable.clear()
 
     def scorer(self, model: ModelRef) -> Scorer | None:
-        """A challenger's scorer; None if it cannot be had."""
-        if model in self._lost:
+        """Return a challenger's scorer; None if it cannot be loaded."""
+        if model in self._unavailable:
             return None
         try:
             return self._load(model)
         except Exception as fault:  # whatever it is, the champion's decisions do not depend on it
             log.error("challenger %s %s cannot be loaded, and fails: %s", model.name, model.version, fault)
-            self._lost.add(model)
+            self._unavailable.add(model)
         return None
 
     def ask(self, model: ModelRef, features: NDArray[np.float64]) -> Answer:
-        """Ask a challenger; raises nothing.
+        """Score transactions with a challenger; raises nothing.
 
         Args:
-            model: the challenger's.
+            model: the challenger's model.
             features: shape (n, f).
         """
         scorer = self.scorer(model)
         if scorer is not None:
             try:
                 return ask(scorer, features)
-            except Exception as fault:  # what would stop the group for a champion
+            except Exception as fault:  # including faults of the machine, which a champion would raise
                 log.error("challenger %s %s fails: %s", model.name, model.version, fault)
         n = len(features)
         return Answer(None, np.full(n, np.nan), dict.fromkeys(range(n), UNAVAILABLE), 0.0)
@@ -100,15 +100,15 @@ class Challengers:
 def explain(
     answer: Answer, features: NDArray[np.float64], *, may_stop: bool
 ) -> tuple[NDArray[np.float64], list[int]]:
-    """What each feature added to the score of rows, and the rows without an explanation.
+    """Return the contributions of the features to the scores, and the rows without an explanation.
 
     Args:
-        answer: of the model that decided them.
-        features: of the rows, all of which have a score, shape (n, f).
-        may_stop: whether a fault of the machine is an error, as of a champion.
+        answer: the scores of the model that decided the rows.
+        features: features of the rows, all of which have a score, shape (n, f).
+        may_stop: whether a fault of the machine is raised, as for a champion.
 
     Raises:
-        ModelError: not the model failed but what it runs on.
+        ModelError: the machine, not the model, failed.
     """
     assert answer.scorer is not None
     try:

@@ -1,14 +1,14 @@
-"""Units of the paired comparison: by card, and by card and clock hour of arrival, who has alerted so far.
+"""The units of the paired comparison: which models have alerted on a card, and on a card-hour, so far.
 
-A transaction is no independent trial: a burst on one card is one event for both models. So guards count
-card-hours and cards. Whether a unit is `both` or only one model's is known when its last transaction is
-decided; until then it is state: as flags it survives checkpoints, and is decided again exactly between P
-and Q.
+Transactions are not independent samples: a burst on one card is one event for both models. So guards count
+card-hours and cards. Whether a unit counts as `both` or for one model only is certain after its last
+transaction. Until then the unit is state: its flags are in the checkpoint, and deciding again from P to Q
+changes them in the same way.
 
-Each partition has its own units, because partitions are read at different speeds, and what is kept must
-follow from the order within one. Memory is bounded by the alerts: a card stands here if a model alerted on
-it since the trial began, an hour of it if that was in the partition's newest clock hour or the one before.
-When a partition comes to a transaction of another trial, or of none, its units go.
+Each partition has its own units: partitions are read at different speeds, so the units must depend on the
+order within one partition only. Memory is bounded by the number of alerts: a card is kept if a model alerted
+on it since the trial began, and a card-hour if it is in the partition's newest clock hour or the one before.
+The units of a partition are dropped at its first transaction of another trial, or of none.
 """
 
 from collections import Counter
@@ -25,44 +25,44 @@ from feature_store.codec import decode, encode
 from streaming_job.progress.trials import PAIRED
 
 HOURS_KEPT = 2
-"""Clock hours of a partition that may still get alerts: arrivals of different cards may lie out of order by
-so much. An alert that comes later counts for its card, and for no hour."""
+"""Clock hours of a partition that can still get alerts: arrivals of different cards may be out of order by
+that much. A later alert counts for its card, but for no card-hour."""
 CHAMPION = 1
-"""Flag of a unit: the champion alerted; that of challenger i is CHAMPION << (i + 1)."""
+"""Flag of a unit: the champion alerted. The flag of challenger i is CHAMPION << (i + 1)."""
 _BOTH, _ONLY_CHAMPION, _ONLY_CHALLENGER = PAIRED
 _KINDS = (None, _ONLY_CHAMPION, _ONLY_CHALLENGER, _BOTH)
 
 Card = tuple[int, int]
 Change = tuple[Counter[str], Counter[str]]
-"""Of one challenger: what is added to its card-hours and its cards, by PAIRED."""
+"""Changes of one challenger's counts: of card-hours and of cards, by PAIRED."""
 
 
 @dataclass
 class PartitionUnits:
-    """Units of one partition's running trial."""
+    """The units of one partition's running trial."""
 
     rollout_id: str
     newest: int = 0
-    """Clock hour of the newest arrival on which somebody alerted."""
+    """Clock hour of the newest arrival on which a model alerted."""
     hours: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """(lo, hi, clock hour) -> flags."""
     cards: dict[Card, int] = field(default_factory=dict)
     """(lo, hi) -> flags."""
 
     def enter(self, card: Card, arrival: int, flags: int, changes: Sequence[Change]) -> None:
-        """Take in a transaction on which somebody alerted.
+        """Add a transaction on which at least one model alerted.
 
         Args:
             card: (lo, hi).
             arrival: ms.
-            flags: who did.
+            flags: flags of the models that alerted.
             changes: by challenger; added to.
         """
         hour = arrival // HOUR_MS
         if hour > self.newest:
             self.newest = hour
             oldest = hour - HOURS_KEPT
-            self.hours = {unit: known for unit, known in self.hours.items() if unit[2] > oldest}
+            self.hours = {unit: flag for unit, flag in self.hours.items() if unit[2] > oldest}
         before = self.cards.get(card, 0)
         self.cards[card] = before | flags
         _count(before, before | flags, changes, 1)
@@ -86,26 +86,26 @@ def _count(before: int, after: int, changes: Sequence[Change], which: int) -> No
 
 
 class TrialUnits:
-    """Units of all partitions of a key group."""
+    """The units of all partitions of a key group."""
 
     def __init__(self) -> None:
-        """Without any."""
+        """Create without units."""
         self._partitions: dict[int, PartitionUnits] = {}
 
     def __bool__(self) -> bool:
-        """Whether anything is kept."""
+        """Whether a partition has a running trial."""
         return bool(self._partitions)
 
     def of(self, partition: int, rollout_id: str | None) -> PartitionUnits | None:
-        """Units of a partition whose next transactions are of a trial; those of any other trial go.
+        """Return the units of a partition's trial; drop those of any other trial.
 
         Args:
-            partition: of the transactions.
-            rollout_id: the trial; None: there is none, and the answer is None.
+            partition: partition of the transactions.
+            rollout_id: the trial of its next transactions; None if there is none: then None is returned.
         """
-        known = self._partitions.get(partition)
-        if known is not None and known.rollout_id == rollout_id:
-            return known
+        current = self._partitions.get(partition)
+        if current is not None and current.rollout_id == rollout_id:
+            return current
         self._partitions.pop(partition, None)
         if rollout_id is None:
             return None
@@ -113,14 +113,14 @@ class TrialUnits:
         return units
 
     def encode(self) -> bytes:
-        """As bytes."""
-        known = sorted(self._partitions.items())
+        """Encode as bytes."""
+        partitions = sorted(self._partitions.items())
         head = [
             [number, units.rollout_id, units.newest, len(units.cards), len(units.hours)]
-            for number, units in known
+            for number, units in partitions
         ]
-        cards = [(*card, flags) for _, units in known for card, flags in units.cards.items()]
-        hours = [(*unit, flags) for _, units in known for unit, flags in units.hours.items()]
+        cards = [(*card, flags) for _, units in partitions for card, flags in units.cards.items()]
+        hours = [(*unit, flags) for _, units in partitions for unit, flags in units.hours.items()]
         return encode(
             {
                 "head": np.frombuffer(orjson.dumps(head), dtype=np.uint8),
@@ -138,7 +138,7 @@ class TrialUnits:
         """
         raw = decode(blob, "trial units")
         all_cards, all_hours = _rows(raw, "cards", 3), _rows(raw, "hours", 4)
-        made = TrialUnits()
+        trial_units = TrialUnits()
         for number, rollout_id, newest, n_cards, n_hours in orjson.loads(raw["head"].tobytes()):
             units = PartitionUnits(rollout_id, newest)
             for _ in range(n_cards):
@@ -147,8 +147,8 @@ class TrialUnits:
             for _ in range(n_hours):
                 lo, hi, hour, flags = next(all_hours)
                 units.hours[lo, hi, hour] = flags
-            made._partitions[number] = units
-        return made
+            trial_units._partitions[number] = units
+        return trial_units
 
 
 def _columns(name: str, rows: Sequence[tuple[int, ...]], width: int) -> dict[str, NDArray[np.uint64]]:

@@ -1,4 +1,4 @@
-"""What a policy says of transactions: the rules of `models.policy`, all rows at once."""
+"""The verdicts of a policy on transactions: the rules of `models.policy`, vectorised."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ _STANDINGS = {BLOCKED_CARD: (BLOCKED, "blocked"), CLOSED_CARD: (CLOSED, "closed"
 
 
 class Facts:
-    """What rules look at beside the score, of n transactions; shared by the policies that are asked."""
+    """The inputs of the rules beside the score, for n transactions; shared by all policies."""
 
     def __init__(
         self, features: NDArray[np.float64], standing: NDArray[np.uint8], version: NDArray[np.int32]
     ) -> None:
-        """Look at nothing yet.
+        """Hold the inputs; counts are computed on demand.
 
         Args:
             features: shape (n, len(FEATURES)).
@@ -51,7 +51,7 @@ class Facts:
         self._counts: dict[str, NDArray[np.float64]] = {}
 
     def count(self, window: str) -> NDArray[np.float64]:
-        """Transactions of the card in a window, by event time or arrival, whichever are more, shape (n,)."""
+        """Return the card's transactions in a window, by event time or arrival, the greater, shape (n,)."""
         if window not in self._counts:
             by_event_time, by_arrival = _WINDOWS[window]
             self._counts[window] = np.maximum(self._features[:, by_event_time], self._features[:, by_arrival])
@@ -60,16 +60,16 @@ class Facts:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What a policy says of n transactions."""
+    """The verdicts of a policy on n transactions."""
 
     policy: Policy
     fired: Mapping[str, NDArray[np.bool_]]
-    """Rules that look at one transaction -> where they fired, shape (n,); in the order of RULES."""
+    """Rule of a single transaction -> whether it fired, shape (n,); in the order of RULES."""
     alerts: NDArray[np.bool_]
-    """Which would be alerts, shape (n,)."""
+    """Whether a transaction is an alert by this policy, shape (n,)."""
 
     def rules(self, row: int, day: int) -> tuple[str, ...]:
-        """What fired of a row that is an alert, the `day`th of its card in a day."""
+        """Return the rules that fired for a row, which is its card's `day`th alert in a day."""
         after = self.policy.escalate_after
         fired = [rule for rule, rows in self.fired.items() if rows[row]]
         if fired and after is not None and day >= after:
@@ -77,14 +77,14 @@ class Verdicts:
         return tuple(fired)
 
     def declines(self, rules: tuple[str, ...]) -> bool:
-        """Whether an alert of these rules is a decline."""
+        """Return whether an alert with these rules is a decline."""
         return ESCALATED in rules or any(
             rule in rules and getattr(self.policy, mode) == DECLINE for rule, (_, mode) in _STANDINGS.items()
         )
 
     @property
     def declined(self) -> NDArray[np.bool_]:
-        """Which are declines whatever the card did before, shape (n,)."""
+        """Whether a transaction is a decline regardless of the card's earlier alerts, shape (n,)."""
         out = np.zeros(self.alerts.size, dtype=np.bool_)
         for rule, (_, mode) in _STANDINGS.items():
             if getattr(self.policy, mode) == DECLINE:
@@ -93,17 +93,17 @@ class Verdicts:
 
 
 def verdicts(policy: Policy, scores: NDArray[np.float64], facts: Facts) -> Verdicts:
-    """Ask a policy.
+    """Apply a policy to n transactions.
 
     Args:
-        policy: to be asked.
-        scores: NaN where the model failed: the other rules decide alone there, shape (n,).
-        facts: of the same n transactions.
+        policy: the policy.
+        scores: NaN where the model failed, so that the other rules decide alone, shape (n,).
+        facts: other inputs of the rules, n rows.
     """
     fired = {SCORE: scores >= policy.threshold}
     for rule, (window, name) in _VELOCITIES.items():
-        if (most := getattr(policy, name)) is not None:
-            fired[rule] = facts.count(window) > float(most)
+        if (maximum := getattr(policy, name)) is not None:
+            fired[rule] = facts.count(window) > float(maximum)
     for rule, (standing, mode) in _STANDINGS.items():
         if getattr(policy, mode) != IGNORE:
             fired[rule] = facts.standing == standing

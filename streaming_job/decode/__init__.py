@@ -1,1 +1,1 @@
-"""From the bytes of a topic to the records that the kernels take, or to a named reason why not."""
+"""Decoders of the input topics: from bytes to records for the kernels, or to a reason for a dead letter."""

@@ -1,4 +1,4 @@
-"""Arrow's binary columns as the arrays that kernels take, and back."""
+"""Conversion of Arrow binary columns to the arrays that kernels take, and back."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,10 +8,10 @@ from streaming_job.decode.grammar import Bytes
 
 
 def buffers(column: pa.BinaryArray) -> tuple[Bytes, NDArray[np.int32]]:
-    """The bytes of all rows, and where each row begins and ends.
+    """Return the bytes of all rows, and the offsets of the rows in them.
 
     Args:
-        column: n rows (32-bit offsets); where it is null, what lies between its offsets is undefined.
+        column: n rows (32-bit offsets); the bytes between the offsets of a null row are undefined.
 
     Returns:
         data, and offsets of shape (n + 1,): row i is data[offsets[i]:offsets[i + 1]].
@@ -24,13 +24,13 @@ def buffers(column: pa.BinaryArray) -> tuple[Bytes, NDArray[np.int32]]:
 
 
 def present(column: pa.BinaryArray) -> NDArray[np.bool_]:
-    """Which rows are not null, shape (n,)."""
+    """Return which rows are not null, shape (n,)."""
     valid: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
     return valid
 
 
 def column(data: Bytes, offsets: NDArray[np.int32]) -> pa.BinaryArray:
-    """Inverse of `buffers`: a column without nulls that shares the memory."""
+    """Return a column without nulls that shares the memory; inverse of `buffers`."""
     return pa.Array.from_buffers(
         pa.binary(), offsets.size - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )

@@ -1,6 +1,6 @@
-"""JSON's grammar (RFC 8259) over bytes, in kernels: where a string, a number, any value ends.
+"""Kernels that scan JSON (RFC 8259) in bytes: they find the end of a string, a number or any value.
 
-Strings must be UTF-8. A position of -1 says that something is broken, or odd enough for a second look.
+Strings must be UTF-8. A position of -1 means: malformed, or unusual, so that `strict` has to decide.
 """
 
 import numpy as np
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from feature_store.jit import njit
 
 DEEPEST = 60
-"""Values nested deeper are odd: one bit of a word for each level."""
+"""Deepest nesting that the kernels follow: one bit of a word for each level."""
 LONGEST_NUMBER = 300
-"""Numbers of more characters are odd."""
+"""Longest number that the kernels accept, in characters."""
 
-# what a string is made of
+# kinds of strings, flags
 PLAIN, BEYOND_ASCII, ESCAPED = 0, 1, 2
 
 Bytes = NDArray[np.uint8]
@@ -21,13 +21,13 @@ Bytes = NDArray[np.uint8]
 
 @njit(cache=True, inline="always")
 def byte_at(data: Bytes, at: int, end: int) -> np.int64:
-    """The byte at a position, or 0, which is none of JSON's, behind the end."""
+    """Return the byte at a position; behind the end 0, which never occurs in JSON."""
     return np.int64(data[at]) if at < end else np.int64(0)
 
 
 @njit(cache=True, inline="always")
 def blank(data: Bytes, at: int, end: int) -> int:
-    """The first position from `at` on that is not white space."""
+    """Return the first position from `at` on that is not white space."""
     while at < end and (data[at] == 0x20 or data[at] == 0x0A or data[at] == 0x0D or data[at] == 0x09):
         at += 1
     return at
@@ -35,7 +35,7 @@ def blank(data: Bytes, at: int, end: int) -> int:
 
 @njit(cache=True)
 def _multibyte(data: Bytes, at: int, end: int) -> int:
-    """The position after a character of two to four bytes of UTF-8, or -1 (RFC 3629, section 4)."""
+    """Return the position after a UTF-8 character of two to four bytes, or -1 (RFC 3629, section 4)."""
     first = data[at]
     if 0xC2 <= first <= 0xDF:
         more = 1
@@ -52,9 +52,9 @@ def _multibyte(data: Bytes, at: int, end: int) -> int:
             return -1
     second = data[at + 1]
     if (
-        (first == 0xE0 and second < 0xA0)  # could be shorter
+        (first == 0xE0 and second < 0xA0)  # overlong
         or (first == 0xED and second > 0x9F)  # half a surrogate pair
-        or (first == 0xF0 and second < 0x90)  # could be shorter
+        or (first == 0xF0 and second < 0x90)  # overlong
         or (first == 0xF4 and second > 0x8F)  # beyond U+10FFFF
     ):
         return -1
@@ -63,7 +63,7 @@ def _multibyte(data: Bytes, at: int, end: int) -> int:
 
 @njit(cache=True)
 def _escape(data: Bytes, at: int, end: int) -> int:
-    """The position after an escape that begins with the backslash at `at`, or -1."""
+    """Return the position after the escape that begins with the backslash at `at`, or -1."""
     sign = byte_at(data, at + 1, end)
     if sign == 0x75:  # u
         if at + 6 > end:
@@ -80,7 +80,7 @@ def _escape(data: Bytes, at: int, end: int) -> int:
 
 @njit(cache=True, inline="always")
 def string(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The closing quote of a string whose first character is at `at` (-1 if it is broken), and its kind."""
+    """Return the position of the closing quote (-1 if malformed) and the kind of the string at `at`."""
     kind = PLAIN
     while at < end:
         byte = data[at]
@@ -103,7 +103,7 @@ def string(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @njit(cache=True)
 def digits(data: Bytes, at: int, end: int) -> int:
-    """The first position from `at` on that is no digit."""
+    """Return the first position from `at` on that is no digit."""
     while at < end and 0x30 <= data[at] <= 0x39:
         at += 1
     return at
@@ -111,7 +111,7 @@ def digits(data: Bytes, at: int, end: int) -> int:
 
 @njit(cache=True)
 def _number(data: Bytes, at: int, end: int) -> int:
-    """The position after a number, or -1."""
+    """Return the position after a number, or -1."""
     start = at
     if byte_at(data, at, end) == 0x2D:  # -
         at += 1
@@ -137,7 +137,7 @@ def _number(data: Bytes, at: int, end: int) -> int:
 
 @njit(cache=True)
 def _literal(data: Bytes, at: int, end: int) -> int:
-    """The position after true, false or null, or -1."""
+    """Return the position after true, false or null, or -1."""
     for word in (b"true", b"false", b"null"):
         if at + len(word) <= end:
             same = True
@@ -150,7 +150,7 @@ def _literal(data: Bytes, at: int, end: int) -> int:
 
 @njit(cache=True)
 def _skip_name(data: Bytes, at: int, end: int) -> int:
-    """The position of the value after a name and its colon, or -1."""
+    """Return the position of the value after a name and its colon, or -1."""
     if byte_at(data, at, end) != 0x22:
         return -1
     at, _ = string(data, at + 1, end)
@@ -162,9 +162,9 @@ def _skip_name(data: Bytes, at: int, end: int) -> int:
 
 @njit(cache=True)
 def skip(data: Bytes, at: int, end: int) -> int:
-    """The position after any value, or -1 if it is broken or not plain."""
+    """Return the position after any value, or -1 if it is malformed or not plain."""
     depth = 0
-    objects = np.uint64(0)  # bit 0 tells what the innermost is, bit 1 what is around it, ...
+    objects = np.uint64(0)  # bit 0: whether the innermost value is an object; bit 1: the one around it; ...
     while True:
         byte = byte_at(data, at, end)
         opened = False
@@ -188,7 +188,7 @@ def skip(data: Bytes, at: int, end: int) -> int:
             at = _literal(data, at, end)
         if at < 0:
             return -1
-        while not opened:  # a value has ended, and maybe what it was the last of
+        while not opened:  # a value has ended, and perhaps the objects and arrays around it
             if depth == 0:
                 return at
             at = blank(data, at, end)

@@ -1,10 +1,10 @@
-"""Tells profile records apart by their keys, before anything is decoded.
+"""Kernels that select profile records by their keys, before the values are decoded.
 
-Each key group reads the whole profile topic and keeps the records of its own cards. What it drops must be
-cheap: a kernel reads the key, and looks for the mark of a snapshot's end in the value.
+Each key group reads the whole profile topic and keeps the records of its own cards. Dropping the others must
+be cheap: a kernel reads the key, and searches the value for the mark that ends a snapshot.
 
-A plain key is an object whose only field is a card's id: {"card_id":"..."}, with or without white space
-between the tokens; the id has neither escapes nor control characters. Debezium's keys are such, if its
+A plain key is an object whose only field is the card id: {"card_id":"..."}, with or without white space
+between the tokens; the id has neither escapes nor control characters. Debezium writes plain keys if its
 converter writes no schemas.
 """
 
@@ -17,13 +17,13 @@ from streaming_job.decode import columns
 from streaming_job.decode.grammar import Bytes, blank, byte_at
 
 LAST = b'"last"'
-"""Stands in the value of the record that ends a snapshot (`snapshots.ends_snapshot` looks closer)."""
+"""Bytes in the value of every record that ends a snapshot (`snapshots.ends_snapshot` checks the field)."""
 _NAME = np.frombuffer(b'"card_id"', dtype=np.uint8)
 
 
 @njit(cache=True)
 def _find_card(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """First character and closing quote of the card's id in a plain key; (0, 0) if the key is not plain."""
+    """Return first character and closing quote of the card id in a plain key; (0, 0) if it is not plain."""
     at = blank(data, at, end)
     if byte_at(data, at, end) != 0x7B:
         return 0, 0
@@ -74,14 +74,14 @@ def _copy_cards(
 
 
 def cards(keys: pa.BinaryArray) -> tuple[NDArray[np.bool_], pa.BinaryArray]:
-    """The cards that plain keys name.
+    """Return the card ids of plain keys.
 
     Args:
         keys: n rows.
 
     Returns:
-        Which keys are plain, shape (n,), and the card_id that each of them names, n rows; what stands in the
-        other rows is undefined, but not null.
+        Whether each key is plain, shape (n,), and the card_id of each, n rows; the rows of keys that are not
+        plain are undefined, but not null.
     """
     data, offsets = columns.buffers(keys)
     plain = np.empty(len(keys), dtype=np.bool_)
@@ -92,17 +92,19 @@ def cards(keys: pa.BinaryArray) -> tuple[NDArray[np.bool_], pa.BinaryArray]:
 
 
 def card(key: bytes | None) -> bytes | None:
-    """The card_id that a plain key names, in UTF-8 if the key is; None if the key is not plain."""
+    """Return the card_id of a plain key, in UTF-8 if the key is; None if the key is not plain."""
     data = np.frombuffer(key or b"", dtype=np.uint8)
     start, close = _find_card(data, 0, data.size)
     return data[start:close].tobytes() if close else None
 
 
 @njit(cache=True, nogil=True)
-def _find_last(data: Bytes, offsets: NDArray[np.int32], asked: NDArray[np.bool_], found: np.ndarray) -> None:
-    for row in range(asked.size):
+def _find_last(
+    data: Bytes, offsets: NDArray[np.int32], selected: NDArray[np.bool_], matches: np.ndarray
+) -> None:
+    for row in range(selected.size):
         hit = False
-        if asked[row]:
+        if selected[row]:
             value = data[offsets[row] : offsets[row + 1]]
             # no early exit: the loop becomes vector instructions
             for at in range(value.size - len(LAST) + 1):
@@ -114,17 +116,17 @@ def _find_last(data: Bytes, offsets: NDArray[np.int32], asked: NDArray[np.bool_]
                     & (value[at + 4] == LAST[4])
                     & (value[at + 5] == LAST[5])
                 )
-        found[row] = hit
+        matches[row] = hit
 
 
-def may_end_snapshot(values: pa.BinaryArray, asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of the values hold the bytes LAST.
+def may_end_snapshot(values: pa.BinaryArray, selected: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which of the values contain the bytes LAST, shape (n,).
 
     Args:
         values: n rows.
-        asked: which rows to look at, shape (n,); the others are False.
+        selected: which rows to search, shape (n,); False is returned for the others.
     """
     data, offsets = columns.buffers(values)
-    found = np.empty(asked.size, dtype=np.bool_)
-    _find_last(data, offsets, asked, found)
-    return found
+    matches = np.empty(selected.size, dtype=np.bool_)
+    _find_last(data, offsets, selected, matches)
+    return matches

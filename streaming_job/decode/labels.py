@@ -1,7 +1,7 @@
-"""Labels: each key group decodes those of its own cards, of contract label.v1 or chargeback.v1.
+"""Decoder of labels (contracts label.v1 and chargeback.v1): each key group decodes those of its own cards.
 
-Every group reads the topics whole, whatever their partitions. A label belongs to the group of the card that
-its key names, so exactly one group decodes it, and reports it as a dead letter if it is none.
+Every group reads all partitions of the topics. A label belongs to the group of the card in its key, so
+exactly one group decodes it, and reports it as a dead letter if it does not keep its contract.
 """
 
 import re
@@ -24,7 +24,7 @@ REASONS = (
     "cardholder_confirmed", "known_merchant", "travel", "family_or_shared_card", "subscription",
     "unusual_but_plausible", "merchant_error", "repeated_alert", "other",
 )  # fmt: skip
-"""Why an analyst calls an alert a false positive."""
+"""Reasons for which an analyst calls an alert a false positive."""
 _KIND = re.compile("|".join([*_SAYS_FRAUD, "verdict"]))
 _OUTCOME = re.compile("fraud|genuine")
 _REASON = re.compile("|".join(REASONS))
@@ -42,7 +42,7 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class Label:
-    """One label as it stands on the log."""
+    """One decoded label, with its position in the log."""
 
     topic: str
     partition: int
@@ -52,17 +52,18 @@ class Label:
     key: bytes | None
     value: bytes | None
     lo: int
-    """Hash of the card."""
+    """Hash of the card, low half."""
     hi: int
     transaction: int
     """TRANSACTION_MASK of the transaction id's hash."""
     fraud: bool | None
-    """Whether it says fraud, or that there was none; None if it says nothing of that."""
+    """True: fraud. False: no fraud. None: the label says neither."""
 
     def dead_letter(self, reason: Reason, detail: str) -> DeadLetter:
-        """What becomes of it if it cannot be used."""
-        place = (self.topic, self.partition, self.offset, self.arrival)
-        return DeadLetter(*place, self.key, self.value, reason, detail)
+        """Return the dead letter of a label that cannot be used."""
+        return DeadLetter(
+            self.topic, self.partition, self.offset, self.arrival, self.key, self.value, reason, detail
+        )
 
 
 def decode(
@@ -71,36 +72,36 @@ def decode(
     """Decode the labels of one key group, in the records' order.
 
     Args:
-        records: of a topic of labels.
-        contract: of its records, LABEL or CHARGEBACK.
-        key_groups: which group a card belongs to.
+        records: records of a topic of labels.
+        contract: contract of the topic, LABEL or CHARGEBACK.
+        key_groups: maps cards to groups.
         group: the key group.
     """
     rows = np.flatnonzero(key_groups.partitions_of(records.keys) % key_groups.groups == group)
-    mine = records.take(rows)
-    found: list[Label | DeadLetter] = []
+    selected = records.take(rows)
+    decoded: list[Label | DeadLetter] = []
     for partition, offset, arrival, key, value in zip(
-        mine.partitions.tolist(),
-        mine.offsets.tolist(),
-        mine.arrivals.tolist(),
-        mine.keys.to_pylist(),
-        mine.values.to_pylist(),
+        selected.partitions.tolist(),
+        selected.offsets.tolist(),
+        selected.arrivals.tolist(),
+        selected.keys.to_pylist(),
+        selected.values.to_pylist(),
         strict=True,
     ):
-        place = (records.topic, partition, offset, arrival, key, value)
+        fields = (records.topic, partition, offset, arrival, key, value)
         try:
             card_id, transaction_id, fraud = read(key, value, contract)
         except Rejected as fault:
-            found.append(DeadLetter(*place, fault.reason, fault.detail))
+            decoded.append(DeadLetter(*fields, fault.reason, fault.detail))
         else:
             lo, hi = hash_string(card_id)
             transaction = hash_string(transaction_id)[0] & TRANSACTION_MASK
-            found.append(Label(*place, lo, hi, transaction, fraud))
-    return found
+            decoded.append(Label(*fields, lo, hi, transaction, fraud))
+    return decoded
 
 
 def read(key: bytes | None, value: bytes | None, contract: Contract) -> tuple[str, str, bool | None]:
-    """A label's card, its transaction, and whether it says fraud; see `Label.fraud`.
+    """Return a label's card_id, its transaction_id, and whether it says fraud (`Label.fraud`).
 
     Raises:
         Rejected: the record does not keep the contract.
@@ -142,6 +143,6 @@ def _says_fraud(record: dict[str, Any]) -> bool | None:
     return is_fraud
 
 
-def _require_absent(record: dict[str, Any], name: str, what: str) -> None:
+def _require_absent(record: dict[str, Any], name: str, subject: str) -> None:
     if name in record:
-        raise Rejected(Reason.INVALID_VALUE, f"{what} has no {name}")
+        raise Rejected(Reason.INVALID_VALUE, f"{subject} has no {name}")

@@ -1,4 +1,4 @@
-"""Finds card numbers where tokens should be: `strict.check_card_number` of many at once."""
+"""Kernel that finds card numbers among card ids: `strict.check_card_number`, vectorised."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,30 +12,30 @@ from streaming_job.decode.strict import LONGEST_CARD_NUMBER, SHORTEST_CARD_NUMBE
 
 
 @njit(cache=True, nogil=True)
-def _find(quotes: Bytes, offsets: NDArray[np.int32], found: NDArray[np.bool_]) -> None:
-    for row in range(found.size):
+def _find(quotes: Bytes, offsets: NDArray[np.int32], matches: NDArray[np.bool_]) -> None:
+    for row in range(matches.size):
         start, end = offsets[row], offsets[row + 1]
         close = start
         while close < end and close - start <= LONGEST_CARD_NUMBER and 0x30 <= quotes[close] <= 0x39:
             close += 1
         length = close - start
-        found[row] = SHORTEST_CARD_NUMBER <= length <= LONGEST_CARD_NUMBER
-        found[row] &= close == end or quotes[close] == SEPARATOR
-        if found[row]:
+        matches[row] = SHORTEST_CARD_NUMBER <= length <= LONGEST_CARD_NUMBER
+        matches[row] &= close == end or quotes[close] == SEPARATOR
+        if matches[row]:
             total = np.int64(0)
-            for place in range(length):
-                digit = np.int64(quotes[close - 1 - place]) - 0x30
-                total += digit if place % 2 == 0 else 2 * digit - 9 * (digit > 4)
-            found[row] = total % 10 == 0
+            for position in range(length):
+                digit = np.int64(quotes[close - 1 - position]) - 0x30
+                total += digit if position % 2 == 0 else 2 * digit - 9 * (digit > 4)
+            matches[row] = total % 10 == 0
 
 
 def find_card_numbers(quotes: pa.BinaryArray) -> NDArray[np.bool_]:
-    """Whether each text begins with a card number, shape (n,).
+    """Return whether the first field of each text is a card number, shape (n,).
 
     Args:
-        quotes: the field to look at first in each, SEPARATOR or nothing behind it; no nulls.
+        quotes: texts whose first field ends at SEPARATOR or at the end; no nulls.
     """
     data, offsets = columns.buffers(quotes)
-    found = np.empty(len(quotes), dtype=np.bool_)
-    _find(data, offsets, found)
-    return found
+    matches = np.empty(len(quotes), dtype=np.bool_)
+    _find(data, offsets, matches)
+    return matches

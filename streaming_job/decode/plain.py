@@ -1,9 +1,9 @@
-"""Kernel that reads plain records: those about which there is nothing to discuss.
+"""Kernel that validates and decodes plain transactions; all others go to `strict`.
 
 One pass over a record's bytes checks that it is one JSON object, finds the fields that decisions depend on,
-checks and converts them. Whatever is not plain (an identifier with an escape, a number that doubles do not
-hold exactly, a field twice, anything wrong) is left to `strict`. So this may say no to a good record, which
-then only costs more; it never says yes to a bad one, and never gives another value.
+checks and converts them. Everything unusual (an identifier with an escape, a number that a double does not
+hold exactly, a repeated field) and everything invalid is left to `strict`. So the kernel may reject a good
+record, which then costs more time. It never accepts a bad record, and never returns another value.
 """
 
 from typing import Any
@@ -18,9 +18,8 @@ from streaming_job.decode.grammar import ESCAPED, Bytes, blank, byte_at, digits,
 from streaming_job.decode.strict import FIELDS, MAX_AMOUNT, MAX_ID_CHARACTERS, MAX_RECORD_BYTES, MAX_TIME_MS
 
 EXACT = 1 << 53
-"""Integers below are doubles, and so are the powers of ten up to 10^22; their quotient is rounded once, as
-the shortest way from decimal to binary demands (W. Clinger, "How to read floating point numbers accurately",
-1990)."""
+"""Doubles represent integers below this, and powers of ten up to 10^22, exactly; so their quotient is rounded
+only once and is correct (W. Clinger, "How to read floating point numbers accurately", 1990)."""
 POWERS = 10.0 ** np.arange(23)
 
 _LONGEST_NAME = 16
@@ -33,9 +32,9 @@ _TRANSACTION, _CARD, _MERCHANT, _AMOUNT, _CURRENCY, _COUNTRY, _TIME = range(7)
 _UNKNOWN = -1
 
 QUOTED = (_CARD, _TRANSACTION, _MERCHANT, _CURRENCY)
-"""What an alert quotes word for word, in the order of a quote."""
+"""Fields that an alert copies unchanged, in the order of a quote (`transactions.quote`)."""
 SEPARATOR = 0x0A
-"""Between the fields of a quote: a control character, which none of them may hold."""
+"""Separator of a quote's fields: a control character, which no field may contain."""
 
 Spans = NDArray[np.int64]
 """First character and closing quote of each field that is a string, shape (len(FIELDS), 2)."""
@@ -43,7 +42,7 @@ Spans = NDArray[np.int64]
 
 @njit(cache=True, inline="always")
 def _field(data: Bytes, start: int, end: int) -> int:
-    """Number of the field of this name in FIELDS, or _UNKNOWN."""
+    """Return the index of a field name in FIELDS, or _UNKNOWN."""
     for field in range(_LENGTHS.size):
         if _LENGTHS[field] == end - start:
             i = 0
@@ -56,7 +55,7 @@ def _field(data: Bytes, start: int, end: int) -> int:
 
 @njit(cache=True, inline="always")
 def _capitals(data: Bytes, start: int, end: int) -> bool:
-    """Whether all characters are A to Z."""
+    """Return whether all characters are A to Z."""
     capitals = True
     for i in range(start, end):
         capitals &= 0x41 <= data[i] <= 0x5A
@@ -65,7 +64,7 @@ def _capitals(data: Bytes, start: int, end: int) -> bool:
 
 @njit(cache=True, inline="always")
 def _characters(data: Bytes, start: int, end: int) -> int:
-    """How many characters of UTF-8 there are."""
+    """Return the number of UTF-8 characters."""
     length = 0
     for i in range(start, end):
         length += data[i] & 0xC0 != 0x80
@@ -74,7 +73,7 @@ def _characters(data: Bytes, start: int, end: int) -> int:
 
 @njit(cache=True)
 def _text(data: Bytes, at: int, end: int, field: int, record: Any, spans: Spans) -> int:
-    """Read a field that is a string into `record`; the position after it, or -1."""
+    """Read a string field into `record`; return the position after it, or -1."""
     if byte_at(data, at, end) != 0x22:
         return -1
     start = at + 1
@@ -106,7 +105,7 @@ def _text(data: Bytes, at: int, end: int, field: int, record: Any, spans: Spans)
 
 @njit(cache=True)
 def _figure(data: Bytes, at: int, end: int, field: int, record: Any) -> int:
-    """Read a field that is a number into `record`; the position after it, or -1."""
+    """Read a number field into `record`; return the position after it, or -1."""
     start = at
     whole = digits(data, at, end)
     if whole == start or (data[start] == 0x30 and whole > start + 1):
@@ -117,7 +116,7 @@ def _figure(data: Bytes, at: int, end: int, field: int, record: Any) -> int:
         if at == whole + 1:
             return -1
     decimals = max(at - whole - 1, 0)
-    if at - start > 18 or byte_at(data, at, end) | 0x20 == 0x65:  # what an int64 holds; e E
+    if at - start > 18 or byte_at(data, at, end) | 0x20 == 0x65:  # more than an int64 holds; e E
         return -1
     value = np.int64(0)
     for i in range(start, at):
@@ -139,13 +138,13 @@ def _figure(data: Bytes, at: int, end: int, field: int, record: Any) -> int:
 
 @njit(cache=True)
 def _read(data: Bytes, at: int, end: int, record: Any, spans: Spans) -> bool:
-    """Read one record; whether it is plain."""
+    """Read one record; return whether it is plain."""
     if end - at > MAX_RECORD_BYTES:
         return False
     at = blank(data, at, end)
     if byte_at(data, at, end) != 0x7B:
         return False
-    found = 0
+    seen = 0
     byte = 0x2C
     while byte == 0x2C:
         at = blank(data, at + 1, end)
@@ -153,7 +152,7 @@ def _read(data: Bytes, at: int, end: int, record: Any, spans: Spans) -> bool:
             return False
         start = at + 1
         at, kind = string(data, start, end)
-        if at < 0 or kind & ESCAPED:  # an escape could spell one of our names
+        if at < 0 or kind & ESCAPED:  # an escaped name could be one of FIELDS
             return False
         field = _field(data, start, at)
         at = blank(data, at + 1, end)
@@ -162,10 +161,10 @@ def _read(data: Bytes, at: int, end: int, record: Any, spans: Spans) -> bool:
         at = blank(data, at + 1, end)
         if field == _UNKNOWN:
             at = skip(data, at, end)
-        elif found >> field & 1:
+        elif seen >> field & 1:
             return False
         else:
-            found |= 1 << field
+            seen |= 1 << field
             if field in (_AMOUNT, _TIME):
                 at = _figure(data, at, end, field, record)
             else:
@@ -174,12 +173,12 @@ def _read(data: Bytes, at: int, end: int, record: Any, spans: Spans) -> bool:
             return False
         at = blank(data, at, end)
         byte = byte_at(data, at, end)
-    return byte == 0x7D and found == _ALL and blank(data, at + 1, end) == end
+    return byte == 0x7D and seen == _ALL and blank(data, at + 1, end) == end
 
 
 @njit(cache=True, inline="always")
 def _quote(data: Bytes, spans: Spans, quotes: Bytes, at: int) -> int:
-    """Append a record's quote; the position after it."""
+    """Append a record's quote; return the position after it."""
     for field in QUOTED:
         if field != QUOTED[0]:
             quotes[at] = SEPARATOR
@@ -200,16 +199,16 @@ def read(
     quotes: Bytes,
     quote_offsets: NDArray[np.int32],
 ) -> None:
-    """Read what is plain.
+    """Decode the plain records.
 
     Args:
         data: bytes of all records.
         offsets: record i is data[offsets[i]:offsets[i + 1]], shape (n + 1,).
         present: whether record i is not null, shape (n,).
-        records: out, TRANSACTION[n]: identity, amount, country and event time of the plain ones; what
-            stands in the others is undefined.
-        plain: out, bool[n]: which are plain.
-        quotes: out, the QUOTED fields of the plain records, SEPARATOR between them; at least as large as the
+        records: out, TRANSACTION[n]: identity, amount, country and event time of the plain records; the
+            others are undefined.
+        plain: out, bool[n]: whether record i is plain.
+        quotes: out, the QUOTED fields of the plain records, SEPARATOR between them; at least as large as all
             records together.
         quote_offsets: out, the quote of record i is quotes[quote_offsets[i]:quote_offsets[i + 1]],
             shape (n + 1,).

@@ -1,7 +1,7 @@
-"""Profile changes in Debezium's envelope: each key group decodes those of its own cards.
+"""Decoder of profile changes in Debezium's envelope: each key group decodes those of its own cards.
 
-Every group reads the whole topic. A row belongs to the group of its card, and is reported as a dead letter by
-exactly one group: the one that its key names, or group 0 if the key is not plain (`keys`).
+Every group reads the whole topic. A row belongs to the group of its card. An invalid row is reported as a
+dead letter by exactly one group: that of the card in its key, or group 0 if the key is not plain (`keys`).
 """
 
 import re
@@ -34,22 +34,22 @@ _CHANGES = {"r": SNAPSHOT, "c": UPSERT, "u": UPSERT, "d": DELETE}
 _STATUS = re.compile("|".join(STATUSES))
 _MAX_DAY = 3_000_000
 _LSN_BYTES = 7
-_UNNAMED = -1
-"""Group of a row whose key is not plain: known only once the row is decoded."""
-_SPEAKER = 0
-"""Group that reports such rows."""
+_NOT_PLAIN = -1
+"""Stands for the group of a row whose key is not plain: the group is unknown until the row is decoded."""
+_REPORTER = 0
+"""Group that reports invalid rows whose key is not plain."""
 
 
 @dataclass(frozen=True)
 class ProfileChanges:
-    """What records of the profile topic are to one key group."""
+    """The records of the profile topic, decoded for one key group."""
 
     changes: NDArray[np.void]
-    """Changes of the group's cards (PROFILE), in the records' order; `snapshots` has not marked them yet."""
+    """Changes of the group's cards (PROFILE), in the records' order, before `snapshots.mark_later_rows`."""
     dead_letters: list[DeadLetter]
-    """Those that this group reports, in the records' order."""
+    """Invalid records that this group reports, in the records' order."""
     snapshot_end: int | None
-    """Earliest arrival, ms, of a record that ends a snapshot, whosever card it is; None if there is none."""
+    """Earliest arrival, ms, of a record that ends a snapshot, of any group's card; None without one."""
 
 
 def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChanges:
@@ -58,19 +58,19 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
     Rows of other groups are dropped undecoded, except those that may end a snapshot.
 
     Args:
-        records: of the profile topic.
-        key_groups: which group a card belongs to.
+        records: records of the profile topic.
+        key_groups: maps cards to groups.
         group: the key group.
     """
-    groups = _named_groups(records, key_groups)
-    ours = (groups == group) | (groups == _UNNAMED)
-    rows = np.flatnonzero(ours | keys.may_end_snapshot(records.values, ~ours))
+    groups = _groups_of_keys(records, key_groups)
+    own = (groups == group) | (groups == _NOT_PLAIN)
+    rows = np.flatnonzero(own | keys.may_end_snapshot(records.values, ~own))
     chosen = records.take(rows)
     changes = np.zeros(rows.size, dtype=PROFILE)
     card_ids: list[str] = []  # of the changes so far
     dead_letters = []
     ends = []
-    for partition, offset, arrival, key, value, named in zip(
+    for partition, offset, arrival, key, value, key_group in zip(
         chosen.partitions.tolist(),
         chosen.offsets.tolist(),
         chosen.arrivals.tolist(),
@@ -81,16 +81,16 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
     ):
         if snapshots.ends_snapshot(value):
             ends.append(arrival)
-        if named not in (group, _UNNAMED):
+        if key_group not in (group, _NOT_PLAIN):
             continue
         try:
             change, card_id = _read(key, value, partition, offset, arrival)
         except Rejected as fault:
-            if group == (named if named != _UNNAMED else _SPEAKER):
-                place = (records.topic, partition, offset, arrival)
-                dead_letters.append(DeadLetter(*place, key, value, fault.reason, fault.detail))
+            if group == (key_group if key_group != _NOT_PLAIN else _REPORTER):
+                position = (records.topic, partition, offset, arrival)
+                dead_letters.append(DeadLetter(*position, key, value, fault.reason, fault.detail))
         else:
-            if named == group or key_groups.group_of(card_id) == group:
+            if key_group == group or key_groups.group_of(card_id) == group:
                 changes[len(card_ids)] = change[0]
                 card_ids.append(card_id)
     changes = changes[: len(card_ids)]
@@ -98,16 +98,16 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
     return ProfileChanges(changes, dead_letters, min(ends, default=None))
 
 
-def _named_groups(records: Records, key_groups: KeyGroups) -> NDArray[np.int64]:
-    """Key group of the card that each record's key names, or _UNNAMED, shape (n,)."""
+def _groups_of_keys(records: Records, key_groups: KeyGroups) -> NDArray[np.int64]:
+    """Return the key group of the card in each record's key, or _NOT_PLAIN, shape (n,)."""
     plain, cards = keys.cards(records.keys)
-    return np.where(plain, key_groups.partitions_of(cards) % key_groups.groups, _UNNAMED)
+    return np.where(plain, key_groups.partitions_of(cards) % key_groups.groups, _NOT_PLAIN)
 
 
 def profile_change(
     key: bytes | None, value: bytes | None, partition: int, offset: int, arrival: int
 ) -> NDArray[np.void]:
-    """A record of the profile topic as a change.
+    """Decode a record of the profile topic.
 
     Args:
         key: Debezium's key, an object with card_id.
@@ -130,7 +130,7 @@ def profile_change(
 def _read(
     key: bytes | None, value: bytes | None, partition: int, offset: int, arrival: int
 ) -> tuple[NDArray[np.void], str]:
-    """A record as a change that lacks the card's hash, and the card's id; see `profile_change`."""
+    """Return a record as a change without the card's hash, and its card_id; see `profile_change`."""
     change = np.zeros(1, dtype=PROFILE)
     change["partition"], change["offset"], change["arrival"] = partition, offset, arrival
     if value is None:
@@ -142,7 +142,7 @@ def _read(
         if kind is None:
             raise Rejected(Reason.INVALID_VALUE, "op must be one of r, c, u, d")
         origin = snapshots.source(envelope)
-        reread = kind == SNAPSHOT and origin.get("snapshot") == snapshots.IN_PASSING
+        reread = kind == SNAPSHOT and origin.get("snapshot") == snapshots.INCREMENTAL
         change["change"] = REREAD if reread else kind
         change["lsn"] = _lsn(origin)
         row = _object(envelope, "before" if kind == DELETE else "after")
@@ -150,7 +150,7 @@ def _read(
         if kind != DELETE:
             _fill(change, row)
         if keys.card(key) not in (None, card_id.encode()):
-            # its key's group would keep a card that is not its own
+            # the key's group would keep a card of another group
             raise Rejected(Reason.INVALID_VALUE, "the key names another card than the value")
     return change, card_id
 
@@ -163,10 +163,10 @@ def _object(record: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _lsn(origin: dict[str, Any]) -> NDArray[np.uint8]:
-    """Place in Postgres's log as bytes, most significant first, shape (7,); 0 where there is none."""
+    """Return the position in Postgres's log as bytes, most significant first, shape (7,); 0 without one."""
     lsn = origin.get("lsn")
-    known = lsn if type(lsn) is int and 0 < lsn < 1 << 8 * _LSN_BYTES else 0
-    return np.frombuffer(known.to_bytes(_LSN_BYTES, "big"), dtype=np.uint8)
+    number = lsn if type(lsn) is int and 0 < lsn < 1 << 8 * _LSN_BYTES else 0
+    return np.frombuffer(number.to_bytes(_LSN_BYTES, "big"), dtype=np.uint8)
 
 
 def _fill(change: NDArray[np.void], row: dict[str, Any]) -> None:

@@ -1,9 +1,9 @@
-"""Debezium's snapshots: which rows of the profile topic belong to the first one.
+"""The rule for Debezium's snapshots: which rows of the profile topic belong to the first one.
 
-Rows of the first snapshot are what the bank knew before anybody listened: they count as known from the
-beginning. Rows of later snapshots (incremental ones, or of a connector that was made anew) tell what was in
-the table at that time: they count as known from their arrival on, like any change. Only the log tells them
-apart: the record that ends the first snapshot is marked, and rows that arrive after it belong to a later one.
+Rows of the first snapshot are the profiles from before the log began: they count as known from the beginning.
+Rows of later snapshots (incremental ones, or of a recreated connector) count as known from their arrival on,
+like any change. Only the log distinguishes them: the record that ends the first snapshot is marked, and rows
+that arrive after it belong to a later one.
 """
 
 from typing import Any
@@ -16,20 +16,20 @@ from streaming_job.decode import strict
 from streaming_job.decode.keys import LAST
 
 SNAPSHOT_ENDS = "last"
-"""`source.snapshot` of the last row of a snapshot, as Debezium has it."""
-IN_PASSING = "incremental"
-"""`source.snapshot` of a row that Debezium read again while it followed the changes."""
+"""Debezium's `source.snapshot` of the last row of a snapshot."""
+INCREMENTAL = "incremental"
+"""Debezium's `source.snapshot` of a row that was read again by an incremental snapshot."""
 
 
 def source(envelope: dict[str, Any]) -> dict[str, Any]:
-    """Debezium's description of where a change comes from; empty if there is none."""
-    found = envelope.get("source")
-    return found if isinstance(found, dict) else {}
+    """Return the envelope's `source`; empty if there is none."""
+    origin = envelope.get("source")
+    return origin if isinstance(origin, dict) else {}
 
 
 def ends_snapshot(value: bytes | None) -> bool:
-    """Whether a value of the profile topic is the last row of a snapshot, be the row itself good or not."""
-    # most records are not: their parsing is not paid twice
+    """Return whether a value of the profile topic is a snapshot's last row, even if the row is invalid."""
+    # most records are not: avoid parsing them twice
     if value is None or LAST not in value:
         return False
     try:
@@ -38,9 +38,9 @@ def ends_snapshot(value: bytes | None) -> bool:
         return False
 
 
-def first_end(known: int | None, found: int | None) -> int | None:
-    """The arrival of the first snapshot's last row, ms, from what was known and what has been read since."""
-    ends = [end for end in (known, found) if end is not None]
+def first_end(known: int | None, new: int | None) -> int | None:
+    """Return the earlier of two arrivals of a snapshot's last row, ms: the known one and a new one."""
+    ends = [end for end in (known, new) if end is not None]
     return min(ends, default=None)
 
 

@@ -1,4 +1,7 @@
-"""One record at a time: the decision that the vectorised path must agree with, with a reason for a person."""
+"""The authoritative decoder: checks one record at a time, and gives the reason of a rejection in words.
+
+The vectorised path (`plain`) must agree with it.
+"""
 
 import json
 import math
@@ -11,18 +14,18 @@ from streaming_job.contracts import Reason
 
 MAX_RECORD_BYTES = 65_536
 MAX_NESTING = 256
-"""Objects and arrays within one another. Where Python's json gives up depends on its caller's stack."""
+"""Depth of nested objects and arrays. The limit of Python's json module depends on the caller's stack."""
 MAX_DIGITS = 4300
-"""Of an integer: Python's own limit."""
+"""Digits of an integer: Python's own limit."""
 MAX_ID_CHARACTERS = 64
 SHORTEST_CARD_NUMBER, LONGEST_CARD_NUMBER = 13, 19
 """Digits (ISO/IEC 7812)."""
 MAX_DETAIL = 200
-"""Characters: what is quoted of a record may be all of it."""
+"""Characters of a rejection's detail, which may quote a whole record."""
 MAX_AMOUNT = 1e9
 MAX_TIME_MS = 99_999_999_999_999
 FIELDS = ("transaction_id", "card_id", "merchant_id", "amount", "currency", "country", "event_time")
-"""What decisions about a transaction depend on."""
+"""Fields of a transaction that decisions depend on."""
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _BRACKET = re.compile(r"[][{}]")
@@ -33,7 +36,7 @@ _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 
 
 class Rejected(Exception):  # noqa: N818  a typed outcome, not an error
-    """The record becomes a dead letter."""
+    """A record does not keep its contract, and becomes a dead letter."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(reason.value, detail)
@@ -42,7 +45,7 @@ class Rejected(Exception):  # noqa: N818  a typed outcome, not an error
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that remembers which names stood in it more than once."""
+    """A JSON object that remembers which of its names were repeated."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -53,9 +56,9 @@ class _Object(dict[str, Any]):
 
 
 def _nesting(text: str) -> int:
-    """How deep objects and arrays lie within one another."""
+    """Return the depth of nested objects and arrays; 0 if it is certainly within MAX_NESTING."""
     if text.count("[") + text.count("{") <= MAX_NESTING:
-        return 0  # not deep, whatever it is
+        return 0
     depth = deepest = 0
     for bracket in _BRACKET.findall(_STRING.sub("", text)):
         depth += 1 if bracket in "[{" else -1
@@ -64,13 +67,12 @@ def _nesting(text: str) -> int:
 
 
 def parse_object(value: bytes | None, fields: Iterable[str] = ()) -> dict[str, Any]:
-    """The JSON object in a record's value.
+    """Parse the JSON object in a record's value.
 
     Args:
         value: the record's value.
-        fields: names that decisions depend on and that must not stand twice. What else is in the record is
-            none of our business: unknown fields may hold anything that Python's json module reads, up to
-            MAX_NESTING and MAX_DIGITS.
+        fields: names that decisions depend on, which must not be repeated. Other fields are ignored: they
+            may hold anything that Python's json module reads, up to MAX_NESTING and MAX_DIGITS.
 
     Raises:
         Rejected: with the first reason that applies, in the order of the checks below.
@@ -105,7 +107,7 @@ def _field(record: dict[str, Any], name: str) -> Any:
 
 
 def identifier(record: dict[str, Any], name: str) -> str:
-    """A string of 1 to 64 characters without control characters."""
+    """Return a string of 1 to 64 characters without control characters."""
     value = _field(record, name)
     if not isinstance(value, str):
         raise Rejected(Reason.WRONG_TYPE, f"{name} must be a string, not {_kind(value)}")
@@ -121,7 +123,7 @@ def _kind(value: Any) -> str:
 
 
 def matching(record: dict[str, Any], name: str, pattern: re.Pattern[str]) -> str:
-    """A string that is what the pattern says, whole."""
+    """Return a string that the pattern matches in full."""
     value = _field(record, name)
     if not isinstance(value, str):
         raise Rejected(Reason.WRONG_TYPE, f"{name} must be a string, not {_kind(value)}")
@@ -131,41 +133,41 @@ def matching(record: dict[str, Any], name: str, pattern: re.Pattern[str]) -> str
 
 
 def country(record: dict[str, Any], name: str) -> str:
-    """Two capital letters."""
+    """Return a string of two capital letters."""
     return matching(record, name, _COUNTRY)
 
 
 def currency(record: dict[str, Any], name: str) -> str:
-    """Three capital letters."""
+    """Return a string of three capital letters."""
     return matching(record, name, _CURRENCY)
 
 
-def number(record: dict[str, Any], name: str, most: float) -> float:
-    """A finite number from 0 to `most`."""
+def number(record: dict[str, Any], name: str, maximum: float) -> float:
+    """Return a finite number from 0 to `maximum`."""
     value = _field(record, name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Rejected(Reason.WRONG_TYPE, f"{name} must be a number, not {_kind(value)}")
     if isinstance(value, float) and not math.isfinite(value):
         raise Rejected(Reason.NON_FINITE_NUMBER, f"{name} is {value}")
-    if value > most:
-        raise Rejected(Reason.INVALID_VALUE, f"{name} is over {most:g}")
+    if value > maximum:
+        raise Rejected(Reason.INVALID_VALUE, f"{name} is over {maximum:g}")
     if value < 0:
         raise Rejected(Reason.NEGATIVE_AMOUNT, f"{name} is negative")
     return float(value)
 
 
-def integer(record: dict[str, Any], name: str, least: int, most: int) -> int:
-    """A JSON integer from `least` to `most`."""
+def integer(record: dict[str, Any], name: str, minimum: int, maximum: int) -> int:
+    """Return a JSON integer from `minimum` to `maximum`."""
     value = _field(record, name)
     if isinstance(value, bool) or not isinstance(value, int):
         raise Rejected(Reason.WRONG_TYPE, f"{name} must be an integer, not {_kind(value)}")
-    if not least <= value <= most:
-        raise Rejected(Reason.INVALID_VALUE, f"{name} must be from {least} to {most}")
+    if not minimum <= value <= maximum:
+        raise Rejected(Reason.INVALID_VALUE, f"{name} must be from {minimum} to {maximum}")
     return value
 
 
 def transaction(value: bytes | None) -> dict[str, Any]:
-    """The fields of a transaction that decisions depend on.
+    """Return the fields of a transaction that decisions depend on.
 
     Raises:
         Rejected: the record does not keep the contract.
@@ -183,9 +185,9 @@ def transaction(value: bytes | None) -> dict[str, Any]:
 
 
 def check_card_number(card_id: str) -> None:
-    """Refuse what has the form of a card number: 13 to 19 digits of which the last checks the others (Luhn).
+    """Refuse a card_id that has the form of a card number: 13 to 19 digits with a valid check digit (Luhn).
 
-    Of ten tokens that are such digits one passes the check by chance.
+    One in ten tokens of 13 to 19 digits is refused by chance.
 
     Raises:
         Rejected: card_number.
@@ -202,7 +204,7 @@ def check_card_number(card_id: str) -> None:
 
 
 def check_time(event_time: int, arrival: int, lateness_ms: int, skew_ms: int) -> None:
-    """Refuse transactions that are too late, or ahead of their arrival by more than clocks may differ.
+    """Refuse a transaction that is too late, or further ahead of its arrival than clocks may differ.
 
     Raises:
         Rejected: too_late or future_event_time.

@@ -1,7 +1,7 @@
-"""A whole Arrow batch of transactions at once.
+"""Decoder of transactions, an Arrow batch at a time.
 
-One kernel reads all plain records (`plain`); those that it cannot decide go, record by record, to `strict`,
-which is authoritative. So a bad record costs what it costs, and does not slow down the others.
+One kernel reads all plain records (`plain`). The records that it cannot decide go one by one to `strict`,
+which is authoritative. So bad records are slow, but do not slow down the others.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,19 @@ from streaming_job.log.records import Records
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """What an installation takes of what keeps the contract: how far event time and arrival may be apart."""
+    """The limits of an installation for transactions that keep the contract."""
 
     lateness_ms: int
+    """How far the event time may be before the arrival."""
     skew_ms: int
+    """How far the event time may be after the arrival."""
     refuse_card_numbers: bool = True
     """Whether a card_id that has the form of a card number is refused."""
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """One record that becomes a dead letter."""
+    """A record of the batch that becomes a dead letter."""
 
     row: int
     """Row in the batch."""
@@ -42,12 +44,12 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a batch came to."""
+    """The decoded records of a batch."""
 
     records: NDArray[np.void]
     """Accepted transactions (TRANSACTION), in the batch's order."""
     quotes: pa.BinaryArray
-    """What an alert quotes of each accepted transaction, see `quote`."""
+    """Quote of each accepted transaction, see `quote`."""
     rows: NDArray[np.int64]
     """Row in the batch of each accepted transaction."""
     rejections: list[Rejection]
@@ -55,7 +57,7 @@ class Decoded:
 
 
 def _enter(record: np.void, fields: dict[str, Any]) -> None:
-    """Set what `plain.read` sets of a plain record."""
+    """Set the fields that `plain.read` sets of a plain record."""
     record["lo"], record["hi"] = hash_string(fields["card_id"])
     record["transaction"], _ = hash_string(fields["transaction_id"])
     record["merchant"], _ = hash_string(fields["merchant_id"])
@@ -65,12 +67,15 @@ def _enter(record: np.void, fields: dict[str, Any]) -> None:
 
 
 def quote(fields: dict[str, Any]) -> bytes:
-    """What an alert quotes of a transaction: card_id, transaction_id, merchant_id, currency."""
+    """Return a transaction's quote: card_id, transaction_id, merchant_id and currency, which alerts copy.
+
+    They are joined by `plain.SEPARATOR`.
+    """
     return "\n".join(fields[strict.FIELDS[field]] for field in plain.QUOTED).encode()
 
 
 def unquote(text: bytes) -> list[str]:
-    """Inverse of `quote`."""
+    """Split a quote into its fields; inverse of `quote`."""
     return text.decode().split("\n")
 
 
@@ -86,19 +91,19 @@ def _decode_fields(values: pa.BinaryArray) -> Decoded:
     if good.all():
         return Decoded(records, quotes, np.arange(n), [])
     doubtful = ~good
-    told: list[bytes] = []
+    strict_quotes: list[bytes] = []
     rejections = []
     for row in np.flatnonzero(doubtful).tolist():
         try:
             fields = strict.transaction(values[row].as_py())
         except strict.Rejected as fault:
             rejections.append(Rejection(row, fault.reason, fault.detail))
-            told.append(b"")
+            strict_quotes.append(b"")
         else:
             _enter(records[row], fields)
-            told.append(quote(fields))
+            strict_quotes.append(quote(fields))
             good[row] = True
-    quotes = pc.replace_with_mask(quotes, pa.array(doubtful), pa.array(told, type=pa.binary()))
+    quotes = pc.replace_with_mask(quotes, pa.array(doubtful), pa.array(strict_quotes, type=pa.binary()))
     if not rejections:
         return Decoded(records, quotes, np.arange(n), [])
     return Decoded(records[good], quotes.filter(pa.array(good)), np.flatnonzero(good), rejections)
@@ -108,9 +113,9 @@ def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> Decod
     """Decode and check transaction records.
 
     Args:
-        records: of the transactions topic, of any partitions.
-        limits: what the installation takes.
-        key_groups: which partition a card belongs to.
+        records: records of the transactions topic, of any partitions.
+        limits: limits of the installation.
+        key_groups: maps cards to partitions.
     """
     decoded = _decode_fields(records.values)
     accepted = decoded.records
@@ -127,11 +132,11 @@ def _check_card_numbers(decoded: Decoded) -> Decoded:
     if not numbers.any():
         return decoded
     rejections = []
-    for at in np.flatnonzero(numbers).tolist():
+    for index in np.flatnonzero(numbers).tolist():
         try:
-            strict.check_card_number(unquote(decoded.quotes[at].as_py())[0])
+            strict.check_card_number(unquote(decoded.quotes[index].as_py())[0])
         except strict.Rejected as fault:
-            rejections.append(Rejection(int(decoded.rows[at]), fault.reason, fault.detail))
+            rejections.append(Rejection(int(decoded.rows[index]), fault.reason, fault.detail))
     return _without(decoded, numbers, rejections)
 
 
@@ -143,24 +148,27 @@ def _check_times(decoded: Decoded, limits: TimeLimits) -> Decoded:
     if timely.all():
         return decoded
     rejections = []
-    for at in np.flatnonzero(~timely).tolist():
+    for index in np.flatnonzero(~timely).tolist():
         try:
             strict.check_time(
-                int(records["time"][at]), int(records["arrival"][at]), limits.lateness_ms, limits.skew_ms
+                int(records["time"][index]),
+                int(records["arrival"][index]),
+                limits.lateness_ms,
+                limits.skew_ms,
             )
         except strict.Rejected as fault:
-            rejections.append(Rejection(int(decoded.rows[at]), fault.reason, fault.detail))
+            rejections.append(Rejection(int(decoded.rows[index]), fault.reason, fault.detail))
     return _without(decoded, ~timely, rejections)
 
 
 def _check_partitions(decoded: Decoded, key_groups: KeyGroups) -> Decoded:
-    """Refuse transactions in another partition than the producers' partitioner gives their card.
+    """Refuse transactions that are not in their card's partition, as the producers' partitioner defines it.
 
-    Another key group decides there, without the card's history.
+    The key group of another partition does not have the card's history.
     """
-    found = decoded.records["partition"]
-    right = key_groups.partitions_of(_card_ids(decoded.quotes))
-    wrong = found != right
+    actual = decoded.records["partition"]
+    expected = key_groups.partitions_of(_card_ids(decoded.quotes))
+    wrong = actual != expected
     if not wrong.any():
         return decoded
     rule = f"{key_groups.partitioner} of {key_groups.partitions} partitions"
@@ -168,11 +176,11 @@ def _check_partitions(decoded: Decoded, key_groups: KeyGroups) -> Decoded:
         Rejection(
             row,
             Reason.WRONG_PARTITION,
-            f"in partition {lies}, but the card's partition is {belongs}; is card_id the key, and {rule} the "
-            "producer's partitioner?",
+            f"in partition {actual_partition}, but the card's partition is {expected_partition}; is card_id "
+            f"the key, and {rule} the producer's partitioner?",
         )
-        for row, lies, belongs in zip(
-            decoded.rows[wrong].tolist(), found[wrong].tolist(), right[wrong].tolist(), strict=True
+        for row, actual_partition, expected_partition in zip(
+            decoded.rows[wrong].tolist(), actual[wrong].tolist(), expected[wrong].tolist(), strict=True
         )
     ]
     return _without(decoded, wrong, rejections)
@@ -187,7 +195,7 @@ def _card_ids(quotes: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _without(decoded: Decoded, refused: NDArray[np.bool_], rejections: list[Rejection]) -> Decoded:
-    """`decoded` less the accepted transactions that are refused now, shape (accepted,)."""
+    """Return `decoded` without the accepted transactions that `refused` marks, shape (accepted,)."""
     kept = ~refused
     return Decoded(
         decoded.records[kept],

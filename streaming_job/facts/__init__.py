@@ -1,1 +1,1 @@
-"""Merchant facts: what key groups tell each other of merchants, for features of merchants."""
+"""Merchant facts: counts and label reports that key groups exchange, for features of merchants."""

@@ -1,8 +1,9 @@
-"""How far a key group has come in its part of the log, by arrival. Pure.
+"""The clock of a key group: the arrival up to which it has decided its part of the log. Pure.
 
-A partition's clock is the arrival of its first transaction that waits to be decided, else of its last one
-that was; arrivals of a partition do not go back, but for what a broker's clock does. A partition that has
-nothing left stands still, and is left out: the caller knows then that nothing with an earlier arrival comes.
+A partition's clock is the arrival of its first waiting transaction, or of its last decided one if none waits.
+Arrivals of a partition ascend, except when a broker's clock is set back. The clock of a partition that has
+been read to its end stands still, and is left out: the caller then knows that no record with an earlier
+arrival will come.
 """
 
 from collections.abc import Collection, Iterable
@@ -14,37 +15,37 @@ from feature_store.merchants.catalogue import MARGIN_MS, NEVER
 from streaming_job.log.records import Records
 
 SLACK_MS = 5 * MINUTE_MS
-"""An hour counts as over so long after its end: brokers' clocks differ, and producers send to several
-partitions side by side."""
+"""Time after the end of an hour at which it counts as over: brokers' clocks differ, and producers send to
+several partitions at the same time."""
 BEGUN = -NEVER
-"""Clock of a partition that has shown nothing yet."""
+"""Clock of a partition without records so far."""
 IDLE = NEVER
-"""Clock of a group that has nothing left."""
+"""Clock of a group that has read all its partitions to their ends."""
 
 
 class LogClock:
-    """Clocks of the group's own partitions."""
+    """The clocks of the group's own partitions."""
 
     def __init__(self, partitions: Iterable[int]) -> None:
-        """Nothing has been seen."""
+        """Begin before all records."""
         self._decided = dict.fromkeys(partitions, BEGUN)
         self._waiting: dict[int, int] = {}
 
     def see(self, records: Records) -> None:
-        """Take in that transactions have been decided."""
+        """Advance the clocks after transactions have been decided."""
         for partition in np.unique(records.partitions).tolist():
             newest = int(records.arrivals[records.partitions == partition].max())
             self._decided[partition] = max(self._decided[partition], newest)
 
     def wait(self, waiting: dict[int, int]) -> None:
-        """Take in which transactions wait: the arrival of the first, by partition."""
+        """Set the arrival of the first waiting transaction, by partition."""
         self._waiting = waiting
 
     def time(self, drained: Collection[int] = ()) -> int:
-        """Everything that arrived before it has been decided, ms; IDLE if nothing is left.
+        """Return the arrival before which all records have been decided, ms; IDLE if none is left.
 
         Args:
-            drained: partitions that have nothing left.
+            drained: partitions that have been read to their ends.
         """
         clocks = [
             max(self._waiting.get(partition, BEGUN), decided)
@@ -55,15 +56,15 @@ class LogClock:
 
 
 def hour_to_come(time: int) -> int:
-    """The first hour that is not over at a time, ms."""
+    """Return the first hour that is not over at a time in ms."""
     return (time - SLACK_MS) // HOUR_MS
 
 
 def promise_of(hour: int) -> int:
-    """What takes effect before it, ms, became known before an hour."""
+    """Return the time, ms, before which only facts of the hours before `hour` take effect."""
     return (hour + 1) * HOUR_MS + MARGIN_MS
 
 
 def hour_of(promise: int) -> int:
-    """Inverse of `promise_of`: facts of the hours before it are written."""
+    """Return the hour of a promise: facts of the hours before it are written; inverse of `promise_of`."""
     return (promise - MARGIN_MS) // HOUR_MS - 1

@@ -1,13 +1,15 @@
-"""A key group's part in merchant facts: it folds everybody's, and writes its own, each exactly once. Pure.
+"""The merchant facts of a key group: it folds those of all groups, and writes its own exactly once. Pure.
 
     counts    of an arrival hour, once the hour is over in the group's part of the log
     reports   of each label, once the transactions that arrived before it are decided
-    promise   that what takes effect up to some time is written
+    promise   that all facts of the group that take effect up to some time are written
 
-A fact never takes effect before a promise that its group has made: one that comes too late for its hour takes
-effect later. So whoever has read everybody's promises up to a time has all facts that take effect before it.
+A fact never takes effect before a promise that its group has made: one that is too late for its hour takes
+effect later. So a group that has read the promises of all groups up to a time has all facts that take effect
+before it.
 
-What lies before Q has been written: labels there are passed over, and hours there are counted and dropped.
+The facts of records before Q have been written: labels there are skipped, and hours there are counted and
+dropped.
 """
 
 from typing import Any
@@ -37,7 +39,7 @@ from streaming_job.progress.outcome import Outcome
 
 
 class GroupFacts:
-    """Facts of a key group: what it knows, and what it has to say."""
+    """The facts of a key group: the table of all groups' facts, and its own facts to be written."""
 
     def __init__(
         self,
@@ -49,16 +51,16 @@ class GroupFacts:
         store: PieceStore,
         extra: dict[str, Any],
     ) -> None:
-        """Go on from persisted state.
+        """Continue from persisted state.
 
         Args:
             group: number of the key group.
-            rules: of merchant facts.
-            topics: of the job.
-            key_groups: which group a card belongs to.
-            state: of the group's cards; keeps ids.
+            rules: rules of merchant facts.
+            topics: topics of the job.
+            key_groups: maps cards to groups.
+            state: state of the group's cards, which keeps ids.
             store: the persisted pieces.
-            extra: what is kept beside them, as JSON.
+            extra: `Meta.extra`, persisted as JSON.
 
         Raises:
             StateDamagedError: a piece is missing or damaged.
@@ -69,25 +71,27 @@ class GroupFacts:
         self.table = FactTable(rules, key_groups.groups, store, extra)
         self._hours = OpenHours(store, extra)
         self._labels = LabelQueue()
-        self._said = NEVER_PROMISED
+        self._last_promise = NEVER_PROMISED
         """The last promise made here, which may not be on the log yet."""
 
     @property
     def promised(self) -> int:
-        """All own facts that take effect before it are written, ms."""
-        return max(self._said, self.table.promise(self._group))
+        """Time before which all own facts that take effect are written, ms."""
+        return max(self._last_promise, self.table.promise(self._group))
 
     def fold(self, records: Records, quiet: Offsets) -> None:
-        """Take in facts, or labels; Q tells which labels are new."""
+        """Fold facts or labels; `quiet` (Q) determines which labels are new."""
         contract = self._contracts.get(records.topic)
         if contract is None:
             self.table.fold(read(records, self._rules.job_id))
             return
-        found = labels.decode(records, contract, self._key_groups, self._group)
-        self._labels.add(item for item in found if item.offset >= quiet.get((item.topic, item.partition), 0))
+        decoded = labels.decode(records, contract, self._key_groups, self._group)
+        self._labels.add(
+            item for item in decoded if item.offset >= quiet.get((item.topic, item.partition), 0)
+        )
 
     def positions(self, read: Offsets) -> Offsets:
-        """How far tables have been taken in, labels that wait left out."""
+        """Return the offsets up to which tables are in the state, without waiting labels."""
         return self._labels.positions(read)
 
     def count(self, batch: NDArray[np.void], outcome: Outcome, *, silent: bool) -> None:
@@ -95,15 +99,15 @@ class GroupFacts:
 
         Args:
             batch: records of TRANSACTION, shape (n,).
-            outcome: where facts go.
-            silent: whether they were counted before.
+            outcome: receives late facts.
+            silent: whether an earlier run has written their facts.
         """
         merchants, arrivals = batch["merchant"], batch["arrival"]
         is_open = arrivals // HOUR_MS >= hour_of(self.promised)
         self._hours.add(merchants[is_open], arrivals[is_open])
         if silent or is_open.all():
             return
-        # behind a promise: in the hour's count as long as nobody has looked at that, else in a later one
+        # after a promise: added to the hour's count if it has not taken effect, else to a later hour
         unseen = -(-(self.promised - self._rules.ripe_after_ms) // HOUR_MS) - 1
         late = hour_counts(merchant_hash(merchants[~is_open]), arrivals[~is_open])
         late["hour"] = np.maximum(late["hour"], unseen)
@@ -111,39 +115,39 @@ class GroupFacts:
         outcome.counts["late_facts"] += late.size
 
     def has_news(self, time: int, seen: int) -> bool:
-        """Whether `settle` would say something."""
+        """Return whether `settle` would write facts."""
         return self._labels.is_due(time) or self._next_promise(time, seen) > self.promised
 
     def settle(self, time: int, seen: int, outcome: Outcome) -> None:
-        """Write what is due: everything up to a time has been decided, and the tables read as far.
+        """Write the facts that are due, after all records up to a time have been decided and folded.
 
         Args:
             time: clock of the group, see `LogClock.time`.
-            seen: greatest promise of all groups, as known before it was found that this one is IDLE.
-            outcome: where facts and dead letters go.
+            seen: greatest promise of all groups, read before this group was found to be IDLE.
+            outcome: receives facts and dead letters.
         """
         for item in self._labels.due(time):
-            self._take(item, outcome)
+            self._report(item, outcome)
         promise = self._next_promise(time, seen)
         if promise > self.promised:
             written, over = hour_of(self.promised), hour_of(promise)
             counts = self._hours.close(over)
-            # what a run before this one has written: it is decided again
+            # without the hours that an earlier run has written: they are decided again
             outcome.facts += self._author.counts(counts[counts["hour"] >= written])
             outcome.facts.append(self._author.promise(promise))
-            self._said = promise
+            self._last_promise = promise
 
     def _next_promise(self, time: int, seen: int) -> int:
         if time == IDLE:
             return seen
         return NEVER_PROMISED if time == BEGUN else promise_of(hour_to_come(time))
 
-    def _take(self, item: Label | DeadLetter, outcome: Outcome) -> None:
+    def _report(self, item: Label | DeadLetter, outcome: Outcome) -> None:
         if isinstance(item, DeadLetter):
             outcome.dead_letters.append(item)
             return
-        found = find_transactions(self._state, item.lo, item.hi, item.transaction, item.arrival)
-        if not found.size:
+        transactions = find_transactions(self._state, item.lo, item.hi, item.transaction, item.arrival)
+        if not transactions.size:
             days = label_age_ms(self._state.lateness_ms) // DAY_MS
             detail = f"the card has no such transaction of the last {days} days; see docs/labels.md"
             outcome.dead_letters.append(item.dead_letter(Reason.UNKNOWN_TRANSACTION, detail))
@@ -154,7 +158,7 @@ class GroupFacts:
         effective_at = int(takes_effect(np.array([item.arrival]))[0])
         outcome.counts["late_facts"] += effective_at < self.promised
         source = {"topic": item.topic, "partition": item.partition, "offset": item.offset}
-        for transaction in found:
+        for transaction in transactions:
             (report,) = np.zeros(1, dtype=REPORT)
             for name in ("merchant", "arrival", "spike"):
                 report[name] = transaction[name]
@@ -163,6 +167,6 @@ class GroupFacts:
             outcome.facts.append(self._author.report(report, source))
 
     def seal(self, store: PieceStore) -> None:
-        """Write what is new since the last time."""
+        """Write the changes since the last call."""
         self.table.seal(store)
         self._hours.seal(store)

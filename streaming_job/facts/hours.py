@@ -1,4 +1,4 @@
-"""The hours that are not over: a key group's transactions counted by merchant, until they become facts."""
+"""The open hours of a key group: its transactions counted by merchant and hour, until they become facts."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ from feature_store.journal import PieceStore
 from feature_store.merchants.facts import HOUR_COUNT, added_up, hour_counts, merchant_hash
 from streaming_job.facts.tiers import Tiers
 
-MOST_PARTS = 256
+MAX_PARTS = 256
 
 
 class OpenHours:
-    """Counts of open hours."""
+    """The counts of open hours."""
 
     def __init__(self, store: PieceStore, extra: dict[str, Any]) -> None:
-        """Go on from persisted state.
+        """Continue from persisted state.
 
         Args:
             store: the persisted pieces.
-            extra: what is kept beside them, as JSON.
+            extra: `Meta.extra`, persisted as JSON.
 
         Raises:
             StateDamagedError: a piece is missing or damaged.
@@ -41,11 +41,11 @@ class OpenHours:
             counts = added_up(hour_counts(merchant_hash(merchants), arrivals))
             self._parts.append(counts)
             self._unsaved.append(counts)
-            if len(self._parts) > MOST_PARTS:
+            if len(self._parts) > MAX_PARTS:
                 self._parts = [added_up(np.concatenate(self._parts))]
 
     def close(self, until: int) -> NDArray[np.void]:
-        """The counts (HOUR_COUNT) of the hours before `until`, which are open no more."""
+        """Close the hours before `until`, and return their counts (HOUR_COUNT)."""
         counts = added_up(np.concatenate(self._parts))
         over = counts["hour"] < until
         if over.any():
@@ -53,7 +53,7 @@ class OpenHours:
         return counts[over]
 
     def seal(self, store: PieceStore) -> None:
-        """Write what is new since the last time."""
+        """Write the changes since the last call."""
         if self._has_closed:
             self._tiers.replace(store, added_up(np.concatenate(self._parts)))
         elif self._unsaved:

@@ -1,8 +1,8 @@
-"""The record of a merchant fact: contract merchant-fact.v1.
+"""The records of merchant facts (contract merchant-fact.v1).
 
 Counts are packed: one record for an arrival hour of a key group, or several if it had very many merchants. A
-report is one label of one transaction. A promise says that all facts of the group that take effect before a
-time stand before it in the log.
+report is one label of one transaction. A promise states that all facts of the group that take effect before a
+time precede it in the log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,111 +18,111 @@ from feature_store.merchants.facts import HOUR_COUNT, REPORT
 from streaming_job.log.records import Records
 
 MERCHANTS = 10_000
-"""Merchants of a record at most: 200 kB."""
+"""Maximum number of merchants in a record: 200 kB."""
 VERSION = 1
 
 
 class FactError(FraudError):
-    """The topic of merchant facts holds what no job of this release has written."""
+    """The topic of merchant facts contains a record that is no merchant fact."""
 
 
 @dataclass(frozen=True)
 class Author:
-    """Who writes facts."""
+    """The author of facts: a key group of a job."""
 
     job_id: str
-    """Facts of other jobs on the topic are left alone."""
+    """Id of the job; facts of other jobs on the topic are ignored."""
     key_group: int
 
     def counts(self, counts: NDArray[np.void]) -> list[bytes]:
-        """Records of HOUR_COUNT, of which one merchant and hour stands once."""
-        made = []
+        """Encode counts (HOUR_COUNT), with at most one row for each merchant and hour, as records."""
+        encoded = []
         for hour in np.unique(counts["hour"]).tolist():
-            here = counts[counts["hour"] == hour]
-            for start in range(0, here.size, MERCHANTS):
-                part = here[start : start + MERCHANTS]
+            hour_rows = counts[counts["hour"] == hour]
+            for start in range(0, hour_rows.size, MERCHANTS):
+                part = hour_rows[start : start + MERCHANTS]
                 columns = {"merchants": part["merchant"].tolist(), "counts": part["count"].tolist()}
-                made.append(self._record("counts", hour=hour, **columns))
-        return made
+                encoded.append(self._record("counts", hour=hour, **columns))
+        return encoded
 
     def report(self, report: np.void, source: dict[str, Any]) -> bytes:
-        """A record of one REPORT.
+        """Encode one REPORT as a record.
 
         Args:
-            report: what is said.
-            source: topic, partition and offset of the label that says it.
+            report: the report.
+            source: topic, partition and offset of its label.
         """
         fields = dict(zip(report.dtype.names or (), report.item(), strict=True))
         return self._record("report", **fields, source=source)
 
     def promise(self, until: int) -> bytes:
-        """A record of a promise: all facts that take effect before `until`, ms, are written."""
+        """Encode a promise as a record: all facts that take effect before `until`, ms, are written."""
         return self._record("promise", until=until)
 
     def _record(self, kind: str, **fields: Any) -> bytes:
-        who = {"schema_version": VERSION, "job_id": self.job_id, "key_group": self.key_group}
-        return orjson.dumps({**who, "kind": kind, **fields})
+        head = {"schema_version": VERSION, "job_id": self.job_id, "key_group": self.key_group}
+        return orjson.dumps({**head, "kind": kind, **fields})
 
 
 @dataclass(frozen=True)
-class Told:
-    """What records of the topic say."""
+class FactBatch:
+    """The decoded facts of some records."""
 
     counts: NDArray[np.void]
-    """HOUR_COUNT."""
+    """Counts (HOUR_COUNT)."""
     reports: NDArray[np.void]
-    """REPORT, in the order of the log."""
+    """Reports (REPORT), in the order of the log."""
     promises: dict[int, int]
-    """By key group, its greatest promise."""
+    """Greatest promise by key group."""
 
 
-def read(records: Records, job_id: str) -> Told:
-    """Read records of the topic, in the order of the log.
+def read(records: Records, job_id: str) -> FactBatch:
+    """Decode records of the topic, in the order of the log.
 
     Raises:
-        FactError: a record is none that this release or an earlier one writes.
+        FactError: a record was not written by this release or an earlier one.
     """
     counts, reports, promises = [], [], dict[int, int]()
-    for place, told in _of_job(records, job_id):
+    for position, fact in _of_job(records, job_id):
         try:
-            match told["kind"]:
+            match fact["kind"]:
                 case "counts":
-                    found = np.empty(len(told["merchants"]), dtype=HOUR_COUNT)
-                    found["merchant"], found["count"] = told["merchants"], told["counts"]
-                    found["hour"] = told["hour"]
-                    counts.append(found)
+                    hour_counts = np.empty(len(fact["merchants"]), dtype=HOUR_COUNT)
+                    hour_counts["merchant"], hour_counts["count"] = fact["merchants"], fact["counts"]
+                    hour_counts["hour"] = fact["hour"]
+                    counts.append(hour_counts)
                 case "report":
-                    reports.append(tuple(told[name] for name in REPORT.names or ()))
+                    reports.append(tuple(fact[name] for name in REPORT.names or ()))
                 case "promise":
-                    group, until = int(told["key_group"]), int(told["until"])
+                    group, until = int(fact["key_group"]), int(fact["until"])
                     promises[group] = max(until, promises.get(group, until))
                 case other:
                     raise FactError(
-                        f"{place} is a merchant fact of unknown kind {other!r}; run the newer release"
+                        f"{position} is a merchant fact of unknown kind {other!r}; run the newer release"
                     )
         except (LookupError, TypeError, ValueError, OverflowError) as fault:
-            raise _alien(place) from fault
-    return Told(_joined(counts), np.array(reports, dtype=REPORT), promises)
+            raise _foreign_record(position) from fault
+    return FactBatch(_joined(counts), np.array(reports, dtype=REPORT), promises)
 
 
 def _of_job(records: Records, job_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for partition, offset, value in zip(
         records.partitions.tolist(), records.offsets.tolist(), records.values.to_pylist(), strict=True
     ):
-        place = f"{records.topic}-{partition}@{offset}"
+        position = f"{records.topic}-{partition}@{offset}"
         try:
-            told = orjson.loads(value or b"")
+            fact = orjson.loads(value or b"")
         except orjson.JSONDecodeError as fault:
-            raise _alien(place) from fault
-        if not isinstance(told, dict):
-            raise _alien(place)
-        if told.get("job_id") == job_id:
-            yield place, told
+            raise _foreign_record(position) from fault
+        if not isinstance(fact, dict):
+            raise _foreign_record(position)
+        if fact.get("job_id") == job_id:
+            yield position, fact
 
 
-def _alien(place: str) -> FactError:
+def _foreign_record(position: str) -> FactError:
     return FactError(
-        f"{place} is no merchant fact: see who writes to the topic; use another topic and a new job id"
+        f"{position} is no merchant fact: find out who writes to the topic; use another topic and job id"
     )
 
 

@@ -1,7 +1,7 @@
-"""Merchant facts folded as a table: what every key group knows of all merchants, looked up as of an arrival.
+"""The table of merchant facts of all key groups, looked up as of an arrival.
 
-A lookup as of a time needs every fact that takes effect up to it, and does not mind later ones. So facts are
-put into order only when one that is not yet in order could be seen.
+A lookup as of a time needs all facts that take effect up to it, and ignores later ones. So facts are sorted
+only when a lookup could need one that is not sorted yet.
 """
 
 from dataclasses import dataclass
@@ -15,43 +15,43 @@ from feature_store.journal import PieceStore
 from feature_store.merchants.catalogue import MARGIN_MS, MONTH_H, NEVER
 from feature_store.merchants.facts import HOUR_COUNT, REPORT, Facts, fold, spans
 from feature_store.merchants.offline import features_as_of
-from streaming_job.facts.record import Told
+from streaming_job.facts.record import FactBatch
 from streaming_job.facts.tiers import Tiers
 
 NEVER_PROMISED = -NEVER
 PROMISES = "promises"
-"""Name in what is kept beside the state."""
+"""Name in `Meta.extra`."""
 KEPT_LONGER_H = 8 * 24
-"""Facts are kept for so much longer than the longest look back from the horizon: arrivals may go back."""
+"""Hours for which facts are kept beyond the longest lookback from the horizon: arrivals may go back."""
 FEW = 10_000
-"""Facts that are not worth dropping."""
+"""Number of old counts up to which none are dropped."""
 
 
 @dataclass(frozen=True)
 class MerchantRules:
-    """What merchant facts and features depend on, beside the log: the same for every start of a job."""
+    """The settings that merchant facts and features depend on; the same for every start of a job."""
 
     job_id: str
     delay_ms: int
-    """Label delay: a transaction that nobody has reported for so long counts as genuine."""
+    """Label delay: a transaction without a report for that long counts as genuine."""
 
     @property
     def ripe_after_ms(self) -> int:
-        """After the end of an hour; its counts take effect then."""
+        """Time from the end of an hour until its counts take effect."""
         return self.delay_ms + MARGIN_MS
 
 
 class FactTable:
-    """All facts of all key groups, as far as they have been read."""
+    """The facts of all key groups that have been read."""
 
     def __init__(self, rules: MerchantRules, groups: int, store: PieceStore, extra: dict[str, Any]) -> None:
-        """Go on from persisted state.
+        """Continue from persisted state.
 
         Args:
-            rules: of the job.
+            rules: rules of the job.
             groups: number of key groups.
             store: the persisted pieces.
-            extra: what is kept beside them, as JSON.
+            extra: `Meta.extra`, persisted as JSON.
 
         Raises:
             StateDamagedError: a piece is missing or damaged.
@@ -64,42 +64,42 @@ class FactTable:
         self._unsaved: dict[str, list[NDArray[np.void]]] = {"mc": [], "mr": []}
         self._has_dropped = False
         self._stale_from = NEVER
-        """When the first fact takes effect that `_facts` lacks."""
+        """Time at which the first fact takes effect that `_facts` does not contain."""
         self._facts: Facts = self._in_order()
         self.features(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64))  # loads the kernel
 
-    def fold(self, told: Told) -> None:
-        """Take in facts, in the order of the log."""
-        for group, until in told.promises.items():
+    def fold(self, batch: FactBatch) -> None:
+        """Fold facts, in the order of the log."""
+        for group, until in batch.promises.items():
             self._promises[str(group)] = max(until, self.promise(group))
-        if told.counts.size:
-            self._counts.append(told.counts)
-            self._unsaved["mc"].append(told.counts)
-            self._see((int(told.counts["hour"].min()) + 1) * HOUR_MS + self._rules.ripe_after_ms)
-        if told.reports.size:
-            self._reports.append(told.reports)
-            self._unsaved["mr"].append(told.reports)
-            self._see(int(told.reports["effective_at"].min()))
+        if batch.counts.size:
+            self._counts.append(batch.counts)
+            self._unsaved["mc"].append(batch.counts)
+            self._note_effect((int(batch.counts["hour"].min()) + 1) * HOUR_MS + self._rules.ripe_after_ms)
+        if batch.reports.size:
+            self._reports.append(batch.reports)
+            self._unsaved["mr"].append(batch.reports)
+            self._note_effect(int(batch.reports["effective_at"].min()))
 
-    def _see(self, effective_at: int) -> None:
+    def _note_effect(self, effective_at: int) -> None:
         self._stale_from = min(self._stale_from, effective_at)
 
     def promise(self, group: int) -> int:
-        """The greatest promise of a group; NEVER_PROMISED without one."""
+        """Return the greatest promise of a group; NEVER_PROMISED without one."""
         return self._promises.get(str(group), NEVER_PROMISED)
 
     @property
     def horizon(self) -> int:
-        """Every fact that takes effect before it is in the table, ms."""
+        """Time before which all facts that take effect are in the table, ms."""
         return min(self.promise(group) for group in range(self._groups))
 
     @property
     def greatest_promise(self) -> int:
-        """Of any group, ms."""
+        """Greatest promise of any group, ms."""
         return max(self.promise(group) for group in range(self._groups))
 
     def features(self, merchants: NDArray[np.uint64], arrivals: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Merchant label features of n transactions, each as of its arrival, which is before the horizon.
+        """Return merchant label features of n transactions, as of their arrivals, all before the horizon.
 
         Args:
             merchants: hashes, shape (n,).
@@ -125,10 +125,10 @@ class FactTable:
         return fold(counts, spans(reports))
 
     def seal(self, store: PieceStore) -> None:
-        """Write what is new since the last time."""
-        for name, held in (("mc", self._counts), ("mr", self._reports)):
+        """Write the changes since the last call."""
+        for name, parts in (("mc", self._counts), ("mr", self._reports)):
             if self._has_dropped:
-                self._tiers[name].replace(store, np.concatenate(held))
+                self._tiers[name].replace(store, np.concatenate(parts))
             elif self._unsaved[name]:
                 self._tiers[name].add(store, np.concatenate(self._unsaved[name]))
             self._unsaved[name] = []

@@ -1,7 +1,7 @@
-"""Rows that only ever grow, kept in pieces: each epoch writes what is new, now and then pieces are joined.
+"""Append-only rows persisted in tiered pieces: each epoch adds a piece, and small pieces are merged.
 
-A piece is joined with the one before it while that has less than twice its rows, so there are about log2(n)
-pieces, and a row is written about as often.
+A piece is merged with the previous one while that has less than twice its rows. So there are about log2(n)
+pieces, and each row is written about log2(n) times.
 """
 
 from typing import Any
@@ -14,22 +14,22 @@ from feature_store.journal import PieceStore
 
 
 class Tiers:
-    """Names and sizes of the pieces; the rows themselves are the caller's."""
+    """The pieces of a set of rows: their names and sizes, without the rows."""
 
     def __init__(self, prefix: str, dtype: np.dtype[np.void], extra: dict[str, Any]) -> None:
-        """Go on.
+        """Continue from persisted state.
 
         Args:
-            prefix: of the pieces' names.
-            dtype: of the rows.
-            extra: where the pieces are listed, under `prefix`; kept with the state.
+            prefix: prefix of the pieces' names.
+            dtype: dtype of the rows.
+            extra: `Meta.extra`, which lists the pieces under `prefix`.
         """
         self._prefix, self._dtype = prefix, dtype
         self._pieces: list[list[int]] = extra.setdefault(prefix, [])
-        """[number, rows] of each."""
+        """[number, rows] of each piece."""
 
     def load(self, store: PieceStore) -> NDArray[np.void]:
-        """All rows, in the order in which they were added.
+        """Return all rows, in the order in which they were added.
 
         Raises:
             StateDamagedError: a piece is missing or damaged.
@@ -46,7 +46,7 @@ class Tiers:
         return np.concatenate(parts)
 
     def add(self, store: PieceStore, rows: NDArray[np.void]) -> None:
-        """Keep more rows."""
+        """Add rows."""
         if not rows.size:
             return
         number = self._next()
@@ -57,7 +57,7 @@ class Tiers:
         self._put(store, number, rows)
 
     def replace(self, store: PieceStore, rows: NDArray[np.void]) -> None:
-        """Keep these rows instead of all others."""
+        """Replace all rows."""
         number = self._next()
         for old, _ in self._pieces:
             store.remove(f"{self._prefix}{old}")
@@ -66,7 +66,7 @@ class Tiers:
             self._put(store, number, rows)
 
     def _next(self) -> int:
-        """The number of the next piece."""
+        """Return the number of the next piece."""
         return self._pieces[-1][0] + 1 if self._pieces else 0
 
     def _put(self, store: PieceStore, number: int, rows: NDArray[np.void]) -> None:

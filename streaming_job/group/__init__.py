@@ -1,1 +1,1 @@
-"""A key group: the loop that follows its partitions, and its state."""
+"""A key group: its state, and the loop that follows its partitions."""

@@ -1,8 +1,8 @@
-"""What a key group does to its state: folds tables, decides transactions, writes deltas. Pure.
+"""The core of a key group: folds tables, decides transactions and writes deltas of the state. Pure.
 
-Knows records in and an outcome out, and a store of pieces; neither Spark nor Kafka. State is a function of
-the log and of a position in it: the same records give the same state and the same alerts however they are
-cut.
+It knows records, outcomes and a store of pieces, but neither Spark nor Kafka. The state is a function of the
+log and of a position in it: the same records give the same state and the same alerts, however they are
+divided into mini-batches.
 """
 
 from collections.abc import Mapping
@@ -43,18 +43,18 @@ POSITIONS, SNAPSHOT_END = "positions", "snapshot_end"
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides, beside the log: the same for every start of a job."""
+    """The settings that decisions depend on; the same for every start of a job."""
 
     topics: Topics
     key_groups: KeyGroups
     limits: TimeLimits
     load_model: LoadModel
-    """Gives the scorer of a rollout, for rows with the catalogue's columns; has waited before it says that
-    the model is unavailable."""
+    """Returns the scorer of a model, for rows with the catalogue's columns; waits before it raises that the
+    model is unavailable."""
     load_challenger: LoadModel | None = None
-    """The same for challengers, for which nothing waits; None: `load_model`."""
+    """The same for challengers, without waiting; None: `load_model`."""
     merchants: MerchantRules | None = None
-    """Of merchant facts; None: the job keeps none."""
+    """Rules of merchant facts; None: the job keeps none."""
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -63,12 +63,12 @@ class Rules:
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """Features that models may ask for, name:version, in column order."""
+        """Features that models may use, name:version, in column order."""
         return computed(merchants=self.merchants is not None)
 
 
 class GroupCore:
-    """A key group's state, what has come of its records, and what is still to be persisted."""
+    """A key group's state, the outcome of its records, and the changes that are not persisted yet."""
 
     def __init__(
         self,
@@ -80,23 +80,24 @@ class GroupCore:
         quiet: Offsets,
         told: Mapping[int, str] | None = None,
     ) -> None:
-        """Go on from persisted state.
+        """Continue from persisted state.
 
         Args:
             group: number of the key group.
-            rules: of the job.
-            state: as `meta` names it.
-            meta: of the persisted pieces; moves on.
+            rules: rules of the job.
+            state: the state that `meta` names.
+            meta: metadata of the persisted pieces; updated.
             store: the persisted pieces.
-            quiet: Q, the offsets up to which an earlier run has said everything: what lies before is decided
-                and folded without a word.
-            told: by offset of the rollouts before Q that the earlier run has set aside: the reason.
+            quiet: Q, the offsets up to which an earlier run has written its output: records before are
+                decided and folded in silence.
+            told: offset of a rollout before Q that the earlier run has set aside -> the reason.
         """
         self._group, self._rules, self._state, self._meta = group, rules, state, meta
         self.quiet = quiet
+        """Q: records before these offsets are decided and folded in silence."""
         self._judge = ModelJudge(rules.load_model, quiet.get((rules.topics.model_rollouts, 0), 0), told or {})
         self.outcome = Outcome()
-        """Since the last `take_outcome`."""
+        """The outcome since the last `take_outcome`."""
         blob = store.get(ROLLOUTS)
         self._rollouts = RolloutHistory.restore(
             orjson.loads(blob) if blob else [], self._judge, rules.computed
@@ -105,11 +106,11 @@ class GroupCore:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
         self._trial = TrialPieces(store, self._rollouts.steps)
-        if self._rollouts.steps:  # the last record may be of a run from an older checkpoint, cut short
+        if self._rollouts.steps:  # the last progress record may be of an aborted run from an older checkpoint
             self.outcome.applied = self._trial.applied.to_json()
         challengers = Challengers(rules.load_challenger or rules.load_model)
         self.facts: GroupFacts | None = None
-        """The group's part in merchant facts; None: the job keeps none."""
+        """The group's merchant facts; None: the job keeps none."""
         if rules.merchants is not None:
             self.facts = GroupFacts(
                 group, rules.merchants, rules.topics, rules.key_groups, state, store, meta.extra
@@ -123,12 +124,12 @@ class GroupCore:
         self._changes: list[tuple[NDArray[np.void], NDArray[np.int32]]] = []
         self._transactions: list[tuple[NDArray[Any], ...]] = []
         self.pending = 0
-        """Changes and transactions that no delta holds yet."""
+        """Number of changes and transactions that are in no delta yet."""
 
     def take_outcome(self) -> Outcome:
-        """What has come since the last call; a new one begins."""
-        taken = self.outcome
-        taken.sizes = {
+        """Return the outcome since the last call, and begin a new one."""
+        outcome = self.outcome
+        outcome.sizes = {
             "cards": self._state.card_count,
             "cards_without_profile": self._state.cards_without_profile,
             "events": self._state.event_count,
@@ -136,21 +137,21 @@ class GroupCore:
         }
         self.outcome = Outcome()
         self.watch = Stopwatch(self.outcome)
-        return taken
+        return outcome
 
     @property
     def snapshot_end(self) -> int | None:
-        """Arrival of the first snapshot's last row of the profiles, ms; None if it has not come."""
+        """Arrival of the last row of the profiles' first snapshot, ms; None if it has not been read yet."""
         return self._meta.extra.get(SNAPSHOT_END)
 
     def learn_snapshot_end(self, arrival: int | None) -> None:
-        """Take in when a snapshot of the profiles ended, if one did."""
+        """Record when a snapshot of the profiles ended, if one did; the earliest counts."""
         end = snapshots.first_end(self.snapshot_end, arrival)
         if end is not None:
             self._meta.extra[SNAPSHOT_END] = end
 
     def fold(self, records: Records) -> None:
-        """Take in records of a table, each partition in the order of offsets."""
+        """Fold records of a table, each partition in the order of offsets."""
         if records.topic == self._rules.topics.profiles:
             self._fold_profiles(records)
         elif records.topic == self._rules.topics.model_rollouts:
@@ -160,19 +161,19 @@ class GroupCore:
         self.watch.lap("tables")
 
     def _fold_profiles(self, records: Records) -> None:
-        found = profiles.decode(records, self._rules.key_groups, self._group)
-        self.learn_snapshot_end(found.snapshot_end)
-        changes = found.changes
+        decoded = profiles.decode(records, self._rules.key_groups, self._group)
+        self.learn_snapshot_end(decoded.snapshot_end)
+        changes = decoded.changes
         snapshots.mark_later_rows(changes, self.snapshot_end)
-        self._bury(found.dead_letters)
+        self._add_dead_letters(decoded.dead_letters)
         if not changes.size:
             return
         cards = self._state.card_numbers(changes)
-        loud = changes["offset"] >= self._quiet_of(records.topic, changes["partition"])
-        # a card's changes lie in one partition, so those before Q are before the others here, too
-        self._state.change_profiles(changes[~loud], cards[~loud])
-        late = self._state.change_profiles(changes[loud], cards[loud])
-        self.outcome.counts["profile_changes"] += int(loud.sum())
+        audible = changes["offset"] >= self._quiet_of(records.topic, changes["partition"])
+        # a card's changes are in one partition, so its changes before Q come first here, too
+        self._state.change_profiles(changes[~audible], cards[~audible])
+        late = self._state.change_profiles(changes[audible], cards[audible])
+        self.outcome.counts["profile_changes"] += int(audible.sum())
         self.outcome.counts["late_table_changes"] += late
         self._changes.append((changes, cards))
         self.pending += changes.size
@@ -192,9 +193,9 @@ class GroupCore:
         self._trial.folded()
         self.outcome.applied = self._trial.applied.to_json()
         self._warm_up()
-        if self._group == 0:  # every group gets every rollout; this one speaks of them
+        if self._group == 0:  # every group folds every rollout; only group 0 reports them
             quiet = self.quiet.get((records.topic, 0), 0)
-            self._bury(refused)
+            self._add_dead_letters(refused)
             faulty = {letter.offset for letter in refused}
             self.outcome.counts["rollouts"] += sum(
                 record.offset >= quiet and record.offset not in faulty for record in new
@@ -205,46 +206,47 @@ class GroupCore:
         newest, challengers = self._rollouts.newest, self._deciders.challengers
         self._judge.warm_up(newest)
         challengers.try_again()
-        for one in newest.challengers if newest is not None else ():
-            challengers.scorer(one.model)
+        for challenger in newest.challengers if newest is not None else ():
+            challengers.scorer(challenger.model)
 
     def decide(self, records: Records, *, silent: bool = False) -> None:
         """Decide transactions, each partition in the order of offsets.
 
-        Every table must have been folded at least as far as it stood when the last of them was taken.
+        Every table must have been folded at least up to its end at the time when the last transaction was
+        read.
 
         Args:
-            records: of the transactions topic.
-            silent: an earlier run has said what comes of them: only the state moves on.
+            records: records of the transactions topic.
+            silent: an earlier run has written their output: only the state is updated.
 
         Raises:
-            NoRolloutError: there is no model to decide them.
-            ModelError: the model of a rollout cannot be had.
+            NoRolloutError: no model has been rolled out.
+            ModelError: the model of a rollout cannot be loaded or run.
         """
         if silent:
-            kept, self.outcome = self.outcome, Outcome()
+            outcome, self.outcome = self.outcome, Outcome()
             self.watch = Stopwatch(self.outcome)
             self._decide(records, silent=True)
-            kept.applied = self.outcome.applied or kept.applied
-            self.outcome = kept
+            outcome.applied = self.outcome.applied or outcome.applied
+            self.outcome = outcome
             self.watch = Stopwatch(self.outcome)
         else:
             self._decide(records, silent=False)
 
     def _decide(self, records: Records, *, silent: bool) -> None:
         decoded = transactions.decode(records, self._rules.limits, self._rules.key_groups)
-        self._bury(
+        self._add_dead_letters(
             DeadLetter(
                 records.topic,
-                int(records.partitions[found.row]),
-                int(records.offsets[found.row]),
-                int(records.arrivals[found.row]),
-                records.keys[found.row].as_py(),
-                records.values[found.row].as_py(),
-                found.reason,
-                found.detail,
+                int(records.partitions[rejection.row]),
+                int(records.offsets[rejection.row]),
+                int(records.arrivals[rejection.row]),
+                records.keys[rejection.row].as_py(),
+                records.values[rejection.row].as_py(),
+                rejection.reason,
+                rejection.detail,
             )
-            for found in sorted(decoded.rejections, key=lambda found: found.row)
+            for rejection in sorted(decoded.rejections, key=lambda rejection: rejection.row)
         )
         batch = decoded.records
         self.watch.lap("decode")
@@ -252,22 +254,22 @@ class GroupCore:
             return
         cards = self._state.card_numbers(batch)
         if self._trial.applied.see(batch):
-            self._trial.moved()
+            self._trial.mark_changed()
             self.outcome.applied = self._trial.applied.to_json()
         decider = Decider(self._state, self._deciders, records.topic, self.outcome, self.watch)
-        decided = decider.decide(batch, decoded.quotes, cards)
+        decisions = decider.decide(batch, decoded.quotes, cards)
         reach(Step.DECIDED)
-        measure(self.outcome, batch, decided, self._state)
-        accepted = decided.accepted
+        measure(self.outcome, batch, decisions, self._state)
+        accepted = decisions.accepted
         if self.facts is not None:
             self.facts.count(batch[accepted], self.outcome, silent=silent)
         self._transactions.append(
-            (batch[accepted], cards[accepted], decided.alerted[accepted], decided.suppressed[accepted])
+            (batch[accepted], cards[accepted], decisions.alerted[accepted], decisions.suppressed[accepted])
         )
         self.pending += batch.size
         self.watch.lap("measure")
 
-    def _bury(self, letters: Any) -> None:
+    def _add_dead_letters(self, letters: Any) -> None:
         self.outcome.dead_letters += (
             letter
             for letter in letters
@@ -275,9 +277,9 @@ class GroupCore:
         )
 
     def _quiet_of(self, topic: str, partitions: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Q of each row's partition, shape (n,)."""
-        known, rows = np.unique(partitions, return_inverse=True)
-        quiet = [self.quiet.get((topic, int(partition)), 0) for partition in known]
+        """Return Q of each row's partition, shape (n,)."""
+        distinct, rows = np.unique(partitions, return_inverse=True)
+        quiet = [self.quiet.get((topic, int(partition)), 0) for partition in distinct]
         return np.array(quiet, dtype=np.int64)[rows]
 
     def settle(self, time: int, seen: int) -> None:
@@ -287,11 +289,11 @@ class GroupCore:
             self.watch.lap("facts")
 
     def taken_in(self, positions: Offsets) -> Offsets:
-        """How far tables have been taken in, given how far they have been read."""
+        """Return the offsets up to which tables are in the state, given those up to which they are read."""
         return positions if self.facts is None else self.facts.positions(positions)
 
     def append(self, store: PieceStore) -> int:
-        """Write what is pending as a delta; returns the bytes written."""
+        """Write the pending changes as a delta; returns the number of bytes written."""
         if not self.pending:
             return 0
         changes, change_cards = _joined(self._changes, (PROFILE, np.int32))
@@ -305,7 +307,7 @@ class GroupCore:
         return written
 
     def seal(self, store: PieceStore, positions: Offsets) -> None:
-        """End an epoch: write the rest, and P, the positions up to which all has been taken in and said."""
+        """End an epoch: write the last delta and P, the positions up to which everything is committed."""
         self.append(store)
         if self._new_rollouts:
             store.put(ROLLOUTS, orjson.dumps(self._rollouts.records))
@@ -324,14 +326,18 @@ def _joined(parts: list[Any], dtypes: tuple[Any, ...]) -> list[NDArray[Any]]:
 
 
 def save_positions(meta: Meta, positions: Offsets) -> None:
-    """Note P in `meta`."""
-    told: dict[str, dict[str, int]] = {}
+    """Store P in `meta`."""
+    by_topic: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(positions.items()):
-        told.setdefault(topic, {})[str(partition)] = offset
-    meta.extra[POSITIONS] = told
+        by_topic.setdefault(topic, {})[str(partition)] = offset
+    meta.extra[POSITIONS] = by_topic
 
 
 def positions_of(meta: Meta) -> Offsets:
-    """P as `meta` has it; empty before the first epoch has ended."""
-    told: Mapping[str, Mapping[str, int]] = meta.extra.get(POSITIONS, {})
-    return {(topic, int(part)): offset for topic, parts in told.items() for part, offset in parts.items()}
+    """Return P from `meta`; empty before the first epoch has ended."""
+    by_topic: Mapping[str, Mapping[str, int]] = meta.extra.get(POSITIONS, {})
+    return {
+        (topic, int(partition)): offset
+        for topic, offsets in by_topic.items()
+        for partition, offset in offsets.items()
+    }

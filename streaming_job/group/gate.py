@@ -1,9 +1,9 @@
-"""The gate before the decisions of a job that keeps merchant facts.
+"""The gate that holds transactions back until their merchant facts are known; in jobs that keep such facts.
 
-A transaction passes once every fact that it may see is known: when all key groups have promised that what
-takes effect up to its arrival is written. While it waits, so do the later ones of its partition; nothing more
-of that partition is taken. The group's own facts are written as soon as its part of the log is past them, so
-that nobody waits for it.
+A transaction passes once every fact that it may see is known: all key groups have promised that the facts
+that take effect up to its arrival are written. While it waits, the later transactions of its partition wait
+too, and no more of that partition are read. The group's own facts are written as soon as its part of the log
+is past them, so that other groups do not wait for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ from streaming_job.facts.clock import LogClock
 from streaming_job.group.core import GroupCore
 from streaming_job.log.records import Offsets, Place, Records
 
-QUIET_S = 1.0
-"""A partition that has shown nothing for so long may have nothing left: the brokers are asked."""
+IDLE_AFTER_S = 1.0
+"""Seconds without records after which a partition may be read to its end: the brokers are asked."""
 
 
 class Ends(Protocol):
@@ -24,107 +24,110 @@ class Ends(Protocol):
 
     @property
     def positions(self) -> Offsets:
-        """By partition: the offset after what has been handed out."""
+        """Offset after the last record returned, by partition."""
 
     def ends(self) -> Offsets:
-        """By partition: where it ends now."""
+        """Return the current end offsets by partition."""
 
 
 class Gate:
-    """Holds transactions back, and has the group's facts written."""
+    """The gate of a key group: holds transactions back, and has the group's facts written."""
 
     def __init__(self, core: GroupCore, transactions: Ends, clock: Callable[[], float]) -> None:
-        """Nothing waits.
+        """Create a gate at which no transaction waits.
 
         Args:
-            core: of the group; keeps facts.
+            core: the group's core, which keeps facts.
             transactions: the group's partitions.
-            clock: seconds; decides about nothing but when brokers are asked.
+            clock: seconds; determines only when brokers are asked.
         """
         assert core.facts is not None
         self._core, self._facts, self._transactions, self._wall = core, core.facts, transactions, clock
         self._waiting: list[Records] = []
         self._clock = LogClock(partition for _, partition in transactions.positions)
-        self._heard = {place: clock() for place in transactions.positions}
-        """When something was taken of a partition."""
+        self._last_seen = {tp: clock() for tp in transactions.positions}
+        """Time of the last records of each partition."""
 
     def positions(self) -> Offsets:
-        """By partition: the offset after what has passed."""
+        """Return the offset after the last transaction that passed, by partition."""
         return {
             **self._transactions.positions,
-            **{place: first for place, (first, _) in self._first().items()},
+            **{tp: first for tp, (first, _) in self._first().items()},
         }
 
     def held(self) -> Offsets:
-        """Partitions of which something waits, and the offset after what was taken."""
-        taken = self._transactions.positions
-        return {place: taken[place] for place in self._first()}
+        """Return the partitions with waiting transactions, and the offset after the last one read."""
+        positions = self._transactions.positions
+        return {tp: positions[tp] for tp in self._first()}
 
     def _first(self) -> dict[Place, tuple[int, int]]:
-        """Offset and arrival of the first transaction that waits, by partition."""
-        found: dict[Place, tuple[int, int]] = {}
+        """Return offset and arrival of the first waiting transaction, by partition."""
+        first_waiting: dict[Place, tuple[int, int]] = {}
         for records in self._waiting:
             partitions, first = np.unique(records.partitions, return_index=True)
             for partition, row in zip(partitions.tolist(), first.tolist(), strict=True):
-                place = records.topic, partition
-                found.setdefault(place, (int(records.offsets[row]), int(records.arrivals[row])))
-        return found
+                tp = records.topic, partition
+                first_waiting.setdefault(tp, (int(records.offsets[row]), int(records.arrivals[row])))
+        return first_waiting
 
-    def release(self, taken: list[Records]) -> list[Records]:
-        """What may be decided now, of what has waited and what was taken."""
+    def release(self, new: list[Records]) -> list[Records]:
+        """Return the transactions that may be decided now, of the waiting ones and the new ones."""
         now = self._wall()
-        for records in taken:
+        for records in new:
             for partition in np.unique(records.partitions).tolist():
-                self._heard[records.topic, partition] = now
-        passed, self._waiting = _split([*self._waiting, *taken], self._facts.table.horizon)
+                self._last_seen[records.topic, partition] = now
+        passed, self._waiting = _split([*self._waiting, *new], self._facts.table.horizon)
         for records in passed:
             self._clock.see(records)
         self._clock.wait({partition: arrival for (_, partition), (_, arrival) in self._first().items()})
         return passed
 
     def settle(self, tables: Callable[[], Iterator[Records]]) -> None:
-        """Have the facts written that are due; what was released has been decided.
+        """Write the facts that are due; all released transactions have been decided.
 
         Args:
-            tables: gives what tables have got up to where they stand now.
+            tables: returns the new records of all tables up to their current ends.
         """
         facts, seen = self._facts, self._facts.table.greatest_promise
         time = self._clock.time()
         if facts.has_news(time, seen):
             self._core.settle(time, seen)
-        since = self._wall() - QUIET_S
-        quiet = {place for place, heard in self._heard.items() if heard <= since}
-        if not quiet or not facts.has_news(self._clock.time({partition for _, partition in quiet}), seen):
+        since = self._wall() - IDLE_AFTER_S
+        idle = {tp for tp, last in self._last_seen.items() if last <= since}
+        if not idle or not facts.has_news(self._clock.time({partition for _, partition in idle}), seen):
             return
-        # whatever arrives from here on does so after what has been seen
+        # every record that arrives from here on has a later arrival than those seen
         positions, ends = self._transactions.positions, self._transactions.ends()
         drained = {
-            partition for topic, partition in quiet if positions[topic, partition] >= ends[topic, partition]
+            partition for topic, partition in idle if positions[topic, partition] >= ends[topic, partition]
         }
         time = self._clock.time(drained)
         if facts.has_news(time, seen):
-            for piece in tables():
-                self._core.fold(piece)
+            for records in tables():
+                self._core.fold(records)
             self._core.settle(time, seen)
 
 
-def _split(found: list[Records], horizon: int) -> tuple[list[Records], list[Records]]:
-    """What arrived before the horizon, and what waits: of each partition all from the first that does on."""
+def _split(batches: list[Records], horizon: int) -> tuple[list[Records], list[Records]]:
+    """Split records into those before the horizon and those that wait, partition by partition.
+
+    The first transaction of a partition that waits makes all later ones of the partition wait.
+    """
     passed: list[Records] = []
     waiting: list[Records] = []
     stopped: set[int] = set()
-    for records in found:
+    for records in batches:
         too_early = (records.arrivals >= horizon) | np.isin(records.partitions, list(stopped))
         if not too_early.any():
             passed.append(records)
             continue
-        # partition by partition: once one row waits, all that follow in its run do
+        # once a row waits, all following rows of its run wait
         edges = np.flatnonzero(np.diff(records.partitions, prepend=-1))
         for start, rows in zip(edges.tolist(), np.split(too_early, edges[1:]), strict=True):
             if rows.any():
                 stopped.add(int(records.partitions[start]))
                 too_early[start : start + rows.size] = np.maximum.accumulate(rows)
-        for kept, mask in ((passed, ~too_early), (waiting, too_early)):
+        for target, mask in ((passed, ~too_early), (waiting, too_early)):
             if mask.any():
-                kept.append(records.take(np.flatnonzero(mask)))
+                target.append(records.take(np.flatnonzero(mask)))
     return passed, waiting

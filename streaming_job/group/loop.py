@@ -1,17 +1,17 @@
-"""One epoch of a key group. The order of statements is the guarantee.
+"""The loop of a key group, which runs one epoch. The order of its statements is the guarantee.
 
-    Step 1  take      transactions that have come, in the order of their partitions
-    Step 2  tables    fold every table at least as far as it stands now, after the transactions were taken
-    Step 3  decide    decode, features, scores, policy: state moves on, alerts and dead letters come of it
-    Step 4  say       alerts, dead letters, progress and input offsets (Q) in one Kafka transaction
-    Step 5  persist   what was decided goes to the state store, piece by piece
-    Step 6  end       say the rest, then the last delta and the positions (P); Spark commits the state
+    Step 1  read      new transactions, in the order of their partitions
+    Step 2  tables    fold every table at least up to its current end, after the transactions were read
+    Step 3  decide    decode, features, scores, policy: updates the state, returns alerts and dead letters
+    Step 4  commit    alerts, dead letters, progress and input offsets (Q) in one Kafka transaction
+    Step 5  persist   write the changes of the state to the state store, piece by piece
+    Step 6  end       commit the rest, then write the last delta and the positions (P); Spark commits them
 
-P is written after everything up to it has been said, so Q is never behind P. After any failure the group goes
-on from P, and decides in silence up to Q: decisions are a function of the log, so nothing is lost and nothing
-doubled. Knows neither Kafka nor Spark: what it works on is handed to it.
+P is written after everything up to it has been committed, so Q is never behind P. After a failure the group
+continues from P and decides in silence up to Q: decisions are a function of the log, so nothing is lost or
+duplicated. The loop knows neither Kafka nor Spark; its inputs and outputs are arguments.
 
-In a job that keeps merchant facts a gate stands before step 3: a transaction waits until the facts that it
+In a job that keeps merchant facts there is a gate before step 3: a transaction waits until the facts that it
 may see have been folded, and positions do not pass it.
 """
 
@@ -28,18 +28,18 @@ from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Step, reach
 
 DELTA_ROWS = 65_536
-"""Transactions and changes of a delta at most: encoding them takes about 30 ms, in which nothing is
+"""Maximum transactions and changes in a delta: encoding them takes about 30 ms, in which nothing is
 decided."""
 DELTA_S = 1.0
-"""A delta holds no more than so many seconds: what is left for the end of an epoch, when alerts wait, takes 5
-ms instead of 100."""
+"""Maximum seconds of records in a delta: then the last delta of an epoch, for which alerts wait, takes 5 ms
+instead of 100."""
 IDLE_S = 0.05
-"""How long records are waited for before the loop looks whether its epoch is over."""
+"""Maximum wait for records before the loop checks whether its epoch is over."""
 HELD_S = 0.005
 """The same while transactions wait for facts."""
 LEAST_S = 0.1
-"""What a group has of each epoch. One that had to be opened, or waited for a slot, may come when the epoch is
-over; without time to fetch something it would never get on."""
+"""Minimum time of a group in each epoch. A group that had to be opened, or waited for a slot, may start when
+the epoch is over; without time to fetch records it would never make progress."""
 
 
 class Transactions(Protocol):
@@ -47,37 +47,37 @@ class Transactions(Protocol):
 
     @property
     def positions(self) -> Offsets:
-        """By partition: the offset after what has been handed out."""
+        """Offset after the last record returned, by partition."""
 
     def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
-        """What has come, in bounds."""
+        """Return new records, within bounds."""
 
     def limit(self, ends: Offsets | None) -> None:
-        """Hand out nothing at or beyond `ends` until it is lifted."""
+        """Return no records at or beyond `ends`; None removes the limit."""
 
     def ends(self) -> Offsets:
-        """By partition: where it ends now."""
+        """Return the current end offsets by partition."""
 
 
 class Tables(Protocol):
-    """Profiles and rollouts."""
+    """The tables that the group folds: profiles, rollouts, labels and facts."""
 
     @property
     def positions(self) -> Offsets:
-        """By partition: the offset after what has been handed out."""
+        """Offset after the last record returned, by partition."""
 
     def lag(self) -> dict[str, int]:
-        """By topic: records to be read before anything is decided."""
+        """Return by topic the number of records to be read before the group decides."""
 
     def arrived(self, wait_s: float = 0.0) -> list[Records]:
-        """A piece of what has come."""
+        """Return some new records."""
 
     def up_to_now(self) -> Iterator[Records]:
-        """Everything up to where the tables stand now, in pieces."""
+        """Yield all records up to the current ends of the tables."""
 
 
 class Voice(Protocol):
-    """Says what has come of the group's records, each exactly once."""
+    """The writer of the group's output, which writes each outcome exactly once."""
 
     def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         """Write one Kafka transaction."""
@@ -87,15 +87,15 @@ class Epoch(Protocol):
     """The time between two checkpoints of the state."""
 
     def is_over(self) -> bool:
-        """Whether the driver has ended it."""
+        """Return whether the driver has ended the epoch."""
 
     def ask_for_end(self) -> None:
-        """Have the driver end it."""
+        """Ask the driver to end the epoch."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How much at a time, and how often."""
+    """The sizes and intervals of the loop."""
 
     max_records: int
     max_bytes: int
@@ -106,7 +106,7 @@ class Pace:
 
 
 class Follower:
-    """A key group at work: it lives as long as its process serves the group, from epoch to epoch."""
+    """The loop of a key group; it lives as long as its process serves the group, from epoch to epoch."""
 
     def __init__(
         self,
@@ -119,43 +119,43 @@ class Follower:
         silent_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Go on after an epoch, or from P after a failure.
+        """Continue after an epoch, or from P after a failure.
 
         Args:
             core: state and decisions.
-            transactions: at P.
-            tables: at P.
-            voice: says what came of it.
-            pace: bounds and intervals.
+            transactions: the group's partitions of the transactions, at P.
+            tables: the tables, at P.
+            voice: writes the output.
+            pace: sizes and intervals.
             said: Q by partition of the transactions.
-            silent_s: how long the group has said nothing.
-            clock: seconds; decides about nothing but when something is said.
+            silent_s: seconds since the group's last commit.
+            clock: seconds; determines only when a commit is made.
         """
         self.core, self._transactions, self._tables, self._voice = core, transactions, tables, voice
         self._pace, self._clock = pace, clock
-        self._said = {place: said.get(place, 0) for place in transactions.positions}
-        """Q, as far as positions have not passed it."""
+        self._said = {tp: said.get(tp, 0) for tp in transactions.positions}
+        """Q by partition, as it was at the start."""
         self._gate = None if core.facts is None else Gate(core, transactions, clock)
         """Holds transactions back until the merchant facts that they may see are known."""
         self._limit: Offsets = {}
         self._silent = self._behind_q()
         self._set_limit()
         self._committed = self._positions()
-        """Positions at the last Kafka transaction, or P: all before has been said."""
-        self._spoke = clock() - silent_s
+        """Positions at the last commit, or P: all output before them is written."""
+        self._last_commit = clock() - silent_s
 
     def run(self, epoch: Epoch, store: PieceStore) -> Offsets:
         """Follow the log until the epoch is over; returns P.
 
         Raises:
-            FraudError: the group cannot go on; nothing of the epoch is persisted then.
+            FraudError: the group cannot continue; nothing of the epoch is persisted.
         """
         core, written = self.core, 0
         begun = persisted = self._clock()
         while self._clock() - begun < LEAST_S or not epoch.is_over():
             if self._tables.lag():
-                for piece in self._tables.arrived(IDLE_S):
-                    core.fold(piece)
+                for records in self._tables.arrived(IDLE_S):
+                    core.fold(records)
             else:
                 self._take_and_decide()
             if self._is_due():
@@ -175,19 +175,19 @@ class Follower:
 
     def _take_and_decide(self) -> None:
         pace, core = self._pace, self.core
-        # Step 1: take
-        wait_s = min(IDLE_S, max(0.0, self._spoke + pace.commit_interval_s - self._clock())) or IDLE_S
+        # Step 1: read
+        wait_s = min(IDLE_S, max(0.0, self._last_commit + pace.commit_interval_s - self._clock())) or IDLE_S
         if self._gate is not None and self._gate.held():
             wait_s = min(wait_s, HELD_S)
-        taken = self._transactions.take(pace.max_records, pace.max_bytes, wait_s, pace.linger_s)
+        batches = self._transactions.take(pace.max_records, pace.max_bytes, wait_s, pace.linger_s)
         core.watch.lap("take")
-        if taken:
+        if batches:
             reach(Step.TAKEN)
         # Step 2: tables
-        for piece in self._tables.up_to_now() if taken else self._tables.arrived():
-            core.fold(piece)
+        for table_records in self._tables.up_to_now() if batches else self._tables.arrived():
+            core.fold(table_records)
         # Step 3: decide
-        for records in taken if self._gate is None else self._gate.release(taken):
+        for records in batches if self._gate is None else self._gate.release(batches):
             core.decide(records, silent=self._silent)
         if self._gate is not None:
             self._gate.settle(self._tables.up_to_now)
@@ -195,27 +195,27 @@ class Follower:
         self._set_limit()
 
     def _set_limit(self) -> None:
-        """Have nothing handed out beyond Q while silent, nor of a partition of which something waits."""
+        """Limit reading to Q while silent, and stop reading partitions with waiting transactions."""
         limit = dict(self._said) if self._silent else {}
-        for place, taken in self._gate.held().items() if self._gate is not None else ():
-            limit[place] = min(taken, limit.get(place, taken))
+        for tp, position in self._gate.held().items() if self._gate is not None else ():
+            limit[tp] = min(position, limit.get(tp, position))
         if limit != self._limit:
             self._limit = limit
             self._transactions.limit(limit or None)
 
     def _decided(self) -> Offsets:
-        """Positions of the transactions, those that wait left out."""
+        """Return the positions of the transactions, without the waiting ones."""
         return self._transactions.positions if self._gate is None else self._gate.positions()
 
     def _behind_q(self) -> bool:
         positions = self._decided()
-        return any(positions[place] < offset for place, offset in self._said.items())
+        return any(positions[tp] < offset for tp, offset in self._said.items())
 
     def _is_due(self) -> bool:
         outcome = self.core.outcome
         if outcome.alerts or outcome.dead_letters or outcome.facts:
             return True
-        silent_s = self._clock() - self._spoke
+        silent_s = self._clock() - self._last_commit
         if silent_s < self._pace.commit_interval_s:
             return False
         return silent_s >= self._pace.heartbeat_s or self._positions() != self._committed
@@ -224,9 +224,9 @@ class Follower:
         return {**self._decided(), **self.core.taken_in(self._tables.positions)}
 
     def _say(self) -> None:
-        # Step 4: say
+        # Step 4: commit
         positions = self._positions()
-        # nothing goes back behind Q; before that, all has been said
-        ends = {place: max(offset, self.core.quiet.get(place, 0)) for place, offset in positions.items()}
+        # committed offsets never go back behind Q: all output before Q is written
+        ends = {tp: max(offset, self.core.quiet.get(tp, 0)) for tp, offset in positions.items()}
         self._voice.say(self.core.take_outcome, ends, self._tables.lag())
-        self._committed, self._spoke = positions, self._clock()
+        self._committed, self._last_commit = positions, self._clock()

@@ -1,6 +1,6 @@
-"""A key group taken over by a process: state at P, output at Q, and whether they belong together.
+"""The opening of a key group by a process: checks that state (P), output (Q) and log belong together.
 
-Everything is asked before anything is written: a start that must not be leaves the job that runs alone.
+All checks are made before anything is written, so a start that is refused does not disturb a running job.
 """
 
 import logging
@@ -32,23 +32,23 @@ from streaming_job.transaction.written import Written
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 10.0
-"""An idle group says so often that it is there."""
+"""Interval of the progress records of an idle group."""
 PAUSE_S = 0.1
 INSTANCE = "instance"
-"""Name in `Meta.extra`: of the job's process that had the group last."""
+"""Name in `Meta.extra`: the job instance that served the group last."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """What is needed to open any key group; picklable but for the rules' model loader."""
+    """The arguments for opening a key group; picklable except for the rules' model loaders."""
 
     settings: JobSettings
     rules: Rules
     group: int
     query_id: str
-    """Of Spark's checkpoint: names the state to which the output belongs."""
+    """Id in Spark's checkpoint: identifies the state to which the output belongs."""
     instance: str
-    """Of the job's process."""
+    """Id of the job's process."""
 
     @property
     def client(self) -> dict[str, str]:
@@ -57,11 +57,11 @@ class Opening:
 
     @property
     def pace(self) -> Pace:
-        """As set."""
-        known = self.settings
+        """The sizes and intervals of the settings."""
+        settings = self.settings
         return Pace(
-            known.max_records, known.max_bytes, known.linger_ms / 1000, known.commit_interval_ms / 1000,
-            HEARTBEAT_S, known.epoch_bytes,
+            settings.max_records, settings.max_bytes, settings.linger_ms / 1000,
+            settings.commit_interval_ms / 1000, HEARTBEAT_S, settings.epoch_bytes,
         )  # fmt: skip
 
 
@@ -74,11 +74,11 @@ class OpenGroup:
         """Take the group over.
 
         Args:
-            opening: which group, of which job.
-            state: as `meta` names it.
-            meta: of the persisted pieces; moves on.
+            opening: the group and its job.
+            state: the state that `meta` names.
+            meta: metadata of the persisted pieces; updated.
             store: the persisted pieces.
-            rebuilds: of the working copy, made to get here.
+            rebuilds: number of rebuilds of the working copy that this opening needed.
 
         Raises:
             OtherQueryError, CheckpointError: state and topics do not belong together.
@@ -89,20 +89,22 @@ class OpenGroup:
         self.meta, self.state = meta, state
         settings, topics = opening.settings, opening.rules.topics
         own = opening.rules.key_groups.own(opening.group)
-        mine = {(topics.transactions, partition) for partition in own}
+        own_partitions = {(topics.transactions, partition) for partition in own}
         positions, snapshot_end, last = positions_of(meta), None, None
         writer = GroupWriter(settings, opening.group, own, opening.query_id, opening.instance)
         is_ours = meta.extra.get(INSTANCE) == opening.instance
-        if is_ours:  # from another process of this instance, which has looked at everything
+        if is_ours:  # from another process of this instance, which has made all checks
             last = meta.extra.get(LAST) and orjson.loads(meta.extra[LAST])
         else:
-            positions, snapshot_end = _checked(opening, mine, meta, writer.written())
-        # once this instance has had the group, it is never taken from another: that one has taken over
-        starts = {place: positions[place] for place in mine}
+            positions, snapshot_end = _checked(opening, own_partitions, meta, writer.written())
+        # a group that this instance has served is never taken back from another instance, which is newer
+        starts = {tp: positions[tp] for tp in own_partitions}
         written = writer.take_over(starts, from_others=not is_ours, known=last)
         meta.extra[INSTANCE] = opening.instance
-        if again := sum(written.offsets[place] - positions[place] for place in mine):
-            log.warning("key group %d: %d transactions are decided again, in silence", opening.group, again)
+        if repeated := sum(written.offsets[tp] - positions[tp] for tp in own_partitions):
+            log.warning(
+                "key group %d: %d transactions are decided again, in silence", opening.group, repeated
+            )
         quiet = {**_reported(written, opening.rules), **written.offsets}
         core = GroupCore(opening.group, opening.rules, state, meta, store, quiet, _set_aside(written))
         core.learn_snapshot_end(snapshot_end)
@@ -115,40 +117,42 @@ class OpenGroup:
             written.commit_id,
             opening.rules.computed,
         )
-        said = {place: max(offset, quiet.get(place, 0)) for place, offset in positions.items()}
+        said = {tp: max(offset, quiet.get(tp, 0)) for tp, offset in positions.items()}
         meta.extra[COMMIT_ID] = written.commit_id
         self.voice = GroupVoice(writer, progress, topics.transactions, said, rebuilds, meta.extra)
-        self._transactions = OwnPartitions(opening.client, {place: positions[place] for place in mine})
+        self._transactions = OwnPartitions(opening.client, {tp: positions[tp] for tp in own_partitions})
         self._tables = TableFollower(
             opening.client,
             EndOffsets(opening.client, opening.rules.tables),
-            {place: offset for place, offset in positions.items() if place not in mine},
+            {tp: offset for tp, offset in positions.items() if tp not in own_partitions},
             settings.max_records,
             settings.max_bytes,
         )
-        told_at = written.progress["written_at"] / 1000 if written.progress else 0.0
-        silent_s = min(max(time.time() - told_at, 0.0), HEARTBEAT_S)
+        last_written_s = written.progress["written_at"] / 1000 if written.progress else 0.0
+        silent_s = min(max(time.time() - last_written_s, 0.0), HEARTBEAT_S)
         self.follower = Follower(
             core, self._transactions, self._tables, self.voice, opening.pace, written.offsets, silent_s
         )
 
     def close(self) -> None:
-        """Stop fetching and let the producer go."""
+        """Stop fetching and close the producer."""
         for part in (self._transactions, self._tables, self.voice):
             part.close()
 
 
-def _checked(opening: Opening, mine: set[Place], meta: Meta, written: Written) -> tuple[Offsets, int | None]:
-    """See that state, output and log belong together, before anybody is fenced.
+def _checked(
+    opening: Opening, own_partitions: set[Place], meta: Meta, written: Written
+) -> tuple[Offsets, int | None]:
+    """Check that state, output and log belong together, before another instance is fenced.
 
     Returns:
-        P by partition of all inputs, and when the first snapshot of the profiles ended, if the log tells.
+        P by partition of all inputs, and when the first snapshot of the profiles ended (None: unknown).
     """
     topics = opening.rules.topics
     with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
         first, end = answered(ends.first), answered(ends.last)
-    # partitions that a table has got since are read from their beginning
-    positions: Offsets = {**_inputs(opening, mine, first), **positions_of(meta)}
+    # partitions that were added to a table since are read from their beginning
+    positions: Offsets = {**_inputs(opening, own_partitions, first), **positions_of(meta)}
     written.require_query(opening.query_id)
     require_said(meta.extra.get(COMMIT_ID, 0), written.commit_id)
     require_fit(positions, written.offsets, first, end)
@@ -156,11 +160,11 @@ def _checked(opening: Opening, mine: set[Place], meta: Meta, written: Written) -
 
 
 def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
-    """The first epoch of all: only note where the log begins, so that no retention can move it.
+    """Run the very first epoch: store where the log begins, so that retention cannot change it.
 
     Raises:
         OtherQueryError: the job has written before, from another checkpoint.
-        LogError: the log's beginning is gone, and with it what the job has decided before.
+        LogError: the job has written before, and the log no longer begins where it began.
     """
     settings, topics = opening.settings, opening.rules.topics
     own = opening.rules.key_groups.own(opening.group)
@@ -170,72 +174,71 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     written.require_query(opening.query_id)
     with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
         first = answered(ends.first)
-    # a checkpoint that lost its first epochs may begin again, as long as the log is whole
+    # a checkpoint that lost its first epochs may begin again, as long as the log is complete
     if written.commit_id and any(first.values()):
         raise LogError(
             f"the checkpoint is empty, and the log no longer begins where job {settings.job_id} began; "
             "restore a copy of the checkpoint, or use another job id"
         )
-    mine = {(topics.transactions, partition) for partition in own}
-    save_positions(meta, _inputs(opening, mine, first))
+    own_partitions = {(topics.transactions, partition) for partition in own}
+    save_positions(meta, _inputs(opening, own_partitions, first))
     seal(store, meta)
 
 
-def _inputs(opening: Opening, mine: set[Place], offsets: Offsets) -> Offsets:
-    """Of a group's inputs: its own partitions of the transactions, all of the tables'."""
+def _inputs(opening: Opening, own_partitions: set[Place], offsets: Offsets) -> Offsets:
+    """Select a group's inputs: its own partitions of the transactions, and all partitions of the tables."""
     tables = opening.rules.tables
-    return {place: offset for place, offset in offsets.items() if place in mine or place[0] in tables}
+    return {tp: offset for tp, offset in offsets.items() if tp in own_partitions or tp[0] in tables}
 
 
 def _reported(written: Written, rules: Rules) -> Offsets:
-    """Where the group's last progress record says that it was; the only word on how far it had the tables.
+    """Return the positions in the group's last progress record, the only source for those of the tables.
 
     Raises:
-        CheckpointError: it is gone, and with it which labels have become facts.
+        CheckpointError: the record is lost, and with it which labels have become facts.
     """
     last = written.progress["commit_id"] if written.progress else 0
     if rules.merchants is not None and last < written.commit_id:
         raise CheckpointError(
-            f"the group has written {written.commit_id} Kafka transactions, its last progress record is of "
-            f"{last}: which labels are facts already is not known; restore the progress topic, or use "
-            "another job id"
+            f"the group has written {written.commit_id} Kafka transactions, but its last progress record is "
+            f"that of {last}, so it is unknown which labels are facts already; restore the progress topic, "
+            "or use another job id"
         )
     parts = written.progress["partitions"] if written.progress else ()
     return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
 
 
 def _set_aside(written: Written) -> dict[int, str]:
-    """What the group's last progress record says of rollouts that cannot decide; binding."""
-    told = written.progress.get("rollouts_set_aside", {}) if written.progress else {}
-    return {int(offset): reason for offset, reason in told.items()}
+    """Return the rollouts that the group's last progress record sets aside; these verdicts are final."""
+    reasons = written.progress.get("rollouts_set_aside", {}) if written.progress else {}
+    return {int(offset): reason for offset, reason in reasons.items()}
 
 
 def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | None:
-    """When the first snapshot of the profiles ended, looked up before any of its rows is folded.
+    """Return when the first snapshot of the profiles ended, before any of its rows is folded.
 
-    Rows of a later snapshot may lie in a partition that is read before the one that tells where the first
-    ended.
+    Rows of a later snapshot may be in a partition that is read before the one with the first snapshot's end.
     """
     topic = opening.rules.topics.profiles
-    left = {place: end for place, end in ends.items() if place[0] == topic and positions[place] < end}
-    log = LogFollower(opening.client, {place: positions[place] for place in left})
-    found, heard = None, time.monotonic()
+    remaining = {tp: end for tp, end in ends.items() if tp[0] == topic and positions[tp] < end}
+    log = LogFollower(opening.client, {tp: positions[tp] for tp in remaining})
+    first_end, last_read = None, time.monotonic()
     try:
-        while left:
-            taken = log.take(opening.settings.max_records, opening.settings.max_bytes, PAUSE_S)
-            for records in taken:
-                found = snapshots.first_end(found, _earliest_end(records))
-                heard = time.monotonic()
-            left = {place: end for place, end in left.items() if log.positions[place] < end}
-            if time.monotonic() - heard > PATIENCE_S:
-                raise LogError(f"no more records of {topic} come: {log.trouble()}; check the brokers")
+        while remaining:
+            batches = log.take(opening.settings.max_records, opening.settings.max_bytes, PAUSE_S)
+            for records in batches:
+                first_end = snapshots.first_end(first_end, _earliest_end(records))
+                last_read = time.monotonic()
+            remaining = {tp: end for tp, end in remaining.items() if log.positions[tp] < end}
+            if time.monotonic() - last_read > PATIENCE_S:
+                raise LogError(f"no more records of {topic} arrive: {log.trouble()}; check the brokers")
     finally:
         log.close()
-    return found
+    return first_end
 
 
 def _earliest_end(records: Records) -> int | None:
-    """Earliest arrival of a record that ends a snapshot."""
-    suspects = np.flatnonzero(keys.may_end_snapshot(records.values, np.ones(len(records), dtype=np.bool_)))
-    ends = [row for row in suspects.tolist() if snapshots.ends_snapshot(records.values[row].as_py())]
+    """Return the earliest arrival of a record that ends a snapshot."""
+    candidates = np.flatnonzero(keys.may_end_snapshot(records.values, np.ones(len(records), dtype=np.bool_)))
+    ends = [row for row in candidates.tolist() if snapshots.ends_snapshot(records.values[row].as_py())]
     return min(records.arrivals[ends].tolist(), default=None)

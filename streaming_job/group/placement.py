@@ -1,4 +1,4 @@
-"""Which state partition of Spark's holds which key group: group g in partition g."""
+"""The placement of key groups in Spark's state partitions: group g in partition g."""
 
 from functools import lru_cache
 
@@ -7,7 +7,7 @@ _MASK = 0xFFFFFFFF
 
 
 def _spark_hash(value: int) -> int:
-    """Spark's hash of an int column (Murmur3_x86_32 with seed 42), as a signed 32-bit number."""
+    """Return Spark's hash of an int column (Murmur3_x86_32 with seed 42), as a signed 32-bit number."""
     k = value * 0xCC9E2D51 & _MASK
     k = (k << 15 | k >> 17) & _MASK
     h = _SEED ^ (k * 0x1B873593 & _MASK)
@@ -22,7 +22,7 @@ def _spark_hash(value: int) -> int:
 
 @lru_cache(maxsize=8)
 def grouping_values(groups: int) -> tuple[int, ...]:
-    """For each key group the grouping value that Spark's hash puts in the partition of the same number.
+    """Return for each key group a grouping value that Spark's hash puts in the partition of the same number.
 
     With values 0..G-1 some partitions would hold two groups and others none.
     """

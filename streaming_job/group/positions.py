@@ -1,7 +1,7 @@
-"""P and Q: whether a group's state, its output and the log fit together. Pure.
+"""The checks that a group's state (P), its output (Q) and the log belong together. Pure.
 
-P are the positions in the state, up to which the group has taken the log in; Q is how far its output has said
-everything. P may lie behind Q by as much as the log is long: what lies between is decided again, in silence.
+P are the offsets in the state, up to which the group has read the log. Q are the offsets committed with its
+output. P may be any distance behind Q: the records between are decided again, in silence.
 """
 
 from streaming_job.log.errors import LogError
@@ -9,60 +9,60 @@ from streaming_job.log.records import Offsets, Place
 from streaming_job.runtime.checkpoint import CheckpointError
 
 
-def require_fit(state: Offsets, said: Offsets, first: Offsets, end: Offsets) -> None:
-    """See that a group can go on.
+def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -> None:
+    """Check that a group can continue.
 
     Args:
-        state: P by partition of all inputs, as the state has it.
-        said: Q by partition of the group's transactions; empty if it has never said anything.
-        first: the oldest offset that the log still holds, by partition of all inputs.
-        end: the offset after its last record.
+        state: P by partition of all inputs.
+        output: Q by partition of the group's transactions; empty if it has never written output.
+        first: the first offset in the log, by partition of all inputs.
+        end: the offset after the last record, by partition of all inputs.
 
     Raises:
         CheckpointError: the state is ahead of the output.
-        LogError: the log no longer holds what comes next, or ends before P or Q.
+        LogError: the log no longer holds the next records, or ends before P or Q.
     """
-    for place, offset in sorted(state.items()):
-        if place in said and said[place] < offset:
+    for tp, offset in sorted(state.items()):
+        if tp in output and output[tp] < offset:
             raise CheckpointError(
-                f"the checkpoint is ahead of the topics: its state holds {_name(place)} up to {offset}, "
-                f"output and progress reach {said[place]}; restore the topics and the consumer group that "
+                f"the checkpoint is ahead of the topics: its state holds {_name(tp)} up to {offset}, "
+                f"output and progress reach {output[tp]}; restore the topics and the consumer group that "
                 "belong to it, or an older copy of the checkpoint, or use another job id"
             )
-        if place not in end:
-            raise LogError(f"{_name(place)} is gone: restore the topic, or use another job id")
-        if first[place] > offset:
+        if tp not in end:
+            raise LogError(f"{_name(tp)} is gone: restore the topic, or use another job id")
+        if first[tp] > offset:
             raise LogError(
-                f"{_name(place)} is to be read from offset {offset} on and begins at {first[place]}: "
+                f"{_name(tp)} has to be read from offset {offset}, but begins at {first[tp]}: "
                 "retention has deleted the records, or the topic was recreated; restore a younger copy of "
                 "the checkpoint, or use another job id"
             )
-        # records that came below Q would be decided without a word
-        read = max(offset, said.get(place, 0))
-        if end[place] < read:
+        # new records below Q would be decided in silence
+        read = max(offset, output.get(tp, 0))
+        if end[tp] < read:
             raise LogError(
-                f"{_name(place)} was read up to offset {read} and ends at {end[place]}: the topic was "
+                f"{_name(tp)} was read up to offset {read}, but ends at {end[tp]}: the topic was "
                 "recreated, or has lost records; restore it, or use another job id"
             )
 
 
 def require_said(state: int, topics: int) -> None:
-    """See that the topics hold everything that the group has said before its state was saved.
+    """Check that the topics hold all output that the group had written when its state was saved.
 
     Args:
-        state: number of the group's last Kafka transaction, as the state has it.
-        topics: the same by its committed offsets and its progress records, whichever tells more.
+        state: number of the group's last Kafka transaction, from the state.
+        topics: the same from its committed offsets and its progress records, the greater of both.
 
     Raises:
-        CheckpointError: they do not: it would not be known what has been said since.
+        CheckpointError: the topics are behind the state, so the output written since is unknown.
     """
     if topics < state:
         raise CheckpointError(
-            f"the checkpoint is ahead of the topics: the group has written {state} Kafka transactions, its "
-            f"committed offsets and progress records tell of {topics}; restore the consumer group's offsets "
+            f"the checkpoint is ahead of the topics: the group has written {state} Kafka transactions, but "
+            f"its committed offsets and progress records show {topics}; restore the consumer group's offsets "
             "or the progress topic, or use another job id"
         )
 
 
-def _name(place: Place) -> str:
-    return f"{place[0]}-{place[1]}"
+def _name(tp: Place) -> str:
+    return f"{tp[0]}-{tp[1]}"

@@ -1,4 +1,4 @@
-"""A key group on Spark: `transformWithState` over one control row an epoch, state in one MapState."""
+"""The Spark processor of key groups: `transformWithState`, one control row an epoch, one MapState."""
 
 import logging
 import time
@@ -38,14 +38,14 @@ log = logging.getLogger(__name__)
 SUMMARY_SCHEMA = (
     "key_group int, commits long, transactions long, alerts long, dead_letters long, positions string"
 )
-"""Rows: what each group did in an epoch."""
+"""Schema of the summary rows: one row for each group and epoch."""
 NOTHING: dict[str, Any] = {"commits": 0, "transactions": 0, "alerts": 0, "dead_letters": 0, "positions": "{}"}
 """Summary of a group's first epoch."""
 # types: a DDL string would be sent to the JVM to be parsed, in each task
 _NAME = StructType().add("name", StringType())
 _BLOB = StructType().add("blob", BinaryType())
 MODEL_PATIENCE_S, MODEL_RETRY_S = 60.0, 2.0
-"""How long, and how often, a model is asked for whose registry does not answer."""
+"""How long, and at which interval, loading a model is retried while its registry does not answer."""
 EPOCH, QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
 """Spark's local properties of a task."""
 
@@ -58,22 +58,22 @@ class Pieces:
         self._state: Any = handle.getMapState("pieces", _NAME, _BLOB)
 
     def get(self, name: str) -> bytes | None:
-        """The piece of that name, if there is one."""
-        found = self._state.getValue((name,))
-        return bytes(found[0]) if found is not None else None
+        """Return the piece of a name; None if there is none."""
+        row = self._state.getValue((name,))
+        return bytes(row[0]) if row is not None else None
 
     def put(self, name: str, blob: bytes) -> None:
-        """Add it, or put it in the place of the one that had the name."""
+        """Add or replace the piece of a name."""
         self._state.updateValue((name,), (blob,))
 
     def remove(self, name: str) -> None:
-        """Remove it."""
+        """Remove the piece of a name."""
         self._state.removeKey((name,))
 
 
 @dataclass
 class _Served:
-    """The key group that this process served last; what is open of it serves the next epoch."""
+    """The key group that this process served last, kept open for the next epoch."""
 
     group: int
     open: OpenGroup
@@ -82,50 +82,50 @@ class _Served:
 _served: _Served | None = None
 
 
-@cache  # a process may meet several groups, one after the other
+@cache  # a process may serve several groups, one after the other
 def _copy(directory: Path, lateness_ms: int, keeps_ids: bool) -> WorkingCopy:
     return WorkingCopy(directory, lateness_ms, keeps_ids=keeps_ids)
 
 
 @lru_cache(maxsize=8)
-def _at_once(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:
-    """The scorer of a model for rows of named columns, asked for once: nothing waits for a challenger.
+def _load_once(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:
+    """Load the scorer of a model for rows of named columns, without retries, as for a challenger.
 
     Raises:
-        ModelError: it cannot be had, or must not decide.
+        ModelError: the model cannot be loaded, or must not decide.
     """
     return registry.load(ref, tracking_uri, cache_dir).on(names)
 
 
-def _model(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:
-    """The scorer of a rollout; what does not answer is asked again for a while, and the group waits.
+def _load_patiently(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:
+    """Load the scorer of a champion, with retries while its registry does not answer; the group waits.
 
     Raises:
-        ModelUnavailableError: it did not answer for MODEL_PATIENCE_S.
+        ModelUnavailableError: the registry did not answer for MODEL_PATIENCE_S.
         ModelError: the model must not decide.
     """
     begun = time.monotonic()
     while True:
         try:
-            return _at_once(ref, tracking_uri, cache_dir, names)
+            return _load_once(ref, tracking_uri, cache_dir, names)
         except ModelUnavailableError as fault:
             if time.monotonic() - begun > MODEL_PATIENCE_S:
                 raise
-            log.warning("nothing is decided until model %s %s can be had: %s", ref.name, ref.version, fault)
+            log.warning("no decisions until model %s %s can be loaded: %s", ref.name, ref.version, fault)
         time.sleep(MODEL_RETRY_S)
 
 
 class GroupProcessor(StatefulProcessor):
-    """Follows the log for the key group whose control row Spark hands over, until the epoch is over."""
+    """The stateful processor that follows the log for a key group until the epoch is over."""
 
     def __init__(self, settings: JobSettings, key_groups: KeyGroups, address: Address, instance: str) -> None:
-        """Everything that a worker needs; picklable.
+        """Hold the arguments of a worker; picklable.
 
         Args:
-            settings: of the job.
-            key_groups: which cards belong together.
-            address: of the driver, which ends epochs.
-            instance: names the job's process.
+            settings: settings of the job.
+            key_groups: maps cards to groups.
+            address: address of the driver, which ends epochs.
+            instance: id of the job's process.
         """
         self._settings, self._key_groups = settings, key_groups
         self._address, self._instance = address, instance
@@ -136,9 +136,9 @@ class GroupProcessor(StatefulProcessor):
         self._pieces = Pieces(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """One epoch of one key group; yields its summary."""
+        """Run one epoch of one key group; yields its summary."""
         for _ in rows:
-            pass  # a control row says nothing but that there is an epoch
+            pass  # a control row has no content: it only starts the epoch
         task = TaskContext.get()
         assert task is not None
         group, epoch = self._groups[key[0]], int(task.getLocalProperty(EPOCH) or 0)
@@ -149,7 +149,7 @@ class GroupProcessor(StatefulProcessor):
 
     def _follow(self, group: int, epoch: Epoch, query_id: str) -> dict[str, Any]:
         global _served
-        served, _served = _served, None  # whatever fails leaves nothing behind
+        served, _served = _served, None  # so that nothing stays open after a failure
         pieces = self._pieces
         meta = load_meta(pieces)
         opening = self._opening(group, query_id)
@@ -157,10 +157,10 @@ class GroupProcessor(StatefulProcessor):
             begin(opening, meta, pieces)
             return NOTHING
         if served is not None and (served.group, served.open.meta.token) != (group, meta.token):
-            served.open.close()  # another process has had the group since, or this one serves another now
+            served.open.close()  # another process has served the group since, or this one serves another now
             served = None
-        known = self._settings
-        copy = _copy(self._directory(group), known.allowed_lateness_ms, known.merchant_facts)
+        settings = self._settings
+        copy = _copy(self._directory(group), settings.allowed_lateness_ms, settings.merchant_facts)
         rebuilds = copy.rebuilds
         with copy.use(meta if served is None else served.open.meta, pieces) as state:
             if served is not None and (state is not served.open.state or copy.rebuilds != rebuilds):
@@ -172,24 +172,28 @@ class GroupProcessor(StatefulProcessor):
             served.open.voice.begin(epoch.number)
             positions = served.open.follower.run(epoch, pieces)
         _served = served
-        told = {f"{topic}-{partition}": offset for (topic, partition), offset in sorted(positions.items())}
-        return {**served.open.voice.said, "positions": orjson.dumps(told).decode()}
+        offsets = {f"{topic}-{partition}": offset for (topic, partition), offset in sorted(positions.items())}
+        return {**served.open.voice.said, "positions": orjson.dumps(offsets).decode()}
 
     def _opening(self, group: int, query_id: str) -> Opening:
-        known = self._settings
-        limits = TimeLimits(known.allowed_lateness_ms, known.allowed_skew_ms, known.refuse_card_numbers)
-        merchants = MerchantRules(known.job_id, known.label_delay_ms) if known.merchant_facts else None
-        names = names_of(computed(merchants=known.merchant_facts))
-        loaders = partial(self._load, _model, names), partial(self._load, _at_once, names)
-        rules = Rules(known.topics, self._key_groups, limits, *loaders, merchants)
-        return Opening(known, rules, group, query_id, self._instance)
+        settings = self._settings
+        limits = TimeLimits(
+            settings.allowed_lateness_ms, settings.allowed_skew_ms, settings.refuse_card_numbers
+        )
+        merchants = (
+            MerchantRules(settings.job_id, settings.label_delay_ms) if settings.merchant_facts else None
+        )
+        names = names_of(computed(merchants=settings.merchant_facts))
+        loaders = partial(self._load, _load_patiently, names), partial(self._load, _load_once, names)
+        rules = Rules(settings.topics, self._key_groups, limits, *loaders, merchants)
+        return Opening(settings, rules, group, query_id, self._instance)
 
     def _directory(self, group: int) -> Path:
-        known = self._settings
-        return known.work_dir / "state" / known.job_id / layout_digest() / str(group)
+        settings = self._settings
+        return settings.work_dir / "state" / settings.job_id / layout_digest() / str(group)
 
-    def _load(self, ask: Callable[..., Scorer], names: tuple[str, ...], ref: ModelRef) -> Scorer:
-        return ask(ref, self._settings.mlflow_tracking_uri, self._settings.work_dir / "models", names)
+    def _load(self, load: Callable[..., Scorer], names: tuple[str, ...], ref: ModelRef) -> Scorer:
+        return load(ref, self._settings.mlflow_tracking_uri, self._settings.work_dir / "models", names)
 
     def close(self) -> None:
-        """Nothing to release: what is open serves the next epoch."""
+        """Release nothing: the open group serves the next epoch."""

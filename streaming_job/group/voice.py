@@ -1,4 +1,4 @@
-"""Says what has come of a group's records: the progress record made, one Kafka transaction written."""
+"""The output of a key group: writes each outcome and its progress record in one Kafka transaction."""
 
 import time
 from collections.abc import Callable
@@ -16,39 +16,39 @@ LAST = "progress"
 
 
 class GroupVoice:
-    """A group's writer and its progress."""
+    """The output of a key group: its transactional writer, and its progress."""
 
     def __init__(
         self,
         writer: GroupWriter,
         progress: GroupProgress,
         transactions_topic: str,
-        said: Offsets,
+        starts: Offsets,
         rebuilds: int,
         notes: dict[str, Any],
     ) -> None:
-        """Go on after what has been said.
+        """Continue after the group's last commit.
 
         Args:
-            writer: has taken the group over.
-            progress: goes on from the group's last record.
-            transactions_topic: name.
-            said: Q of all inputs: where the next record begins.
-            rebuilds: how often the working copy had to be rebuilt to get here, for the next record.
-            notes: what the state keeps beside the cards: of the last transaction COMMIT_ID and LAST.
+            writer: writer that has taken the group over.
+            progress: progress that continues from the group's last record.
+            transactions_topic: name of the topic.
+            starts: Q of all inputs: the first offsets of the next record.
+            rebuilds: number of rebuilds of the working copy at this opening, for the next record.
+            notes: `Meta.extra` of the state, which gets COMMIT_ID and LAST of each transaction.
         """
         self._writer, self._progress, self._topic = writer, progress, transactions_topic
-        self._starts = said
+        self._starts = starts
         self._rebuilds = rebuilds
         self._notes = notes
         self._begun_ms = _now_ms()
         self._took_ms = 0.0
         self._epoch = 0
         self.said: dict[str, int] = {}
-        """Of the running epoch: commits, transactions, alerts, dead_letters."""
+        """Counts of the running epoch: commits, transactions, alerts, dead_letters."""
 
     def begin(self, epoch: int) -> None:
-        """Begin an epoch: its number stands in progress records."""
+        """Begin an epoch, whose number is part of progress records."""
         self._epoch = epoch
         self.said = dict.fromkeys(("commits", "transactions", "alerts", "dead_letters"), 0)
 
@@ -57,13 +57,13 @@ class GroupVoice:
 
         Raises:
             FencedError: another instance of the job has taken over.
-            SinkError: the brokers do not take it.
+            SinkError: the brokers refuse the transaction, or do not answer.
         """
         outcome = take_outcome()
         for alerts in (outcome.alerts, outcome.suppressed, outcome.shadow_alerts):
             alerts.sort(key=lambda alert: (alert.partition, alert.offset))
         outcome.counts["rebuilds"], self._rebuilds = self._rebuilds, 0
-        if self._took_ms:  # of the one before: this one's own is not known yet
+        if self._took_ms:  # time of the previous transaction: that of this one is not known yet
             outcome.phases["transaction"] += self._took_ms  # type: ignore[assignment]
         now = _now_ms()
         progress = self._progress.record(
@@ -98,7 +98,7 @@ class GroupVoice:
         self.said["dead_letters"] += len(outcome.dead_letters)
 
     def close(self) -> None:
-        """Let the producer go."""
+        """Close the producer."""
         self._writer.close()
 
 

@@ -1,10 +1,10 @@
 """The working copy of a key group's state, shared by the Python workers of one machine.
 
-Any worker may get any key group, so the arrays live in mapped files. A copy is good only for the state that
-its token names; the state store holds the same token. Whatever goes wrong in between (a killed worker, a
-failed commit, a lost file) leaves tokens that differ, and the copy is rebuilt from the store. So does a crash
-of the machine: nothing is synced, and what reached the disk may be of different batches, so a token is good
-only for the machine's run in which it was written.
+Any worker may get any key group, so the arrays are in mapped files. A copy is valid only for the state that
+its token names; the state store holds the same token. After a failure (a killed worker, a failed commit, a
+lost file) the tokens differ, and the copy is rebuilt from the store. The same holds after a crash of the
+machine: nothing is synced, so the files may mix several batches. Therefore a token is valid only until the
+machine is booted again.
 """
 
 import fcntl
@@ -23,15 +23,15 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def _boot() -> str:
-    """Names this run of the machine."""
+    """Return an id of the machine's current boot."""
     if _BOOT_ID.exists():
         return _BOOT_ID.read_text().strip()
-    # elsewhere its time, rounded: it moves a little when the clock is set, which costs a rebuild
+    # other systems: boot time, rounded; it changes when the clock is set, which costs a rebuild
     return f"{round(psutil.boot_time() / 60)}"
 
 
 class WorkingCopy:
-    """State of one key group in this process, backed by the machine's shared files."""
+    """The state of one key group in this process, backed by the machine's shared files."""
 
     def __init__(self, directory: Path, lateness_ms: int, *, keeps_ids: bool = False) -> None:
         self._directory = directory
@@ -40,21 +40,21 @@ class WorkingCopy:
         self._state: GroupState | None = None
         self._lock, self._token = self._files()
         self.rebuilds = 0
-        """How often this process had to rebuild the copy."""
+        """Number of rebuilds of the copy by this process."""
 
     @contextmanager
     def use(self, meta: Meta, store: PieceStore) -> Iterator[GroupState]:
-        """The state that `meta` names, for one batch; stamped with `meta.token` as it is at the end.
+        """Provide the state that `meta` names for one epoch; at its end the copy gets the new `meta.token`.
 
-        A worker that outlived its job may still hold the copy; it is waited for.
+        Waits while a worker that outlived its job still holds the copy.
 
         Raises:
-            StateDamagedError: a rebuild was needed and the store is damaged.
+            StateDamagedError: a rebuild is needed, and the store is damaged.
         """
         self._lock_current()
         try:
             state = self._open(meta, store)
-            self._stamp(b"-")  # no longer the state of any token
+            self._stamp(b"-")  # valid for no token while it changes
             yield state
             self._stamp(self._name(meta))
         finally:
@@ -66,16 +66,16 @@ class WorkingCopy:
         return tuple(os.open(self._directory / name, flags, 0o600) for name in ("lock", "token"))  # type: ignore[return-value]
 
     def _lock_current(self) -> None:
-        """Lock the files that other workers find, too: those held open here may have been deleted."""
+        """Lock the files that are in the directory now: those held open here may have been deleted."""
         while True:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-            if self._is_there("lock", self._lock) and self._is_there("token", self._token):
+            if self._is_current("lock", self._lock) and self._is_current("token", self._token):
                 return
             for descriptor in (self._lock, self._token):
                 os.close(descriptor)
             self._lock, self._token = self._files()
 
-    def _is_there(self, name: str, descriptor: int) -> bool:
+    def _is_current(self, name: str, descriptor: int) -> bool:
         try:
             return os.path.samestat(os.stat(self._directory / name), os.fstat(descriptor))
         except FileNotFoundError:
@@ -90,13 +90,13 @@ class WorkingCopy:
 
     def _open(self, meta: Meta, store: PieceStore) -> GroupState:
         name = self._name(meta)
-        good = bool(meta.token) and os.pread(self._token, len(name) + 1, 0) == name
+        valid = bool(meta.token) and os.pread(self._token, len(name) + 1, 0) == name
         state = self._state
         if state is None or not (isinstance(state.arena, FileArena) and state.arena.is_current()):
             arena = FileArena(self._directory / "arrays")
             state = self._state = GroupState(arena, self._lateness_ms, keeps_ids=self._keeps_ids)
-            good = good and not arena.is_new  # somebody removed files from under the token
-        if not good:
+            valid = valid and not arena.is_new  # the arrays were deleted, but not the token
+        if not valid:
             if meta.token:
                 self.rebuilds += 1
             rebuild(store, meta, state)

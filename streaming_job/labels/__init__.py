@@ -1,1 +1,1 @@
-"""The ledger of labels: a tool that adds, imports and shows them."""
+"""The ledger of labels, and the tool that adds, imports and shows them."""

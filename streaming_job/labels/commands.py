@@ -1,4 +1,4 @@
-"""`fraud labels`: say what became of transactions, and show what was said."""
+"""`fraud labels`: add labels of transactions, and show them."""
 
 import getpass
 import json
@@ -44,15 +44,15 @@ def add(
 def import_(
     file: Annotated[Path, typer.Argument(help=f"Parquet with columns {', '.join(COLUMNS)}")],
 ) -> None:
-    """Import labels from a file: all of them, or none if one keeps no contract."""
+    """Import labels from a file: all of them, or none if one does not keep its contract."""
     typer.echo(f"{_ledger().add(_rows(file))} labels were written")
 
 
 @app.command()
 def show(card_id: Annotated[str, typer.Argument(help="A card")]) -> None:
-    """Show what was said of a card's transactions, one JSON object a line."""
-    for found in ledger.of_card(environment.settings(LetterSettings), card_id):
-        typer.echo(json.dumps(found))
+    """Show the labels of a card's transactions, one JSON object a line."""
+    for record in ledger.of_card(environment.settings(LetterSettings), card_id):
+        typer.echo(json.dumps(record))
 
 
 def _ledger() -> Ledger:

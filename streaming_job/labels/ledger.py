@@ -1,4 +1,4 @@
-"""Labels written to their topic, all or none, and read back by card."""
+"""The ledger of labels: writes them to their topic, all or none, and reads them back by card."""
 
 import json
 import threading
@@ -15,29 +15,29 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.log import topic_reader, topic_writer
 
 TIMEOUT_S = 60.0
-FAULTS_TOLD = 5
+MAX_FAULTS = 5
 
 
 class LedgerError(FraudError):
-    """Labels keep no contract; nothing was written."""
+    """Labels do not keep their contract; nothing was written."""
 
     status = 422
-    """Of the sidecar's answer."""
+    """HTTP status of the sidecar's answer."""
     check = "label"
 
 
 class LedgerUnansweredError(LedgerError):
-    """The brokers do not take labels, or do not give them."""
+    """Labels cannot be written to the brokers, or read from them."""
 
     status = 503
     check = "labels_topic"
 
 
 def label(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A record of contract label.v1, fields without a value left out.
+    """Return a record of contract label.v1, without the fields that have no value.
 
     Raises:
-        ContractError: it keeps none.
+        ContractError: the record does not keep the contract.
     """
     record = {"schema_version": 1, **{name: value for name, value in fields.items() if value is not None}}
     validate(Contract.LABEL, record)
@@ -45,10 +45,10 @@ def label(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def labels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Records of contract label.v1, one for each row.
+    """Return records of contract label.v1, one for each row.
 
     Raises:
-        LedgerError: some rows keep none; it names the first of them.
+        LedgerError: some rows do not keep the contract; the error names the first of them.
     """
     records, faults = [], []
     for number, row in enumerate(rows):
@@ -57,42 +57,42 @@ def labels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         except ContractError as fault:
             faults.append(f"row {number}: {fault}")
     if faults:
-        more = f" and {len(faults) - FAULTS_TOLD} more" if len(faults) > FAULTS_TOLD else ""
-        raise LedgerError(f"nothing was written; {'; '.join(faults[:FAULTS_TOLD])}{more}")
+        more = f" and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
+        raise LedgerError(f"nothing was written; {'; '.join(faults[:MAX_FAULTS])}{more}")
     return records
 
 
 class Ledger:
-    """Writes labels; any number of ledgers may write at the same time, and of threads with one ledger."""
+    """A writer of labels; thread-safe, and any number of ledgers may write at the same time."""
 
     def __init__(self, bootstrap_servers: str, kafka: Mapping[str, str], topic: str) -> None:
-        """A ledger; it connects when it writes for the first time.
+        """Create a ledger, which connects at its first write.
 
         Args:
             bootstrap_servers: Kafka brokers.
             kafka: more client settings (librdkafka names).
-            topic: of the labels.
+            topic: topic of the labels.
         """
         self._topic = topic
         self._config = {
             "log_level": 0,
             **kafka,
             "bootstrap.servers": bootstrap_servers,
-            # its own: ledgers do not fence each other, and what one left open it ends when it opens again
+            # unique, so that ledgers do not fence each other; a reopened producer ends its open transaction
             "transactional.id": f"fraud-labels-{topic}-{uuid.uuid4().hex}",
         }
         self._producer: Producer | None = None
         self._lock = threading.Lock()
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Write labels in one Kafka transaction; returns how many. Written twice, they say the same.
+        """Write labels in one Kafka transaction; return their number. Repeating a write is harmless.
 
         Args:
-            rows: fields of each.
+            rows: the fields of each label.
 
         Raises:
-            LedgerError: some keep no contract, and nothing was written.
-            LedgerUnansweredError: the brokers do not answer, or there is no such topic.
+            LedgerError: some rows do not keep the contract; nothing was written.
+            LedgerUnansweredError: the brokers do not answer, or the topic does not exist.
         """
         records = labels(rows)
         with self._lock:
@@ -107,21 +107,21 @@ class Ledger:
                 self._give_up()
                 raise LedgerUnansweredError(
                     f"the labels were not written ({fault.args[0].str()}); check the brokers, and the topic "
-                    f"{self._topic} (`fraud job topics` makes it), then repeat it"
+                    f"{self._topic} (`fraud job topics` creates it), then repeat the request"
                 ) from fault
         return len(records)
 
     def _open(self) -> Producer:
         if self._producer is None:
             producer = Producer(self._config)
-            # a producer would wait long for a topic that is not there
+            # fails at once if the topic does not exist; a producer would wait for it
             topic_reader.partitions(producer, self._topic)
             producer.init_transactions(TIMEOUT_S)
             self._producer = producer
         return self._producer
 
     def _give_up(self) -> None:
-        """Leave nothing open that readers would wait for."""
+        """Abort the open transaction, for which readers would wait."""
         if self._producer is not None:
             with suppress(KafkaException):
                 self._producer.abort_transaction(topic_reader.TIMEOUT_S)
@@ -129,7 +129,7 @@ class Ledger:
 
 
 def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
-    """What was said of a card's transactions, as it lies on the topics: arrival, place and record.
+    """Yield the labels and chargebacks of a card in the order of the topics: arrival, source and record.
 
     Raises:
         LedgerUnansweredError: a topic cannot be read.
@@ -151,8 +151,8 @@ def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
 
 def _shown(message: Any) -> dict[str, Any]:
     place = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset()}
-    told = {"arrival_time": message.timestamp()[1], "source": place}
+    fields = {"arrival_time": message.timestamp()[1], "source": place}
     try:
-        return {**told, "record": json.loads(message.value() or b"")}
+        return {**fields, "record": json.loads(message.value() or b"")}
     except ValueError:
-        return {**told, "unreadable_bytes": len(message.value() or b"")}
+        return {**fields, "unreadable_bytes": len(message.value() or b"")}

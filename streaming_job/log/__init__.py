@@ -1,1 +1,1 @@
-"""Following the log: what has come on the input partitions, and how far they reach."""
+"""Readers of the log: they fetch the input partitions continuously, and look up their end offsets."""

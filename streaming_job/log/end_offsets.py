@@ -1,4 +1,4 @@
-"""Where the partitions of the input topics begin and end."""
+"""First and end offsets of the input topics' partitions."""
 
 import math
 import time
@@ -14,19 +14,19 @@ from streaming_job.log.records import Offsets
 
 TIMEOUT_S = 5.0
 NEW_PARTITIONS_S = 10.0
-"""How often new partitions are looked for."""
+"""Interval at which new partitions are looked up."""
 PAUSE_S = 0.1
-"""Before brokers that did not answer are asked again."""
+"""Pause before a request is repeated."""
 
 
 T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T]) -> T:
-    """The brokers' answer to a question; they may be away for a while.
+    """Make a request to the brokers, with retries for PATIENCE_S.
 
     Raises:
-        LogError: no answer for too long.
+        LogError: the brokers did not answer for PATIENCE_S.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -41,19 +41,19 @@ def answered(ask: Callable[[], T]) -> T:
 
 
 class EndOffsets:
-    """Asks the brokers for the first and last offsets of topics; one request a look."""
+    """A client that asks the brokers for first and end offsets of topics, with one request a lookup."""
 
     def __init__(self, client: Mapping[str, str], topics: Sequence[str]) -> None:
-        """Make a client; it connects when it is used.
+        """Create the client; it connects when it is used.
 
         Args:
-            client: librdkafka's names, bootstrap.servers among them.
-            topics: of which topics.
+            client: librdkafka settings, including bootstrap.servers.
+            topics: the topics to look up.
         """
         self._reader = topic_reader.consumer(client["bootstrap.servers"], client, "end-offsets")
         self._topics = tuple(topics)
         self._partitions: dict[str, list[int]] = {}
-        self._looked: dict[str, float] = {}
+        self._looked_up: dict[str, float] = {}
 
     def __enter__(self) -> "EndOffsets":
         return self
@@ -64,23 +64,23 @@ class EndOffsets:
         self.close()
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._reader.close()
 
     def partitions(self, topic: str) -> list[int]:
-        """The topic's partitions, ascending, as they were NEW_PARTITIONS_S ago at most.
+        """Return the topic's partitions, ascending; they are at most NEW_PARTITIONS_S old.
 
         Raises:
             KafkaException: no such topic, or no answer.
         """
         now = time.monotonic()
-        if now - self._looked.get(topic, -math.inf) > NEW_PARTITIONS_S:
+        if now - self._looked_up.get(topic, -math.inf) > NEW_PARTITIONS_S:
             self._partitions[topic] = topic_reader.partitions(self._reader, topic, TIMEOUT_S)
-            self._looked[topic] = now
+            self._looked_up[topic] = now
         return self._partitions[topic]
 
     def first(self) -> Offsets:
-        """Where each partition begins.
+        """Return the first offset of each partition.
 
         Raises:
             KafkaException: no answer.
@@ -88,10 +88,10 @@ class EndOffsets:
         return self._ask(self._topics, OFFSET_BEGINNING)
 
     def last(self, topics: Iterable[str] | None = None) -> Offsets:
-        """Where each partition ends, open transactions left out.
+        """Return the last stable offset of each partition.
 
         Args:
-            topics: of these only.
+            topics: of these topics only.
 
         Raises:
             KafkaException: no answer.
@@ -99,14 +99,14 @@ class EndOffsets:
         return self._ask(self._topics if topics is None else topics, OFFSET_END)
 
     def _ask(self, topics: Iterable[str], which: int) -> Offsets:
-        # looking up the offset of a time asks all leaders at once, and takes the ends for times
-        places = [TopicPartition(topic, part, which) for topic in topics for part in self.partitions(topic)]
-        found: Offsets = {}
-        for place in self._reader.offsets_for_times(places, timeout=TIMEOUT_S) if places else ():
-            if place.error is not None:
-                raise KafkaException(place.error)
-            if place.offset < 0:
-                words = f"no answer about the ends of {place.topic}-{place.partition}"
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, words))
-            found[place.topic, place.partition] = place.offset
-        return found
+        # offsets_for_times asks all leaders at once, and accepts OFFSET_BEGINNING and OFFSET_END as times
+        requests = [TopicPartition(topic, part, which) for topic in topics for part in self.partitions(topic)]
+        offsets: Offsets = {}
+        for answer in self._reader.offsets_for_times(requests, timeout=TIMEOUT_S) if requests else ():
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+            if answer.offset < 0:
+                error_text = f"no answer about the ends of {answer.topic}-{answer.partition}"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, error_text))
+            offsets[answer.topic, answer.partition] = answer.offset
+        return offsets

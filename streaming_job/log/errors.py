@@ -1,9 +1,9 @@
-"""What can go wrong with the input topics."""
+"""Errors of the input topics."""
 
 from feature_store.errors import FraudError
 
 PATIENCE_S = 120.0
-"""How long brokers may be away, or a partition unreadable, before the job ends."""
+"""Time for which brokers may be unreachable, or a partition unreadable, before the job ends."""
 
 
 class LogError(FraudError):

@@ -1,8 +1,8 @@
-"""librdkafka's consumer without a group, called directly: what confluent-kafka does not expose.
+"""Declarations of librdkafka functions that confluent-kafka does not expose: a consumer without a group.
 
-confluent-kafka makes a Python object of each record, which costs three times what fetching it does, and
-Spark's own Kafka source copies each record six times on its way to Python (decision 15). This declares the
-functions of the library that confluent-kafka brings with it; `message_kernels` reads its messages in place.
+confluent-kafka creates a Python object for each record, which takes three times as long as fetching it, and
+Spark's own Kafka source copies each record six times on its way to Python (decision 15). This module calls
+the library that confluent-kafka ships; `message_kernels` reads its messages in place.
 """
 
 import ctypes
@@ -21,28 +21,28 @@ from feature_store.errors import FraudError
 #   int err; rd_kafka_topic_t *rkt; int32_t partition; void *payload; size_t len; void *key; size_t key_len;
 #   int64_t offset; void *_private;
 WORDS = 8
-"""Eight-byte words of a message, less the private one."""
+"""Eight-byte words of a message, without the private one."""
 ERROR, TOPIC, PARTITION, PAYLOAD, SIZE, KEY, KEY_SIZE, OFFSET = range(WORDS)
-"""Words of it; of ERROR and PARTITION only the low four bytes count."""
+"""Indices of a message's words; ERROR and PARTITION use only the low four bytes."""
 END_OF_PARTITION = KafkaError._PARTITION_EOF
 
 CONSUMER = 1
 NO_WAIT = 0
 SUPPORTED = 2
-"""Major version of librdkafka that these declarations are of."""
+"""Major version of librdkafka to which these declarations belong."""
 
 
 class LibraryError(FraudError):
-    """librdkafka is not there, or does not take the settings."""
+    """librdkafka is missing, or refuses the settings."""
 
 
 def _find() -> str:
     package = Path(confluent_kafka.__file__).parent
-    places = (package.parent / "confluent_kafka.libs", package / ".dylibs")
-    found = [str(path) for place in places for path in place.glob("librdkafka*")]
-    if not found:
-        raise LibraryError("confluent-kafka has come without its librdkafka; install it from its wheel")
-    return found[0]
+    directories = (package.parent / "confluent_kafka.libs", package / ".dylibs")
+    libraries = [str(path) for directory in directories for path in directory.glob("librdkafka*")]
+    if not libraries:
+        raise LibraryError("confluent-kafka is installed without its librdkafka; install it from its wheel")
+    return libraries[0]
 
 
 _LIBRARY = _find()
@@ -50,32 +50,32 @@ llvm.load_library_permanently(_LIBRARY)  # for the kernels, whose calls are boun
 _LIB = ctypes.CDLL(_LIBRARY)
 
 
-def _declared(name: str, result: Any, *arguments: Any) -> Any:
+def _declare(name: str, result: Any, *arguments: Any) -> Any:
     function = _LIB[name]
     function.restype, function.argtypes = result, arguments
     return function
 
 
-_version = _declared("rd_kafka_version", c_int)
-_conf_new = _declared("rd_kafka_conf_new", c_void_p)
-_conf_set = _declared("rd_kafka_conf_set", c_int, c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)
-_conf_set_error_cb = _declared("rd_kafka_conf_set_error_cb", None, c_void_p, c_void_p)
-_conf_destroy = _declared("rd_kafka_conf_destroy", None, c_void_p)
-_new = _declared("rd_kafka_new", c_void_p, c_int, c_void_p, c_char_p, c_size_t)
-_destroy = _declared("rd_kafka_destroy", None, c_void_p)
-_poll = _declared("rd_kafka_poll", c_int, c_void_p, c_int)
-_topic_new = _declared("rd_kafka_topic_new", c_void_p, c_void_p, c_char_p, c_void_p)
-_topic_name = _declared("rd_kafka_topic_name", c_char_p, c_void_p)
-_topic_destroy = _declared("rd_kafka_topic_destroy", None, c_void_p)
-_queue_new = _declared("rd_kafka_queue_new", c_void_p, c_void_p)
-_queue_destroy = _declared("rd_kafka_queue_destroy", None, c_void_p)
-_start = _declared("rd_kafka_consume_start_queue", c_int, c_void_p, c_int32, c_int64, c_void_p)
-_stop = _declared("rd_kafka_consume_stop", c_int, c_void_p, c_int32)
-_last_error = _declared("rd_kafka_last_error", c_int)
-consume_batch = _declared("rd_kafka_consume_batch_queue", c_ssize_t, c_void_p, c_int, c_void_p, c_size_t)
-"""(queue, timeout ms, address of pointers, room for so many) -> messages taken, or -1.
+_version = _declare("rd_kafka_version", c_int)
+_conf_new = _declare("rd_kafka_conf_new", c_void_p)
+_conf_set = _declare("rd_kafka_conf_set", c_int, c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)
+_conf_set_error_cb = _declare("rd_kafka_conf_set_error_cb", None, c_void_p, c_void_p)
+_conf_destroy = _declare("rd_kafka_conf_destroy", None, c_void_p)
+_new = _declare("rd_kafka_new", c_void_p, c_int, c_void_p, c_char_p, c_size_t)
+_destroy = _declare("rd_kafka_destroy", None, c_void_p)
+_poll = _declare("rd_kafka_poll", c_int, c_void_p, c_int)
+_topic_new = _declare("rd_kafka_topic_new", c_void_p, c_void_p, c_char_p, c_void_p)
+_topic_name = _declare("rd_kafka_topic_name", c_char_p, c_void_p)
+_topic_destroy = _declare("rd_kafka_topic_destroy", None, c_void_p)
+_queue_new = _declare("rd_kafka_queue_new", c_void_p, c_void_p)
+_queue_destroy = _declare("rd_kafka_queue_destroy", None, c_void_p)
+_start = _declare("rd_kafka_consume_start_queue", c_int, c_void_p, c_int32, c_int64, c_void_p)
+_stop = _declare("rd_kafka_consume_stop", c_int, c_void_p, c_int32)
+_last_error = _declare("rd_kafka_last_error", c_int)
+consume_batch = _declare("rd_kafka_consume_batch_queue", c_ssize_t, c_void_p, c_int, c_void_p, c_size_t)
+"""Function (queue, timeout ms, address of an array of pointers, its size) -> number of messages, or -1.
 
-Returns before the timeout only with as many messages as there is room for."""
+Returns before the timeout only if the array is full."""
 
 if _version() >> 24 != SUPPORTED:
     raise LibraryError(
@@ -85,28 +85,28 @@ if _version() >> 24 != SUPPORTED:
 _OnError = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
 
 
-def _give_back_free_memory() -> None:
-    """Have the C library return what librdkafka's threads have freed; glibc keeps it otherwise."""
+def _release_free_memory() -> None:
+    """Return memory that librdkafka's threads have freed to the system; glibc keeps it otherwise."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 
 
 def error_of(message: int) -> KafkaError:
-    """What an error message in a queue says.
+    """Return the error of an error message in a queue.
 
     Args:
-        message: its address.
+        message: address of the message.
     """
     words = (c_int64 * WORDS).from_address(message)
     text = ctypes.string_at(words[PAYLOAD], words[SIZE]) if words[PAYLOAD] else b""
     return KafkaError(c_int32(words[ERROR]).value, text.decode(errors="replace") or None)
 
 
-def place_of(message: int) -> tuple[str, int] | None:
-    """Topic and partition that a message in a queue is about; None if it is about none.
+def partition_of(message: int) -> tuple[str, int] | None:
+    """Return topic and partition of a message in a queue; None if it has none.
 
     Args:
-        message: its address.
+        message: address of the message.
     """
     words = (c_int64 * WORDS).from_address(message)
     if not words[TOPIC]:
@@ -115,46 +115,46 @@ def place_of(message: int) -> tuple[str, int] | None:
 
 
 class Client:
-    """One consumer without a group, and one queue for all that it fetches. For one thread at a time."""
+    """A consumer without a group, with one queue for all records that it fetches; not thread-safe."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """Make it; it connects when it is used.
+        """Create the client; it connects when it is used.
 
         Args:
-            settings: librdkafka's names.
+            settings: librdkafka settings.
 
         Raises:
-            LibraryError: it does not take them.
+            LibraryError: librdkafka refuses them.
         """
         self._handle: int | None = None
-        words = ctypes.create_string_buffer(512)
+        error_text = ctypes.create_string_buffer(512)
         conf = _conf_new()
         for name, value in settings.items():
-            if _conf_set(conf, name.encode(), value.encode(), words, len(words)) != 0:
+            if _conf_set(conf, name.encode(), value.encode(), error_text, len(error_text)) != 0:
                 _conf_destroy(conf)
-                raise LibraryError(f"Kafka client settings: {words.value.decode()}; correct FRAUD_KAFKA")
+                raise LibraryError(f"Kafka client settings: {error_text.value.decode()}; correct FRAUD_KAFKA")
         self.trouble = ""
-        """What went wrong last, in the client's words; the owner empties it."""
-        self._on_error = _OnError(self._note)  # kept: librdkafka calls it as long as the client lives
+        """Text of the client's last error; the owner resets it."""
+        self._on_error = _OnError(self._note)  # kept alive: librdkafka calls it as long as the client lives
         _conf_set_error_cb(conf, ctypes.cast(self._on_error, c_void_p))
-        self._handle = _new(CONSUMER, conf, words, len(words))
+        self._handle = _new(CONSUMER, conf, error_text, len(error_text))
         if not self._handle:
             _conf_destroy(conf)
-            raise LibraryError(f"Kafka client: {words.value.decode()}; correct FRAUD_KAFKA")
+            raise LibraryError(f"Kafka client: {error_text.value.decode()}; correct FRAUD_KAFKA")
         self._topics: dict[str, int] = {}
         self._started: set[tuple[str, int]] = set()
         self.queue: int = _queue_new(self._handle)
         """Handle of the queue."""
 
-    def _note(self, _handle: int, _code: int, reason: bytes, _nothing: int) -> None:
+    def _note(self, _handle: int, _code: int, reason: bytes, _opaque: int) -> None:
         self.trouble = reason.decode(errors="replace")
 
     def listen(self) -> None:
-        """Take in what the client says of the brokers (`trouble`); costs about a microsecond."""
+        """Serve the client's error callback, which sets `trouble`; takes about a microsecond."""
         _poll(self._handle, NO_WAIT)
 
     def topic(self, name: str) -> int:
-        """The topic's handle, which is word TOPIC of its messages."""
+        """Return the topic's handle, which is word TOPIC of its messages."""
         if name not in self._topics:
             handle = _topic_new(self._handle, name.encode(), None)
             if not handle:
@@ -163,23 +163,23 @@ class Client:
         return self._topics[name]
 
     def start(self, topic: str, partition: int, offset: int) -> None:
-        """Fetch a partition from an offset on, into the queue.
+        """Start to fetch a partition from an offset on, into the queue.
 
         Raises:
-            LibraryError: it cannot be, or is being fetched.
+            LibraryError: the partition cannot be fetched, or is being fetched already.
         """
         if _start(self.topic(topic), partition, offset, self.queue) != 0:
             raise LibraryError(f"{topic}-{partition} cannot be read: {KafkaError(_last_error()).str()}")
         self._started.add((topic, partition))
 
     def stop(self, topic: str, partition: int) -> None:
-        """Fetch it no more; what the queue holds of it is dropped on the way out."""
+        """Stop fetching a partition; librdkafka drops its messages that are still in the queue."""
         if (topic, partition) in self._started:
             self._started.discard((topic, partition))
             _stop(self._topics[topic], partition)
 
     def close(self) -> None:
-        """End the client's threads and free what it holds. Messages must have been given back before."""
+        """End the client's threads and free its memory. All messages must have been destroyed before."""
         if self._handle is None:
             return
         for topic, partition in tuple(self._started):
@@ -189,4 +189,4 @@ class Client:
             _topic_destroy(handle)
         _destroy(self._handle)
         self._handle = None
-        _give_back_free_memory()
+        _release_free_memory()

@@ -1,9 +1,9 @@
-"""Messages of several partitions, copied out of librdkafka's queue into Arrow's layout.
+"""A batch of messages of several partitions, copied from librdkafka's queue to Arrow's layout.
 
-1. `read`: librdkafka gives pointers to messages.
-2. `measure`: counts what is to be handed out, by partition, moves the positions, and leaves out what is no
-   record or lies beyond a limit.
-3. `hand_out`: copies each topic's records to the rows of their partitions, and gives the messages back.
+1. `read`: librdkafka returns pointers to messages.
+2. `measure`: counts the records by partition, moves the positions, and drops messages that are no records or
+   are beyond a limit.
+3. `hand_out`: copies each topic's records to the rows of their partitions, and destroys the messages.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from streaming_job.log.message_kernels import (
     PARTITION_STATE,
     UNUSED,
     copy,
-    give_back_unused,
+    destroy_unused,
     measure,
 )
 from streaming_job.log.records import Records
@@ -36,14 +36,14 @@ def _binary(
 
 
 class MessageBatch:
-    """What is taken from a queue until it is handed out together."""
+    """The messages read from a queue until they are returned together."""
 
     def __init__(self, topics: Sequence[str], states: NDArray[np.void]) -> None:
         """Begin empty.
 
         Args:
             topics: names, ascending.
-            states: the partitions (PARTITION_STATE), whose position and marks move; shape (p,).
+            states: the partitions (PARTITION_STATE), whose positions and flags are updated; shape (p,).
         """
         self._topics, self._states = topics, states
         self._totals = np.zeros((len(topics), 3), dtype=np.int64)
@@ -52,11 +52,11 @@ class MessageBatch:
 
     def _begin(self) -> None:
         self.count = 0
-        """Messages."""
+        """Number of messages."""
         self.record_count = 0
-        """Those that are to be handed out."""
+        """Number of messages that are records to be returned."""
         self.size = 0
-        """Bytes of their keys and values."""
+        """Bytes of the records' keys and values."""
         self._measured = 0
 
     def _make_room(self, most: int) -> None:
@@ -65,26 +65,26 @@ class MessageBatch:
         self._room, self._address = most, self._messages.ctypes.data
 
     def reserve(self, most: int) -> None:
-        """Have room for so many messages; while the batch is empty."""
+        """Reserve room for `most` messages; the batch must be empty."""
         if most > self._room:
             self._make_room(most)
 
     def read(self, queue: int, most: int, wait_ms: int) -> int:
-        """Add up to `most` messages, all that come within the time; how many came.
+        """Add messages that arrive within a time; return their number.
 
         Args:
             queue: handle of the queue.
-            most: at most so many, and no more than there is room for.
-            wait_ms: for as many.
+            most: maximum number, also limited by the reserved room.
+            wait_ms: time to wait for that number.
         """
         most = min(most, self._room - self.count)
-        found: int = consume_batch(queue, wait_ms, self._address + 8 * self.count, most)
-        if found > 0:
-            self.count += found
-        return max(found, 0)
+        read: int = consume_batch(queue, wait_ms, self._address + 8 * self.count, most)
+        if read > 0:
+            self.count += read
+        return max(read, 0)
 
     def measure(self) -> bool:
-        """Take in what was read since the last call; whether an error or a cut was met."""
+        """Measure the messages read since the last call; return whether one failed or cut a partition."""
         records, size, is_troubled = measure(
             self._states, self._messages, self._measured, self.count, self._owners, self._totals, self.size,
             MOST_BYTES,
@@ -95,22 +95,22 @@ class MessageBatch:
         return bool(is_troubled)
 
     def failures(self) -> list[int]:
-        """Addresses of new error messages; valid until the batch is handed out."""
+        """Return the addresses of new error messages; valid until `hand_out`."""
         failed = np.flatnonzero(self._owners[: self.count] == FAILED)
         self._owners[failed] = UNUSED
-        found: list[int] = self._messages[failed].tolist()
-        return found
+        addresses: list[int] = self._messages[failed].tolist()
+        return addresses
 
     def hand_out(self) -> list[Records]:
-        """The records, by topic, and within it by partition and offset; the batch is empty then."""
-        found = []
+        """Return the records by topic, ordered by partition and offset, and empty the batch."""
+        records = []
         if self.record_count:
             for topic, (n, key_bytes, value_bytes) in enumerate(self._totals.tolist()):
                 if n:
-                    found.append(self._records(topic, n, key_bytes, value_bytes))
-        give_back_unused(self._states, self._messages, self.count, self._owners, self._totals)
+                    records.append(self._records(topic, n, key_bytes, value_bytes))
+        destroy_unused(self._states, self._messages, self.count, self._owners, self._totals)
         self._begin()
-        return found
+        return records
 
     def _records(self, topic: int, n: int, key_bytes: int, value_bytes: int) -> Records:
         partitions = np.empty(n, dtype=np.int32)
@@ -133,7 +133,7 @@ class MessageBatch:
 
 
 def load_kernels() -> None:
-    """Have the kernels loaded, without anything to do."""
+    """Load the compiled kernels by a call without messages."""
     batch = MessageBatch(("",), np.zeros(1, dtype=PARTITION_STATE))
     batch.measure()
     batch._records(0, 0, 0, 0)

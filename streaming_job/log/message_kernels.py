@@ -1,4 +1,4 @@
-"""Kernels that read librdkafka's messages in place: several partitions of several topics in one queue."""
+"""Kernels that read librdkafka's messages in place, of several partitions and topics in one queue."""
 
 from typing import Any
 
@@ -23,22 +23,22 @@ from streaming_job.log.ffi import (
 
 NO_LIMIT = np.iinfo(np.int64).max
 MOST_BYTES = 1 << 30
-"""Keys and values that are handed out together at most: Arrow's offsets reach to 2 GiB, and librdkafka
-unpacks a small batch of blanks into as much, in one piece. One record has less than 1 GB."""
+"""Maximum bytes of keys and values returned together: Arrow's offsets reach to 2 GiB, and librdkafka may
+unpack a small compressed batch into as much at once. One record has less than 1 GB."""
 UNUSED, FAILED = -1, -2
-"""In place of a message's partition: not handed out; an error, which the follower has to look at."""
+"""Instead of a message's partition: not returned; an error, which the follower handles."""
 PARTITION_STATE = np.dtype(
     [
         ("topic", np.int64),  # librdkafka's handle
-        ("position", np.int64),  # offset after what has been handed out
-        ("limit", np.int64),  # offset that is not handed out, nor any after it
+        ("position", np.int64),  # offset after the last record returned
+        ("limit", np.int64),  # first offset that must not be returned
         ("rows", np.int64),  # of this batch
         ("key_bytes", np.int64),
         ("value_bytes", np.int64),
         ("partition", np.int32),
         ("topic_number", np.int32),  # in the order of names
-        ("is_cut", np.bool_),  # something was left out: nothing more is taken until fetching begins anew
-        ("is_heard", np.bool_),  # a record or the partition's end has come; the owner resets it
+        ("is_cut", np.bool_),  # a record was left out: no more are returned until the partition is restarted
+        ("is_heard", np.bool_),  # a record or the partition's end was read; the owner resets it
     ]
 )
 """One row for each partition, sorted by topic's name and partition."""
@@ -52,7 +52,7 @@ _memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64,
 
 
 def _to_pointer(_context, address):  # type: ignore[no-untyped-def]
-    """The address as a pointer, inside a kernel."""
+    """Convert an address to a pointer, inside a kernel."""
 
     def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
@@ -70,7 +70,7 @@ def _message(address):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _find(states, message, last):  # type: ignore[no-untyped-def]
-    """The message's partition; `last` is that of the message before, likely the same."""
+    """Return the row of the message's partition; `last` is that of the previous message, likely the same."""
     topic, partition = message[TOPIC], np.int32(message[PARTITION])
     if last >= 0 and states[last].topic == topic and states[last].partition == partition:
         return last
@@ -82,11 +82,12 @@ def _find(states, message, last):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def measure(states, messages, begin, end, owners, totals, taken, most):  # type: ignore[no-untyped-def]
-    """Take in messages[begin:end]: records to hand out, bytes of them, whether an error or a cut was met.
+    """Measure messages[begin:end]; return their records, bytes, and whether an error or a cut occurred.
 
-    `owners` gets the partition of each message, or UNUSED or FAILED; to `totals`, shape (topics, 3), records,
-    bytes of keys and bytes of values are added by topic. Beside `taken` bytes a record that makes them more
-    than `most` is left out, and its partition cut there; a record alone is taken, however large it is.
+    `owners` gets the row of each message's partition, or UNUSED or FAILED. `totals`, shape (topics, 3), is
+    increased by the records, bytes of keys and bytes of values of each topic. A record that would exceed
+    `most` bytes, with `taken` bytes before, is left out, and its partition is cut there; a single record is
+    returned however large it is.
     """
     records, size, is_troubled, last = 0, 0, False, UNUSED
     for i in range(begin, end):
@@ -102,12 +103,12 @@ def measure(states, messages, begin, end, owners, totals, taken, most):  # type:
         if state.is_cut:
             continue
         if error != 0 and error != END_OF_PARTITION:
-            # what comes behind it is not sure to be the next
+            # the message after an error is not certain to be the next record
             owners[i], state.is_cut, is_troubled = FAILED, True, True
             continue
         state.is_heard = True
         if error == END_OF_PARTITION or offset >= state.limit:
-            # no message tells of marks of transactions and of aborted records, but here all before are past
+            # transaction markers and aborted records have no messages, but here all of them have been passed
             state.position = max(state.position, min(offset, state.limit))
             if error == 0 or offset > state.limit:
                 state.is_cut, is_troubled = True, True
@@ -146,8 +147,8 @@ def copy(  # type: ignore[no-untyped-def]
     ends,
     present,
 ):
-    """Copy the records of one topic and give them back; how many keys and values are null."""
-    # where each partition's next record goes
+    """Copy one topic's records and destroy their messages; return the numbers of null keys and values."""
+    # row, key offset and value offset of each partition's next record
     next_at = np.zeros((states.size, 3), dtype=np.int64)
     row, key_at, value_at = 0, 0, 0
     for i in range(states.size):
@@ -180,8 +181,8 @@ def copy(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def give_back_unused(states, messages, count, owners, totals):  # type: ignore[no-untyped-def]
-    """Give back the messages that `copy` has not, and begin a new batch."""
+def destroy_unused(states, messages, count, owners, totals):  # type: ignore[no-untyped-def]
+    """Destroy the messages that `copy` has not, and begin a new batch."""
     for i in range(count):
         if owners[i] < 0:
             _destroy(messages[i])

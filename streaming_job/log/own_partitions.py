@@ -1,4 +1,4 @@
-"""The transactions of a key group: its own partitions followed, and where they end."""
+"""The follower of a key group's own partitions of the transactions."""
 
 from collections.abc import Mapping
 
@@ -8,28 +8,28 @@ from streaming_job.log.records import Offsets
 
 
 class OwnPartitions(LogFollower):
-    """Follows partitions of one topic, and can tell where they end."""
+    """A follower of partitions of one topic that can also look up their end offsets."""
 
     def __init__(self, client: Mapping[str, str], positions: Offsets) -> None:
         """Begin to fetch.
 
         Args:
-            client: librdkafka's names, bootstrap.servers among them.
+            client: librdkafka settings, including bootstrap.servers.
             positions: the partitions to follow, and the offset at which each begins.
 
         Raises:
-            LibraryError: librdkafka does not take the settings.
+            LibraryError: librdkafka refuses the settings.
         """
         super().__init__(client, positions)
         self._settings, self._topics = client, sorted({topic for topic, _ in positions})
         self._ends: EndOffsets | None = None
-        """A client of its own, made when it is first asked for."""
+        """A separate client, created when it is first needed."""
 
     def ends(self) -> Offsets:
-        """By partition: where it ends now, open transactions left out.
+        """Return the last stable offset of each partition.
 
         Raises:
-            LogError: the brokers do not answer for too long.
+            LogError: the brokers did not answer for PATIENCE_S.
         """
         if self._ends is None:
             self._ends = EndOffsets(self._settings, self._topics)

@@ -1,7 +1,7 @@
-"""The partition of a card, as the producers' partitioner chooses it, and the key group that follows it.
+"""The producers' partitioner, computed by the job: the partition of a card, and its key group.
 
-Key group g follows the partitions p of `transactions` with p mod G == g. So the job has to compute what the
-producers' partitioner computes: for each card of a table, and to find transactions in a wrong partition.
+Key group g follows the partitions p of `transactions` with p mod G == g. So the job needs the partition of
+each card of a table, and the expected partition of each transaction, to refuse those in a wrong one.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MURMUR2_M = np.uint64(0x5BD1E995)
 
 
 class Partitioner(StrEnum):
-    """How producers choose the partition of a record with a key."""
+    """The partitioner with which producers choose the partition of a key."""
 
     MURMUR2 = "murmur2"
     """Java's default; librdkafka's murmur2 and murmur2_random."""
@@ -40,13 +40,13 @@ _CRC32 = _crc32_table()
 
 @njit(cache=True, inline="always")
 def _times_m(x: np.uint64) -> np.uint64:
-    """32-bit product, in 64 bits: numba widens 32-bit integers."""
+    """Return the 32-bit product, computed in 64 bits: numba widens 32-bit integers."""
     return (x * MURMUR2_M) & MASK
 
 
 @njit(cache=True)
 def murmur2(data: NDArray[np.uint8], start: int, end: int) -> np.int64:
-    """Kafka's murmur2 of data[start:end] without its sign (Java's `toPositive`)."""
+    """Return Kafka's murmur2 of data[start:end] without its sign (Java's `toPositive`)."""
     h = MURMUR2_SEED ^ np.uint64(end - start)
     at = start
     while end - at >= 4:
@@ -70,7 +70,7 @@ def murmur2(data: NDArray[np.uint8], start: int, end: int) -> np.int64:
 
 @njit(cache=True)
 def crc32(data: NDArray[np.uint8], start: int, end: int) -> np.int64:
-    """CRC-32, as zlib computes it, of data[start:end]."""
+    """Return the CRC-32 of data[start:end], as zlib computes it."""
     crc = np.uint64(0xFFFFFFFF)
     for i in range(start, end):
         crc = np.uint64(_CRC32[(crc ^ np.uint64(data[i])) & np.uint64(0xFF)]) ^ (crc >> np.uint64(8))
@@ -89,27 +89,27 @@ def _partitions(data, ends, is_murmur2, partitions, chosen):  # type: ignore[no-
 
 @dataclass(frozen=True)
 class KeyGroups:
-    """Which partition of `transactions` and which key group a card belongs to."""
+    """The mapping of cards to partitions of `transactions` and to key groups."""
 
     partitioner: Partitioner
     partitions: int
-    """Partitions of `transactions`."""
+    """Number of partitions of `transactions`."""
     groups: int
-    """Key groups, at most as many as partitions."""
+    """Number of key groups, at most that of partitions."""
 
     def partitions_of(self, keys: pa.BinaryArray) -> NDArray[np.int32]:
-        """The partition of each key.
+        """Return the partition of each key.
 
         Args:
-            keys: n card ids, in UTF-8 (a StringArray will do). A null counts as an empty key; producers
-                choose the partition of either as they like.
+            keys: n card ids, in UTF-8 (a StringArray is accepted). A null counts as an empty key; producers
+                choose any partition for either.
 
         Returns:
             Shape (n,).
         """
         chosen = np.empty(len(keys), dtype=np.int32)
         _, ends, data = keys.buffers()
-        # an empty Arrow array may come without buffers
+        # an empty Arrow array may have no buffers
         if chosen.size:
             offsets = np.frombuffer(ends, dtype=np.int32)[keys.offset : keys.offset + chosen.size + 1]
             content = np.frombuffer(data if data is not None else b"", dtype=np.uint8)
@@ -118,15 +118,15 @@ class KeyGroups:
         return chosen
 
     def partition_of(self, card_id: str) -> int:
-        """The partition of a card."""
+        """Return the partition of a card."""
         data = np.frombuffer(card_id.encode(), dtype=np.uint8)
         key_hash = murmur2 if self.partitioner == Partitioner.MURMUR2 else crc32
         return int(key_hash(data, 0, data.size)) % self.partitions
 
     def group_of(self, card_id: str) -> int:
-        """The key group of a card."""
+        """Return the key group of a card."""
         return self.partition_of(card_id) % self.groups
 
     def own(self, group: int) -> list[int]:
-        """The partitions of `transactions` that a key group follows, ascending."""
+        """Return the partitions of `transactions` that a key group follows, ascending."""
         return list(range(group, self.partitions, self.groups))

@@ -1,4 +1,4 @@
-"""Records as they are fetched: columns, not objects."""
+"""Fetched records, in columns."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Records:
         return self.offsets.size
 
     def take(self, rows: NDArray[np.int64]) -> "Records":
-        """Some of the records, in the order of `rows`."""
+        """Return the records of `rows`, in that order."""
         chosen = pa.array(rows)
         return Records(
             self.topic,

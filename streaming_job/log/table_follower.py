@@ -1,4 +1,4 @@
-"""Follows the tables: every group reads all of them, at least as far as they stand when it decides."""
+"""The follower of the tables, which every group reads at least up to their ends before it decides."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ WAIT_S = 0.005
 
 
 class TableFollower:
-    """Reads tables in bounded pieces."""
+    """A follower of all tables, which returns their records in bounded batches."""
 
     def __init__(
         self, client: Mapping[str, str], ends: EndOffsets, positions: Offsets, most: int, most_bytes: int
@@ -21,66 +21,66 @@ class TableFollower:
 
         Args:
             client: settings of the Kafka client.
-            ends: tells how far the tables reach; of their topics alone.
+            ends: end offsets of the tables' topics, and of no others.
             positions: where to begin, by partition of every table.
-            most: records of a piece.
-            most_bytes: keys and values of a piece, to which one record at most is added.
+            most: maximum records of a batch.
+            most_bytes: limit of keys and values of a batch, which the last record may exceed.
 
         Raises:
             LogError: the brokers do not answer.
         """
         self._ends, self._most, self._most_bytes = ends, most, most_bytes
         self._first_ends = self.ends()
-        # what a table has got since the positions were noted is read from its beginning
+        # partitions that were added since the positions were stored are read from their beginning
         self._log = LogFollower(client, {**dict.fromkeys(self._first_ends, 0), **positions})
 
     @property
     def positions(self) -> Offsets:
-        """By partition: the offset after what has been handed out."""
+        """Offset after the last record returned, by partition."""
         return self._log.positions
 
     def ends(self) -> Offsets:
-        """Where the tables end now, open transactions left out.
+        """Return the last stable offset of each partition of the tables.
 
         Raises:
-            LogError: no answer for too long.
+            LogError: the brokers did not answer for PATIENCE_S.
         """
         return answered(self._ends.last)
 
     def lag(self) -> dict[str, int]:
-        """By topic: records to be read before anything is decided; empty once the tables are loaded."""
+        """Return by topic the records to be read before deciding; empty once the tables are loaded."""
         lags: dict[str, int] = {}
-        for place, end in self._first_ends.items():
-            if (left := end - self.positions.get(place, 0)) > 0:
-                lags[place[0]] = lags.get(place[0], 0) + left
+        for tp, end in self._first_ends.items():
+            if (remaining := end - self.positions.get(tp, 0)) > 0:
+                lags[tp[0]] = lags.get(tp[0], 0) + remaining
         if not lags:
             self._first_ends = {}
         return lags
 
     def arrived(self, wait_s: float = 0.0) -> list[Records]:
-        """A piece of what has come."""
+        """Return a batch of new records."""
         return self._log.take(self._most, self._most_bytes, wait_s)
 
     def up_to_now(self) -> Iterator[Records]:
-        """Everything up to where the tables stand now, in pieces.
+        """Yield all records up to the tables' current ends, in batches.
 
         Raises:
-            LogError: records are gone, do not come, or the brokers do not answer.
+            LogError: records are gone or do not arrive, or the brokers do not answer.
         """
         ends = self.ends()
         if new := ends.keys() - self.positions.keys():
             raise LogError(
-                f"{_words(dict.fromkeys(new, 0))}: a table has got partitions; the group is opened anew"
+                f"{_describe(dict.fromkeys(new, 0))}: a table has new partitions; the group is opened again"
             )
-        heard, before = time.monotonic(), dict(self.positions)
-        while any(self.positions.get(place, 0) < end for place, end in ends.items()):
+        last_read, positions = time.monotonic(), dict(self.positions)
+        while any(self.positions.get(tp, 0) < end for tp, end in ends.items()):
             yield from self._log.take(self._most, self._most_bytes, WAIT_S)
-            if self.positions != before:
-                heard, before = time.monotonic(), dict(self.positions)
-            elif time.monotonic() - heard > PATIENCE_S:
+            if self.positions != positions:
+                last_read, positions = time.monotonic(), dict(self.positions)
+            elif time.monotonic() - last_read > PATIENCE_S:
                 raise LogError(
-                    f"no more records of the tables come, up to {_words(ends)}: {self._log.trouble()}; check "
-                    "the brokers, and whether a topic was made anew or has lost records"
+                    f"no more records of the tables arrive, up to {_describe(ends)}: {self._log.trouble()}; "
+                    "check the brokers, and whether a topic was recreated or has lost records"
                 )
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class TableFollower:
         self._ends.close()
 
 
-def _words(offsets: Offsets) -> str:
+def _describe(offsets: Offsets) -> str:
     return ", ".join(
         f"{topic}-{partition}@{offset}" for (topic, partition), offset in sorted(offsets.items())
     )

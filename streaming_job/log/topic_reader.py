@@ -1,4 +1,4 @@
-"""Reading a topic from some place to its end, with a consumer that joins no group."""
+"""Functions that read a topic from an offset to its end, with a consumer that joins no group."""
 
 import time
 from collections import deque
@@ -10,23 +10,23 @@ from confluent_kafka.admin import AdminClient
 TIMEOUT_S = 15.0
 POLL_S = 0.2
 STEPS_BACK = (10, 1_000, 100_000)
-"""How far before a partition's end its last record is looked for: transactions have marks there, too."""
+"""Distances from a partition's end at which its last record is searched: transaction markers have offsets."""
 RETRIED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-"""What the client tells while it connects again by itself."""
+"""Errors that the client reports while it reconnects by itself."""
 
 
 def consumer(bootstrap_servers: str, kafka: Mapping[str, str], name: str) -> Consumer:
-    """A consumer that sees committed records only.
+    """Return a consumer that reads committed records only.
 
     Args:
         bootstrap_servers: Kafka brokers.
         kafka: more client settings (librdkafka names).
-        name: for the brokers' logs.
+        name: group id, for the brokers' logs.
     """
     return Consumer(
         {
-            "log_level": 0,  # what goes wrong is raised
-            # librdkafka reports the end of a partition only after a fetch that came back empty
+            "log_level": 0,  # errors are raised
+            # librdkafka reports the end of a partition only after an empty fetch
             "fetch.wait.max.ms": 10,
             # a client that connects to brokers one by one, when it needs them, waits before each
             "enable.sparse.connections": False,
@@ -45,29 +45,29 @@ def consumer(bootstrap_servers: str, kafka: Mapping[str, str], name: str) -> Con
 def partitions(
     client: Consumer | Producer | AdminClient, topic: str, timeout_s: float = TIMEOUT_S
 ) -> list[int]:
-    """The topic's partitions.
+    """Return the topic's partitions, ascending.
 
     Args:
-        client: who asks.
-        topic: of which.
-        timeout_s: for the answer.
+        client: client that asks the brokers.
+        topic: name of the topic.
+        timeout_s: limit for the answer.
 
     Raises:
         KafkaException: no such topic, or no answer.
     """
-    found = client.list_topics(topic, timeout_s).topics[topic]
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return sorted(found.partitions)
+    metadata = client.list_topics(topic, timeout_s).topics[topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    return sorted(metadata.partitions)
 
 
 def is_missing(fault: KafkaException) -> bool:
-    """Whether the brokers say that there is no such topic."""
+    """Return whether an error means that the topic does not exist."""
     return bool(fault.args) and fault.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def exists(client: Consumer | AdminClient, topic: str) -> bool:
-    """Whether there is such a topic.
+    """Return whether a topic exists.
 
     Raises:
         KafkaException: no answer.
@@ -81,23 +81,23 @@ def exists(client: Consumer | AdminClient, topic: str) -> bool:
     return True
 
 
-def offsets(reader: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """First offset of a partition, and first offset after its last record.
+def offsets(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """Return the first offset of a partition, and the offset after its last record.
 
     Raises:
         KafkaException: no answer.
     """
-    found: tuple[int, int] = reader.get_watermark_offsets(place, TIMEOUT_S)
-    return found
+    first_and_end: tuple[int, int] = reader.get_watermark_offsets(partition, TIMEOUT_S)
+    return first_and_end
 
 
-def to_end(reader: Consumer, place: TopicPartition) -> Iterator[Message]:
-    """The records from a place to the end of its partition.
+def to_end(reader: Consumer, start: TopicPartition) -> Iterator[Message]:
+    """Yield the records from an offset to the end of its partition.
 
     Raises:
         KafkaException: no answer.
     """
-    reader.assign([place])
+    reader.assign([start])
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         message = reader.poll(POLL_S)
@@ -111,13 +111,13 @@ def to_end(reader: Consumer, place: TopicPartition) -> Iterator[Message]:
             return
         elif error.code() not in RETRIED:
             raise KafkaException(error)
-    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {place.topic}"))
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {start.topic}"))
 
 
 def newest(
     reader: Consumer, topic: str, partition: int, is_wanted: Callable[[Message], bool] = lambda _: True
 ) -> Message | None:
-    """The last record of a partition that is wanted; looks at the end first, and further back in steps.
+    """Return the last record of a partition that `is_wanted`; searches backwards from the end in steps.
 
     Raises:
         KafkaException: no answer.
@@ -125,8 +125,8 @@ def newest(
     first, end = offsets(reader, TopicPartition(topic, partition))
     for back in (*STEPS_BACK, end - first):
         start = TopicPartition(topic, partition, max(first, end - back))
-        if found := deque(filter(is_wanted, to_end(reader, start)), maxlen=1):
-            return found[0]
+        if last := deque(filter(is_wanted, to_end(reader, start)), maxlen=1):
+            return last[0]
         if end - back <= first:
             break
     return None

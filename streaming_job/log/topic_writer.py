@@ -1,4 +1,4 @@
-"""Writing records in a Kafka transaction of a tool; the job's own are in streaming_job/transaction."""
+"""Writes records in a Kafka transaction of a tool; the job's own are in streaming_job/transaction."""
 
 from confluent_kafka import Producer
 
@@ -13,16 +13,16 @@ def produce(
     timestamp: int = 0,
     headers: list[tuple[str, str | bytes | None]] | None = None,
 ) -> None:
-    """Hand a record to a producer, and wait while its local queue is full.
+    """Produce a record, and wait while the producer's local queue is full.
 
     Args:
-        producer: with a transaction begun, whose commit tells what was not delivered.
-        topic: where the record goes.
-        key: of the record.
-        value: of the record.
-        partition: where it goes whatever its key says; default: where its key belongs.
-        timestamp: of the record, ms; default: now.
-        headers: of the record.
+        producer: producer with an open transaction, whose commit reports delivery failures.
+        topic: topic of the record.
+        key: key of the record.
+        value: value of the record.
+        partition: partition of the record; default: chosen by the key.
+        timestamp: timestamp of the record, ms; default: now.
+        headers: headers of the record.
 
     Raises:
         KafkaException: the producer is not usable any more.
@@ -33,5 +33,5 @@ def produce(
                 topic, value, key, partition=partition, timestamp=timestamp, headers=headers or []
             )
             return
-        except BufferError:  # the local queue is full: let some out
+        except BufferError:  # the local queue is full: wait until some records are sent
             producer.poll(0.1)

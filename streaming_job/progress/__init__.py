@@ -1,1 +1,1 @@
-"""What the job tells of itself, in its own transactions."""
+"""The progress records of the job, written in its output transactions."""

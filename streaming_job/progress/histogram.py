@@ -1,4 +1,4 @@
-"""A histogram that can be added to others, also to those of releases with other bounds. Pure."""
+"""A histogram that can be added to others, including those of releases with other bounds. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass
 class Histogram:
-    """Counts by upper bound; bounds may change between releases, then their union is kept."""
+    """Counts by upper bound; if bounds changed between releases, their union is used."""
 
     bounds: tuple[float, ...] = ()
     """Ascending upper bounds, b of them."""
@@ -33,7 +33,7 @@ class Histogram:
         if len(counts) != len(bounds) + 1:
             raise ValueError(f"{len(counts)} counts for {len(bounds)} bounds")
         if not self.bounds and not self.counts[0]:
-            # nearly always: what a Kafka transaction counts begins empty
+            # the usual case: the counts of a Kafka transaction begin empty
             self.bounds, self.counts = tuple(bounds), np.array(counts, dtype=np.int64)
         elif self.bounds != tuple(bounds):
             union = tuple(sorted({*self.bounds, *bounds}))
@@ -49,25 +49,25 @@ class Histogram:
         self.add([float(bound) for bound in record["le"]], counts, float(record["sum"]))
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """(upper bound, values at or below it), ascending; the last bound is infinity."""
+        """Return (upper bound, number of values up to it), ascending; the last bound is infinity."""
         return list(zip([*self.bounds, float("inf")], np.cumsum(self.counts).tolist(), strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """`{le, counts, sum}`; counts are an array, which orjson knows."""
+        """Return `{le, counts, sum}`; counts are a numpy array, which orjson can serialise."""
         return {"le": self.bounds, "counts": self.counts, "sum": self.total}
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Histogram":
-        """Inverse of `to_json`, and of the same after a trip through JSON."""
-        made = Histogram()
-        made.add_json(record)
-        return made
+        """Parse what `to_json` returned, also after it was serialised as JSON."""
+        histogram = Histogram()
+        histogram.add_json(record)
+        return histogram
 
 
 def _spread(
     bounds: Sequence[float], counts: NDArray[np.int64] | Sequence[int], union: tuple[float, ...]
 ) -> NDArray[np.int64]:
-    """Counts by the buckets of `union`, which holds all of `bounds`; each stays at its upper bound."""
+    """Return counts by the buckets of `union`, a superset of `bounds`; each stays at its upper bound."""
     spread = np.zeros(len(union) + 1, dtype=np.int64)
     spread[[*np.searchsorted(union, bounds).tolist(), len(union)]] = counts
     return spread

@@ -1,4 +1,4 @@
-"""Counts and times of transactions that have been decided, for the progress record."""
+"""Counts and times of decided transactions, for the progress record."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from feature_store.group_state import GroupState
 from feature_store.layout import BEGINNING
-from streaming_job.decide.decider import Decided
+from streaming_job.decide.decider import Decisions
 from streaming_job.progress.outcome import LATENESS_MS, PROFILE_AGE_MS, Outcome, PartitionTimes
 
 _LATENESS_BOUNDS = np.array(LATENESS_MS)
@@ -15,30 +15,32 @@ _PROFILE_AGE_BOUNDS = np.array(PROFILE_AGE_MS)
 _BUCKETS = len(LATENESS_MS) + 1
 
 
-def measure(outcome: Outcome, batch: NDArray[np.void], decided: Decided, state: GroupState) -> None:
-    """Add the counts and times of some transactions.
+def measure(outcome: Outcome, batch: NDArray[np.void], decisions: Decisions, state: GroupState) -> None:
+    """Add the counts and times of transactions to an outcome.
 
     Args:
-        outcome: what they are added to.
-        batch: records of TRANSACTION, each partition's together, shape (n,).
-        decided: what they came to.
-        state: after them.
+        outcome: the outcome; added to.
+        batch: records of TRANSACTION, grouped by partition, shape (n,).
+        decisions: the decisions on them.
+        state: the state after them.
     """
     if not batch.size:
         return
-    accepted = decided.accepted
-    known = accepted & (decided.version >= 0)
+    accepted = decisions.accepted
+    with_profile = accepted & (decisions.version >= 0)
     transactions = int(np.count_nonzero(accepted))
     outcome.counts["transactions"] += transactions
     outcome.counts["duplicates"] += batch.size - transactions
-    outcome.counts["conflicting_repetition"] += int(np.count_nonzero(decided.conflicting))
-    outcome.counts["late"] += int(np.count_nonzero(decided.late & accepted))
-    outcome.counts["missing_profile"] += transactions - int(np.count_nonzero(known))
+    outcome.counts["conflicting_repetition"] += int(np.count_nonzero(decisions.conflicting))
+    outcome.counts["late"] += int(np.count_nonzero(decisions.late & accepted))
+    outcome.counts["missing_profile"] += transactions - int(np.count_nonzero(with_profile))
     arrivals = np.ascontiguousarray(batch["arrival"])
     outcome.arrivals.append(arrivals)
     _add_times(outcome, batch, arrivals)
-    if known.any():
-        _add_profile_ages(outcome, arrivals[known], state.profiles["arrival"][decided.version[known]])
+    if with_profile.any():
+        _add_profile_ages(
+            outcome, arrivals[with_profile], state.profiles["arrival"][decisions.version[with_profile]]
+        )
 
 
 def _add_times(outcome: Outcome, batch: NDArray[np.void], arrivals: NDArray[np.int64]) -> None:
@@ -46,7 +48,7 @@ def _add_times(outcome: Outcome, batch: NDArray[np.void], arrivals: NDArray[np.i
     lateness = arrivals - times
     outcome.sums["lateness_ms"] += int(np.maximum(lateness, 0).sum())
     buckets = _LATENESS_BOUNDS.searchsorted(lateness)
-    # each partition's records lie together
+    # the records are grouped by partition
     edges = [0, *(np.flatnonzero(partitions[1:] != partitions[:-1]) + 1).tolist(), batch.size]
     for start, end in pairwise(edges):
         counts = np.bincount(buckets[start:end], minlength=_BUCKETS)
@@ -60,7 +62,7 @@ def _add_times(outcome: Outcome, batch: NDArray[np.void], arrivals: NDArray[np.i
 
 
 def _add_profile_ages(outcome: Outcome, arrivals: NDArray[np.int64], known_from: NDArray[np.int64]) -> None:
-    """Ages of the profiles that transactions were decided with; both of shape (n,), ms."""
+    """Add the ages of the profiles with which transactions were decided; both arrays of shape (n,), ms."""
     aged = known_from != BEGINNING
     ages = np.maximum(arrivals[aged] - known_from[aged], 0)
     outcome.profile_ages = outcome.profile_ages + np.bincount(

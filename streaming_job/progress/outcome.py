@@ -1,4 +1,4 @@
-"""What has come of a key group's records since its last Kafka transaction."""
+"""The outcome of a key group's records since its last Kafka transaction."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.progress.trials import Trials
 
 LATENESS_MS = (0.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 6e4, 3e5, 6e5, 3.6e6, 2.16e7, 8.64e7, 6.048e8)
-"""Upper bounds of the lateness histogram: event time behind arrival."""
+"""Upper bounds of the lateness histogram: arrival less event time, ms."""
 LATENCY_MS = (5.0, 10.0, 20.0, 50.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1e3, 2e3, 5e3, 1e4, 6e4, 3.6e6)
-"""Upper bounds of the latency histogram: arrival to commit."""
+"""Upper bounds of the latency histogram: arrival to commit, ms."""
 PROFILE_AGE_MS = (1e3, 6e4, 3.6e6, 8.64e7, 6.048e8, 2.592e9, 3.1536e10)
-"""Upper bounds of the histogram of how old profiles are when they are used."""
+"""Upper bounds of the histogram of profile ages when they are used, ms."""
 SCORES = tuple(step / 10 for step in range(1, 11))
 """Upper bounds of the score histogram."""
 
@@ -26,16 +26,16 @@ class Alert:
     """One alert, ready to be produced."""
 
     partition: int
-    """Of its transaction."""
+    """Partition of its transaction."""
     offset: int
-    """Of its transaction."""
+    """Offset of its transaction."""
     key: bytes
     value: bytes
 
 
 @dataclass
 class PartitionTimes:
-    """Times of transactions of one partition."""
+    """Event times and arrivals of one partition's transactions."""
 
     max_event_time: int
     """ms."""
@@ -45,14 +45,14 @@ class PartitionTimes:
     """Histogram by LATENESS_MS."""
 
     def add(self, other: "PartitionTimes") -> None:
-        """Take in those of more transactions of the partition."""
+        """Add the times of more transactions of the partition."""
         self.max_event_time = max(self.max_event_time, other.max_event_time)
         self.max_arrival = max(self.max_arrival, other.max_arrival)
         self.lateness = self.lateness + other.lateness
 
 
 def histogram(values: NDArray[np.generic], bounds: tuple[float, ...]) -> NDArray[np.int64]:
-    """Counts of values <= each bound and > the one before; the last count is of values over all bounds.
+    """Count values by bucket: above the previous bound, up to the bucket's own; the last bucket is open.
 
     Args:
         values: shape (n,); NaN is not counted.
@@ -61,8 +61,8 @@ def histogram(values: NDArray[np.generic], bounds: tuple[float, ...]) -> NDArray
     Returns:
         Shape (b + 1,).
     """
-    known = values[~np.isnan(values)]
-    return np.bincount(np.searchsorted(bounds, known, side="left"), minlength=len(bounds) + 1)
+    numbers = values[~np.isnan(values)]
+    return np.bincount(np.searchsorted(bounds, numbers, side="left"), minlength=len(bounds) + 1)
 
 
 def _no_counts(bounds: tuple[float, ...]) -> NDArray[np.int64]:
@@ -71,11 +71,11 @@ def _no_counts(bounds: tuple[float, ...]) -> NDArray[np.int64]:
 
 @dataclass
 class Outcome:
-    """Everything that one Kafka transaction has to tell; it grows with each set of records decided."""
+    """The content of one Kafka transaction; it grows with each mini-batch."""
 
     alerts: list[Alert] = field(default_factory=list)
     suppressed: list[Alert] = field(default_factory=list)
-    """Alerts that a cooldown held back."""
+    """Alerts that a cooldown suppresses."""
     shadow_alerts: list[Alert] = field(default_factory=list)
     """Verdicts of challengers that differ from the champion's."""
     dead_letters: list[DeadLetter] = field(default_factory=list)
@@ -86,24 +86,24 @@ class Outcome:
     rules: Counter[str] = field(default_factory=Counter)
     """Alerts by rule."""
     partitions: dict[int, PartitionTimes] = field(default_factory=dict)
-    """By transaction partition; those without transactions are not there."""
+    """Partition of the transactions -> times; without partitions that had none."""
     lateness: NDArray[np.int64] = field(default_factory=lambda: _no_counts(LATENESS_MS))
     scores: NDArray[np.int64] = field(default_factory=lambda: _no_counts(SCORES))
     profile_ages: NDArray[np.int64] = field(default_factory=lambda: _no_counts(PROFILE_AGE_MS))
-    """Of profiles that became known; not of those that count as known from the beginning."""
+    """Ages of profiles, except those that count as known from the beginning."""
     sums: Counter[str] = field(default_factory=Counter)
     """Sums of the values behind the histograms: lateness_ms, profile_age_ms, scores."""
     arrivals: list[NDArray[np.int64]] = field(default_factory=list)
-    """Arrivals of the transactions, ms: their latencies are known when they are written."""
+    """Arrivals of the transactions, ms; their latencies are computed at the commit."""
     phases: Counter[str] = field(default_factory=Counter)
     """Milliseconds by phase."""
     sizes: dict[str, int] = field(default_factory=dict)
-    """Size of the state: cards, cards_without_profile, events, local_bytes; empty if nobody has looked."""
+    """Size of the state: cards, cards_without_profile, events, local_bytes; empty if not measured."""
     rollout: dict[str, Any] | None = None
-    """The newest rollout that decided: its number among the reigns, its id, its model (`ModelRef`)."""
+    """The newest rollout that decided: the index of its plan, its id, its model (`ModelRef`)."""
     trials: Trials = field(default_factory=Trials)
-    """What challengers and champion made of the same transactions."""
+    """Counts of challengers and champion on the same transactions."""
     applied: orjson.Fragment | None = None
-    """The newest rollout events, and where they began to hold; None if nothing has changed."""
+    """The newest rollout events, with the offsets from which they apply; None if unchanged."""
     set_aside: dict[int, str] | None = None
-    """By offset of all rollouts that cannot decide: why; None if no rollout has come."""
+    """Offset of each rollout that cannot decide -> reason; None if no rollout was read."""

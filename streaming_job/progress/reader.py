@@ -1,4 +1,4 @@
-"""Finds the newest progress record of each key group on the topic, from its end backwards."""
+"""The reader of progress records: finds the newest one of each key group, from the topic's end backwards."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -10,26 +10,26 @@ from streaming_job.log import topic_reader
 from streaming_job.progress.totals import Totals
 
 STEPS_BACK = (100, 1_000, 10_000, 100_000, 1_000_000)
-"""How far before the end of a partition records are looked for, one step after the other."""
+"""Distances from the end of a partition at which records are searched, one after the other."""
 BLIND = 100_000
-"""Further back only for a job of which something has been found: its key groups write side by side."""
+"""Limit of the search while no record of the job has been found: its key groups write side by side."""
 _BROKEN = (KeyError, TypeError, ValueError, AttributeError)
 
 
 def decoded(message: Message, job_id: str) -> dict[str, Any] | None:
-    """A record of a job's progress that tells its totals; None if it is none."""
+    """Parse a progress record of a job; None if it is none, or has no totals."""
     record = _parsed(message, job_id)
     return record if record is not None and _has_totals(record) else None
 
 
 def newest_among(messages: Iterable[Message], job_id: str) -> tuple[dict[int, dict[str, Any]], int]:
-    """The last record of each key group, and how many of the job's records were no progress.
+    """Return the last record of each key group, and the number of the job's unreadable records.
 
-    Cheaper than to decode each of them: totals are looked at in the last ones only.
+    Cheaper than `decoded` for each: totals are checked in the last records only.
 
     Args:
         messages: in the order of the log.
-        job_id: of the job; records of others are passed over.
+        job_id: id of the job; records of other jobs are ignored.
     """
     last: dict[int, dict[str, Any]] = {}
     unreadable = 0
@@ -39,51 +39,51 @@ def newest_among(messages: Iterable[Message], job_id: str) -> tuple[dict[int, di
             last[record["key_group"]] = record
         else:
             unreadable += message.key() == job_id.encode()
-    found = {group: record for group, record in last.items() if _has_totals(record)}
-    return found, unreadable + len(last) - len(found)
+    readable = {group: record for group, record in last.items() if _has_totals(record)}
+    return readable, unreadable + len(last) - len(readable)
 
 
 def newest_by_group(
     reader: Consumer, topic: str, job_id: str, groups: Collection[int] | None = None
 ) -> dict[int, dict[str, Any]]:
-    """The newest progress record of key groups, by group.
+    """Return the newest progress record of key groups, by group.
 
-    A group that wrote nothing is not there, nor one that has been silent while STEPS_BACK[-1] records came.
+    Groups without a record are left out, and so are groups without one among the last STEPS_BACK[-1] records.
 
     Args:
         reader: a consumer that joined no group (`topic_reader.consumer`); its assignment changes.
-        topic: of the progress.
-        job_id: of the job.
-        groups: those wanted; None means all that the job has.
+        topic: topic of the progress.
+        job_id: id of the job.
+        groups: the groups to find; None means all groups of the job.
 
     Raises:
         KafkaException: no such topic, or no answer.
     """
-    found: dict[int, dict[str, Any]] = {}
-    places = [TopicPartition(topic, partition) for partition in topic_reader.partitions(reader, topic)]
-    bounds = [topic_reader.offsets(reader, place) for place in places]
+    newest: dict[int, dict[str, Any]] = {}
+    tps = [TopicPartition(topic, partition) for partition in topic_reader.partitions(reader, topic)]
+    bounds = [topic_reader.offsets(reader, tp) for tp in tps]
     seen_from = [end for _, end in bounds]
     for back in STEPS_BACK:
-        if back > BLIND and not found:
+        if back > BLIND and not newest:
             break
-        for at, (place, (first, end)) in enumerate(zip(places, bounds, strict=True)):
+        for index, (tp, (first, end)) in enumerate(zip(tps, bounds, strict=True)):
             start = max(first, end - back)
-            messages = _between(reader, place.topic, place.partition, start, seen_from[at])
+            messages = _between(reader, tp.topic, tp.partition, start, seen_from[index])
             for group, record in newest_among(messages, job_id)[0].items():
-                if group not in found or record["commit_id"] > found[group]["commit_id"]:
-                    found[group] = record
-            seen_from[at] = min(start, seen_from[at])
-        if found and all(group in found for group in _wanted(groups, found)):
+                if group not in newest or record["commit_id"] > newest[group]["commit_id"]:
+                    newest[group] = record
+            seen_from[index] = min(start, seen_from[index])
+        if newest and all(group in newest for group in _wanted(groups, newest)):
             break
-    return {group: record for group, record in found.items() if groups is None or group in groups}
+    return {group: record for group, record in newest.items() if groups is None or group in groups}
 
 
-def _wanted(groups: Collection[int] | None, found: dict[int, dict[str, Any]]) -> Collection[int]:
-    return groups if groups is not None else range(max(record["key_groups"] for record in found.values()))
+def _wanted(groups: Collection[int] | None, newest: dict[int, dict[str, Any]]) -> Collection[int]:
+    return groups if groups is not None else range(max(record["key_groups"] for record in newest.values()))
 
 
 def _parsed(message: Message, job_id: str) -> dict[str, Any] | None:
-    """A record that could be the job's progress; its totals are not looked at."""
+    """Parse a record without checking its totals; None if it is no progress record of the job."""
     if message.key() != job_id.encode():
         return None
     try:
@@ -104,7 +104,7 @@ def _has_totals(record: dict[str, Any]) -> bool:
 
 
 def _between(reader: Consumer, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
-    """The records of a partition from offset `start` on that lie before `end`.
+    """Yield the records of a partition from offset `start` to before `end`.
 
     Raises:
         KafkaException: no answer.

@@ -1,4 +1,4 @@
-"""What one Kafka transaction of a key group tells of itself, without those before it. Pure."""
+"""The parts of a progress record that describe one Kafka transaction of a key group. Pure."""
 
 import hashlib
 from collections.abc import Iterable
@@ -9,17 +9,24 @@ from numpy.typing import NDArray
 
 from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_MS, SCORES, Alert, Outcome
 
-READ = ("transactions", "duplicates", "profile_changes", "rollouts")
-"""Counts that, with the dead letters, add up to the records read."""
+RECORD_COUNTS = ("transactions", "duplicates", "profile_changes", "rollouts")
+"""Counts whose sum, with the dead letters, is the number of records read."""
 OF_FACTS = ("labels", "late_facts")
 """Counts of jobs that keep merchant facts: labels that became facts, which are records read, too; and facts
-that take effect later than they should, because they came behind a promise."""
-TOLD = (*READ, "conflicting_repetition", "late", "late_table_changes", "missing_profile", "scoring_failures")
+that take effect late, because they came after a promise."""
+PLAIN_COUNTS = (
+    *RECORD_COUNTS,
+    "conflicting_repetition",
+    "late",
+    "late_table_changes",
+    "missing_profile",
+    "scoring_failures",
+)
 _LATENCY_BOUNDS = np.array(LATENCY_MS)
 
 
 def alerts_digest(alerts: Iterable[Alert]) -> str:
-    """SHA-256 over the values of alerts in the order written."""
+    """Return the SHA-256 over the values of alerts in the order written."""
     digest = hashlib.sha256()
     for alert in alerts:
         digest.update(alert.value)
@@ -27,7 +34,7 @@ def alerts_digest(alerts: Iterable[Alert]) -> str:
 
 
 def latencies(arrivals: Iterable[NDArray[np.int64]], now: int) -> tuple[NDArray[np.int64], int]:
-    """Histogram of the times from arrival to commit, and their sum.
+    """Return the histogram of the times from arrival to commit, and their sum.
 
     Args:
         arrivals: of transactions, ms; several arrays of shape (n,).
@@ -38,20 +45,20 @@ def latencies(arrivals: Iterable[NDArray[np.int64]], now: int) -> tuple[NDArray[
     """
     counts = np.zeros(len(LATENCY_MS) + 1, dtype=np.int64)
     total = 0
-    for arrived in arrivals:
-        latency = now - arrived
+    for batch_arrivals in arrivals:
+        latency = now - batch_arrivals
         counts += np.bincount(_LATENCY_BOUNDS.searchsorted(latency), minlength=counts.size)
         total += int(latency.sum())
     return counts, total
 
 
 def counts_of(outcome: Outcome) -> dict[str, int]:
-    """The contract's `counts`."""
-    counts = {name: outcome.counts[name] for name in TOLD}
+    """Return the field `counts` of the record."""
+    counts = {name: outcome.counts[name] for name in PLAIN_COUNTS}
     counts |= {name: outcome.counts[name] for name in OF_FACTS if outcome.counts[name]}
     letters = len(outcome.dead_letters)
-    # what offsets say would count the markers of transactions, too
-    records = sum(counts[name] for name in READ) + outcome.counts["labels"] + letters
+    # differences of offsets would count transaction markers, too
+    records = sum(counts[name] for name in RECORD_COUNTS) + outcome.counts["labels"] + letters
     return {
         "records": records,
         **counts,
@@ -63,7 +70,7 @@ def counts_of(outcome: Outcome) -> dict[str, int]:
 
 
 def dead_letters_by_reason(outcome: Outcome) -> dict[str, int]:
-    """How many there are of each reason."""
+    """Return the number of dead letters by reason."""
     by_reason: dict[str, int] = {}
     for letter in outcome.dead_letters:
         by_reason[letter.reason.value] = by_reason.get(letter.reason.value, 0) + 1
@@ -71,10 +78,10 @@ def dead_letters_by_reason(outcome: Outcome) -> dict[str, int]:
 
 
 def histograms_of(outcome: Outcome, now: int) -> dict[str, dict[str, Any]]:
-    """The record's histograms by name (`totals.HISTOGRAMS`), each `{le, counts, sum}`.
+    """Return the record's histograms by name (`totals.HISTOGRAMS`), each `{le, counts, sum}`.
 
     Args:
-        outcome: what is told of.
+        outcome: outcome of the transaction.
         now: wall clock just before the commit, ms.
     """
     sums = outcome.sums

@@ -1,6 +1,6 @@
-"""Running totals of a key group, from its first transaction on, and of several groups together. Pure.
+"""Running totals of a key group since its first transaction, and sums over several groups. Pure.
 
-The job writes the totals into each progress record, so whoever wants them reads one record of each group.
+Each progress record contains the totals, so a reader needs only one record of each group.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from streaming_job.progress.histogram import Histogram
 from streaming_job.progress.trials import Trials
 
 HISTOGRAMS = ("lateness_ms", "latency_ms", "profile_age_ms", "scores")
-"""Of a progress record."""
+"""Names of a progress record's histograms."""
 
 
 @dataclass
@@ -20,29 +20,29 @@ class Totals:
     """Sums over the Kafka transactions of one key group, or of several."""
 
     since: int = 0
-    """Start of the first transaction that is in it, ms; 0 without one."""
+    """Start of the first transaction, ms; 0 without one."""
     commits: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    """The contract's `counts` by name."""
+    """The record's `counts` by name."""
     dead_letters: Counter[str] = field(default_factory=Counter)
-    """By reason."""
+    """Dead letters by reason."""
     rules: Counter[str] = field(default_factory=Counter)
     """Alerts in which a rule fired, by rule."""
     histograms: dict[str, Histogram] = field(
         default_factory=lambda: {name: Histogram() for name in HISTOGRAMS}
     )
-    """By their names in the record."""
+    """Histograms by their names in the record."""
     elapsed_ms: float = 0.0
-    """Time from each commit to the next, added up over the groups."""
+    """Time from each commit to the next, summed over the groups."""
     phases_ms: Counter[str] = field(default_factory=Counter)
-    """Time by phase of the work."""
+    """Time by phase."""
     rebuilds: int = 0
-    """Local copies of state rebuilt from the checkpoint."""
+    """Number of working copies rebuilt from the checkpoint."""
     trials: Trials = field(default_factory=Trials)
-    """Of the newest rollouts with challengers."""
+    """Trials of the newest rollouts with challengers."""
 
     def add(self, other: "Totals") -> None:
-        """Take in those of another key group."""
+        """Add the totals of another key group."""
         if other.commits:
             self.since = min(self.since, other.since) if self.commits else other.since
         self.commits += other.commits
@@ -58,14 +58,14 @@ class Totals:
 
     @staticmethod
     def of_groups(groups: Iterable["Totals"]) -> "Totals":
-        """Their sum."""
+        """Return the sum of several groups' totals."""
         total = Totals()
         for group in groups:
             total.add(group)
         return total
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's `totals`, for orjson with OPT_SERIALIZE_NUMPY; a view, not a copy."""
+        """Return the field `totals` of the record, for orjson with OPT_SERIALIZE_NUMPY; not a copy."""
         return {
             "since": self.since,
             "commits": self.commits,
@@ -81,10 +81,10 @@ class Totals:
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Totals":
-        """Inverse of `to_json`.
+        """Parse what `to_json` returned.
 
         Raises:
-            KeyError, TypeError, ValueError, AttributeError: these are no totals.
+            KeyError, TypeError, ValueError, AttributeError: the record has no valid totals.
         """
         return Totals(
             since=int(record["since"]),
@@ -101,7 +101,7 @@ class Totals:
 
 
 def add_counts(sums: Counter[str], numbers: Mapping[str, Any]) -> None:
-    """Add numbers by name; unlike Counter.update it takes any numbers and costs no call of Python a name."""
+    """Add numbers by name; faster than Counter.update, and with any numbers."""
     for name, number in numbers.items():
         sums[name] = sums.get(name, 0) + number
 

@@ -1,7 +1,7 @@
-"""What challengers and champion made of the same transactions: the counts of a rollout, paired. Pure.
+"""The paired counts of a rollout: verdicts of challengers and champion on the same transactions. Pure.
 
-A unit (a transaction, a card in a clock hour, a card) with an alert is one of three: both alerted, only the
-champion, only the challenger.
+A unit (a transaction, a card-hour or a card) with an alert is of one of three kinds: both models alerted,
+only the champion, or only the challenger.
 """
 
 from collections import Counter
@@ -14,33 +14,33 @@ import orjson
 from streaming_job.progress.histogram import Histogram
 
 PAIRED = ("both", "only_champion", "only_challenger")
-"""What a unit can be."""
+"""Kinds of units."""
 NUMBERS = ("transactions", "decided", "failures", *PAIRED, "rows")
-"""Plain counts of a challenger; of PAIRED those of transactions."""
-KEPT = 3
-"""Trials in totals: the open one, if there is one, and the last that are finished."""
+"""Plain counts of a challenger; those named in PAIRED are of transactions."""
+MAX_TRIALS = 3
+"""Maximum trials in totals: the open one, and the last finished ones."""
 
 
 @dataclass
 class ChallengerCounts:
-    """One challenger beside the champion."""
+    """The counts of one challenger beside the champion."""
 
     numbers: Counter[str] = field(default_factory=Counter)
-    """By NUMBERS: `failures` of the `rows` have no score, `decided` is what it decided, for its members."""
+    """By NUMBERS: `failures` are rows without a score, `decided` are those it decided for its members."""
     card_hours: Counter[str] = field(default_factory=Counter)
-    """Cards by clock hour of arrival, by PAIRED; a unit that becomes `both` is taken from where it was."""
+    """Card-hours by PAIRED; a unit that becomes `both` is subtracted from its earlier kind."""
     cards: Counter[str] = field(default_factory=Counter)
-    """The same of cards."""
+    """Cards by PAIRED, counted in the same way."""
     time_ms: float = 0.0
-    """Time in which it scored its rows."""
+    """Time in which the challenger scored its rows."""
     champion_time_ms: float = 0.0
     """Time in which the champion scored the same rows."""
     scores: Histogram = field(default_factory=Histogram)
     champion_scores: Histogram = field(default_factory=Histogram)
-    """Of the champion, about the same transactions."""
+    """Scores of the champion for the same transactions."""
 
     def add(self, other: "ChallengerCounts") -> None:
-        """Take in those of more transactions."""
+        """Add the counts of more transactions."""
         self.numbers.update(other.numbers)
         self.card_hours.update(other.card_hours)
         self.cards.update(other.cards)
@@ -52,7 +52,7 @@ class ChallengerCounts:
             histogram.add(more.bounds, more.counts, more.total)
 
     def to_json(self) -> dict[str, Any]:
-        """COUNTS of the contract, for orjson with OPT_SERIALIZE_NUMPY."""
+        """Return the challenger's counts for the record, for orjson with OPT_SERIALIZE_NUMPY."""
         return {
             **{name: self.numbers.get(name, 0) for name in NUMBERS},
             "card_hours": {name: self.card_hours.get(name, 0) for name in PAIRED},
@@ -65,10 +65,10 @@ class ChallengerCounts:
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "ChallengerCounts":
-        """Inverse of `to_json`.
+        """Parse what `to_json` returned.
 
         Raises:
-            KeyError, TypeError, ValueError, AttributeError: these are no such counts.
+            KeyError, TypeError, ValueError, AttributeError: the counts are invalid.
         """
         return ChallengerCounts(
             Counter({name: int(record[name]) for name in NUMBERS}),
@@ -83,30 +83,30 @@ class ChallengerCounts:
 
 @dataclass
 class TrialCounts:
-    """One rollout."""
+    """The counts of one rollout."""
 
     seq: int = 0
-    """Of the newest event of the rollout under which something was counted."""
+    """Sequence number of the newest event of the rollout under which transactions were counted."""
     challengers: dict[str, ChallengerCounts] = field(default_factory=dict)
-    """By name."""
+    """Counts by the challenger's name."""
 
     def of(self, challenger: str) -> ChallengerCounts:
-        """Counts of a challenger, to be added to."""
+        """Return the counts of a challenger, which may be added to."""
         return self.challengers.setdefault(challenger, ChallengerCounts())
 
     def add(self, other: "TrialCounts") -> None:
-        """Take in those of more transactions."""
+        """Add the counts of more transactions."""
         self.seq = max(self.seq, other.seq)
         for name, counts in other.challengers.items():
             self.of(name).add(counts)
 
     def to_json(self) -> dict[str, Any]:
-        """One rollout of the contract's `trials`."""
+        """Return one rollout of the field `trials`."""
         return {"seq": self.seq, "challengers": {name: c.to_json() for name, c in self.challengers.items()}}
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "TrialCounts":
-        """Inverse of `to_json`; raises what `ChallengerCounts.from_json` raises."""
+        """Parse what `to_json` returned; raises the errors of `ChallengerCounts.from_json`."""
         challengers = record["challengers"].items()
         return TrialCounts(
             int(record["seq"]), {name: ChallengerCounts.from_json(counts) for name, counts in challengers}
@@ -115,23 +115,23 @@ class TrialCounts:
 
 @dataclass
 class Trials:
-    """Rollouts, in the order in which they were first counted."""
+    """The counts of rollouts, in the order in which they were first counted."""
 
     by_rollout: dict[str, TrialCounts] = field(default_factory=dict)
     _encoded: dict[str, orjson.Fragment] = field(default_factory=dict)
-    """Of those that have not changed since they were encoded: a finished one costs nothing any more."""
+    """JSON of rollouts that have not changed since; so a finished rollout is encoded only once."""
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether any rollout was counted."""
         return bool(self.by_rollout)
 
     def of(self, rollout_id: str) -> TrialCounts:
-        """Counts of a rollout, to be added to at once."""
+        """Return the counts of a rollout, which must be added to before the next `to_json`."""
         self._encoded.pop(rollout_id, None)
         return self.by_rollout.setdefault(rollout_id, TrialCounts())
 
-    def add(self, other: "Trials", most: int = KEPT) -> None:
-        """Take in those of more transactions, and keep the newest `most` rollouts."""
+    def add(self, other: "Trials", most: int = MAX_TRIALS) -> None:
+        """Add the counts of more transactions, and keep the newest `most` rollouts."""
         for rollout_id, counts in other.by_rollout.items():
             self.of(rollout_id).add(counts)
         for rollout_id in list(self.by_rollout)[:-most]:
@@ -139,18 +139,18 @@ class Trials:
             self._encoded.pop(rollout_id, None)
 
     def to_json(self) -> dict[str, orjson.Fragment]:
-        """The contract's `trials`, for orjson."""
+        """Return the field `trials` of the record, for orjson."""
         for rollout_id, counts in self.by_rollout.items():
             if rollout_id not in self._encoded:
-                told = orjson.dumps(counts.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)
-                self._encoded[rollout_id] = orjson.Fragment(told)
+                encoded = orjson.dumps(counts.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)
+                self._encoded[rollout_id] = orjson.Fragment(encoded)
         return {rollout_id: self._encoded[rollout_id] for rollout_id in self.by_rollout}
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Trials":
-        """Inverse of `to_json`, after a trip through JSON.
+        """Parse what `to_json` returned, after it was serialised as JSON.
 
         Raises:
-            KeyError, TypeError, ValueError, AttributeError: these are no such counts.
+            KeyError, TypeError, ValueError, AttributeError: the counts are invalid.
         """
         return Trials({rollout_id: TrialCounts.from_json(counts) for rollout_id, counts in record.items()})

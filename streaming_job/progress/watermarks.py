@@ -1,8 +1,8 @@
 """Per-partition watermark estimates. Pure.
 
-A partition's watermark is an estimate: all but the slowest hundredth of what happened before it has arrived.
-It is the newest arrival less the lag that 99 of 100 recent transactions of the partition kept below. Nothing
-waits for it or is decided by it; it tells a person how far a view of the past is complete.
+A partition's watermark is an estimate: 99 of 100 transactions with earlier event times have arrived. It is
+the newest arrival less the 99th percentile of the lag of the partition's recent transactions. It delays and
+decides nothing; it shows a person how far a view of the past is complete.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,23 +16,23 @@ from streaming_job.progress.outcome import LATENESS_MS, PartitionTimes
 
 SHARE = 0.99
 RECENT = 10_000
-"""Transactions after which older ones count half."""
+"""Number of transactions after which the weight of older ones is halved."""
 
 
 class Partitions:
-    """The `partitions` of progress records, each of which goes on from the one before."""
+    """The field `partitions` of progress records, each of which continues the previous one."""
 
     def __init__(self, last: Iterable[Mapping[str, Any]] = ()) -> None:
-        """Go on after a record.
+        """Continue after a record.
 
         Args:
-            last: its `partitions`.
+            last: `partitions` of that record.
         """
         self._entries: dict[Place, dict[str, Any]] = {
             (entry["topic"], entry["partition"]): dict(entry) for entry in last
         }
         self._lateness: dict[int, NDArray[np.float64]] = {}
-        """Recent transactions of a partition by LATENESS_MS; begins anew with the process."""
+        """Partition -> recent transactions by LATENESS_MS; empty when the process starts."""
 
     def moved(
         self,
@@ -42,28 +42,28 @@ class Partitions:
         times: Mapping[int, PartitionTimes],
         now: int,
     ) -> list[dict[str, Any]]:
-        """The next record's `partitions`; valid until the next call.
+        """Return the next record's `partitions`; valid until the next call.
 
         Args:
-            starts: by partition: where the transaction before ended; 0 where it is not there.
-            ends: by partition: the first offset not taken in; one entry comes of each.
-            transactions_topic: the topic that `times` are about.
-            times: by partition, of those with transactions.
+            starts: by partition: end offset of the previous transaction; 0 if absent.
+            ends: by partition: the first offset not read; each partition gets an entry.
+            transactions_topic: topic of `times`.
+            times: by partition, for partitions with transactions.
             now: wall clock, ms.
         """
         if self._entries.keys() != ends.keys():
-            before = self._entries
-            self._entries = {place: before.get(place) or _unread(place) for place in sorted(ends)}
-        for place, entry in self._entries.items():
-            start, end = starts.get(place, 0), ends[place]
+            previous = self._entries
+            self._entries = {tp: previous.get(tp) or _unread(tp) for tp in sorted(ends)}
+        for tp, entry in self._entries.items():
+            start, end = starts.get(tp, 0), ends[tp]
             entry["start_offset"], entry["end_offset"], entry["max_event_time"] = start, end, None
             if end > start:
                 entry["active_at"] = now
         for partition, seen in times.items():
-            self._see(partition, self._entries[transactions_topic, partition], seen)
+            self._update(partition, self._entries[transactions_topic, partition], seen)
         return list(self._entries.values())
 
-    def _see(self, partition: int, entry: dict[str, Any], times: PartitionTimes) -> None:
+    def _update(self, partition: int, entry: dict[str, Any], times: PartitionTimes) -> None:
         before = self._lateness.get(partition)
         counts = times.lateness.astype(np.float64)
         if before is not None:
@@ -77,8 +77,8 @@ class Partitions:
         entry["watermark"] = _later(entry["watermark"], times.max_arrival - int(lag))
 
 
-def _unread(place: Place) -> dict[str, Any]:
-    topic, partition = place
+def _unread(tp: Place) -> dict[str, Any]:
+    topic, partition = tp
     names = ("start_offset", "end_offset", "max_event_time", "event_time", "watermark", "active_at")
     return {"topic": topic, "partition": partition, **dict.fromkeys(names)}
 

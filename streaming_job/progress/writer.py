@@ -1,8 +1,8 @@
-"""Makes the progress records of one key group; running totals continue from its last committed record.
+"""The writer of one key group's progress records; running totals continue from its last committed record.
 
-The totals are not state of the query: what is on the topic is their only copy, and it becomes visible with
-the alerts that it counts. A record is made for every Kafka transaction while its alerts wait, so it has to be
-cheap: totals are updated in place, and everything is encoded once.
+The totals are not part of the query's state: their only copy is on the topic, and it becomes visible with the
+alerts that it counts. A record is encoded for every Kafka transaction while its alerts wait, so encoding has
+to be cheap: totals are updated in place, and each value is encoded once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _NO_SIZES = {"cards": 0, "cards_without_profile": 0, "events": 0, "local_bytes":
 
 
 class GroupProgress:
-    """Numbers the Kafka transactions of a key group, and makes the record that each of them carries."""
+    """The progress of a key group: numbers its Kafka transactions, and encodes the record of each."""
 
     def __init__(
         self,
@@ -33,16 +33,17 @@ class GroupProgress:
         commit_id: int = 0,
         computed: Sequence[str] = IDENTITIES,
     ) -> None:
-        """Go on after what the group has committed.
+        """Continue after the group's last commit.
 
         Args:
-            job_id: of the job.
-            query_id: of Spark's checkpoint.
+            job_id: id of the job.
+            query_id: id in Spark's checkpoint.
             key_group: number of the group.
-            key_groups: how many there are.
-            last: the group's newest record on the topic, decoded; None without one: totals begin at 0 then.
-            commit_id: of the group's last transaction, by its committed offsets; the greater one counts.
-            computed: features that models may ask for, name:version.
+            key_groups: number of key groups.
+            last: the group's newest record on the topic, decoded; None: totals begin at 0.
+            commit_id: number of the group's last transaction from its committed offsets; used if greater
+                than that of `last`.
+            computed: features that models may use, name:version.
         """
         self._names: dict[str, Any] = {
             "schema_version": 2,
@@ -51,14 +52,14 @@ class GroupProgress:
             "key_group": key_group,
             "key_groups": key_groups,
         }
-        if key_group == 0:  # one tells for all
+        if key_group == 0:  # only group 0 reports them
             self._names["features"] = computed
         last = last or {}
         self.commit_id = max(commit_id, last.get("commit_id", 0))
-        """Number of the last record made; 0 before any."""
+        """Number of the last record; 0 before the first."""
         self._totals = Totals.from_json(last["totals"]) if last else Totals()
         self._partitions = Partitions(last.get("partitions", ()))
-        # a transaction without decisions looks at neither
+        # unchanged by a transaction without decisions
         self._sizes: Mapping[str, int] = {**_NO_SIZES, **last.get("state", {})}
         self._rollout = {name: last.get(name) for name in ("rollout_id", "model")}
         self._applied: Any = last.get("applied", [])
@@ -76,18 +77,18 @@ class GroupProgress:
         transactions_topic: str,
         table_lag: Mapping[str, int],
     ) -> bytes:
-        """The next record, to be made once for each transaction: it counts as said from here on.
+        """Encode the next record; to be called once for each transaction, because it updates the totals.
 
-        If the transaction fails for good, a new object has to begin with the last record that was committed.
+        If the transaction fails for good, a new object has to continue from the last committed record.
 
         Args:
-            outcome: what has come of the records between `starts` and `ends`.
-            epoch: in which the transaction is written.
-            started_at: wall clock at the commit of the transaction before, ms.
+            outcome: outcome of the records between `starts` and `ends`.
+            epoch: epoch of the transaction.
+            started_at: wall clock at the previous commit, ms.
             now: wall clock just before the commit, ms.
-            starts: by partition: where the transaction before ended; 0 where a partition is not there.
-            ends: by partition of the group's transactions and of all tables: the first offset not taken in.
-            transactions_topic: name; the outcome's times are about it.
+            starts: by partition: end offset of the previous transaction; 0 if absent.
+            ends: by partition of the group's transactions and of all tables: the first offset not read.
+            transactions_topic: name of the topic, to which the outcome's times belong.
             table_lag: by topic: records to be read before the group decides; empty once tables are loaded.
 
         Returns:
@@ -102,8 +103,8 @@ class GroupProgress:
         add_counts(totals.counts, counts)
         add_counts(totals.dead_letters, by_reason)
         add_counts(totals.rules, outcome.rules)
-        for name, told in histograms.items():
-            totals.histograms[name].add(told["le"], told["counts"], told["sum"])
+        for name, histogram in histograms.items():
+            totals.histograms[name].add(histogram["le"], histogram["counts"], histogram["sum"])
         totals.elapsed_ms += now - started_at
         add_counts(totals.phases_ms, outcome.phases)
         totals.rebuilds += rebuilds
@@ -115,7 +116,7 @@ class GroupProgress:
             self._rollout = _rollout(outcome.rollout)
         if outcome.set_aside is not None:
             self._set_aside = {str(offset): reason for offset, reason in outcome.set_aside.items()}
-        told = {
+        fields = {
             **self._names,
             "commit_id": self.commit_id,
             "epoch": epoch,
@@ -138,7 +139,7 @@ class GroupProgress:
             "partitions": self._partitions.moved(starts, ends, transactions_topic, outcome.partitions, now),
             "totals": totals.to_json(),
         }
-        return orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY)
+        return orjson.dumps(fields, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _rollout(deciding: Mapping[str, Any]) -> dict[str, Any]:

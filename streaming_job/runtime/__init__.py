@@ -1,1 +1,1 @@
-"""Spark, its Python processes and the checkpoint."""
+"""The runtime of the job: Spark, its Python processes, epochs and the checkpoint."""

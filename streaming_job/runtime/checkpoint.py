@@ -1,6 +1,6 @@
-"""Spark's checkpoint: whose it is, how far it has come, and how to go back when its last files are damaged.
+"""Spark's checkpoint directory: its query, its epochs, and the way back when its last files are damaged.
 
-Beside Spark's own files lies `job.json`: what the job's first start has fixed for ever.
+Beside Spark's files it contains `job.json`, the settings that the job's first start has fixed.
 """
 
 import json
@@ -17,24 +17,24 @@ FIXED = "job.json"
 
 
 class CheckpointError(FraudError):
-    """The checkpoint is not what this job can go on from."""
+    """The job cannot continue from the checkpoint."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """What a job's first start fixes: which card belongs to which key group follows from it."""
+    """The settings that a job's first start fixes, because the key groups of cards depend on them."""
 
     job_id: str
     partitioner: str
     partitions: int
-    """Of the topic of transactions."""
+    """Number of partitions of the transactions."""
     key_groups: int
     label_delay_ms: int | None = None
-    """Of merchant facts; None: the job keeps none."""
+    """Label delay of merchant facts; None: the job keeps none."""
 
 
 class Checkpoint:
-    """A checkpoint directory on any file system that Hadoop knows."""
+    """A checkpoint directory on any file system that Hadoop supports."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         jvm: Any = spark._jvm
@@ -57,7 +57,7 @@ class Checkpoint:
         stream = self._files.open(path)
         try:
             text = self._to_string(stream, "UTF-8")
-        except Py4JJavaError as fault:  # Hadoop's check sums notice most damage
+        except Py4JJavaError as fault:  # Hadoop's checksums detect most damage
             raise CheckpointError(
                 f"the checkpoint's file {'/'.join(names)} cannot be read ({fault.java_exception}); {RESTORE}"
             ) from fault
@@ -66,7 +66,7 @@ class Checkpoint:
         return str(text)
 
     def query_id(self) -> str | None:
-        """Id of the query whose checkpoint this is; None before its first start."""
+        """Return the id of the checkpoint's query; None before its first start."""
         text = self._read("metadata")
         if text is None:
             return None
@@ -78,15 +78,15 @@ class Checkpoint:
             ) from fault
 
     def fixed(self) -> Fixed | None:
-        """What the first start has fixed; None before it.
+        """Return the settings that the first start has fixed; None before it.
 
         Raises:
-            CheckpointError: it is damaged, or gone while the rest is there.
+            CheckpointError: the file is damaged, or missing although epochs exist.
         """
         text = self._read(FIXED)
         if text is None:
             if self.epochs("offsets"):
-                raise CheckpointError(f"the checkpoint's file {FIXED} is gone; {RESTORE}")
+                raise CheckpointError(f"the checkpoint's file {FIXED} is missing; {RESTORE}")
             return None
         try:
             return Fixed(**json.loads(text))
@@ -94,17 +94,17 @@ class Checkpoint:
             raise CheckpointError(f"the checkpoint's file {FIXED} is damaged ({fault}); {RESTORE}") from fault
 
     def fix(self, fixed: Fixed) -> None:
-        """Write what the first start fixes."""
+        """Write the settings that the first start fixes."""
         stream = self._files.create(self._at(FIXED), True)
         try:
-            # what is not set is not told: an earlier release does not know it
-            told = {name: value for name, value in asdict(fixed).items() if value is not None}
-            stream.write(bytearray(json.dumps(told).encode()))
+            # unset fields are left out: earlier releases do not know them
+            fields = {name: value for name, value in asdict(fixed).items() if value is not None}
+            stream.write(bytearray(json.dumps(fields).encode()))
         finally:
             stream.close()
 
     def epochs(self, log: str) -> list[int]:
-        """Numbers in Spark's log of `offsets` (epochs begun) or `commits` (epochs ended), ascending."""
+        """Return the epochs in Spark's log of `offsets` (begun) or `commits` (ended), ascending."""
         directory = self._at(log)
         if not self._files.exists(directory):
             return []
@@ -112,22 +112,22 @@ class Checkpoint:
         return sorted(int(name) for name in names if name.isdigit())
 
     def require_whole(self) -> None:
-        """See that it was not deleted under a running job: Spark would write on into nothing.
+        """Check that the directory was not deleted while the job runs: Spark would not notice.
 
         Raises:
-            CheckpointError: it was.
+            CheckpointError: it was deleted or moved.
         """
         if not self._files.exists(self._at("metadata")):
             raise CheckpointError(f"the checkpoint was deleted or moved under a running job; {RESTORE}")
 
     def mend(self) -> int | None:
-        """Forget the last epochs where what Spark's logs say of them is not whole, or does not fit together.
+        """Drop the last epochs whose entries in Spark's logs are incomplete or inconsistent.
 
-        A power cut leaves files that are cut or empty; a copy taken while the job ran has more of one log
-        than of the other.
+        A power failure leaves truncated or empty files; a copy taken while the job ran may have more entries
+        of one log than of the other.
 
         Returns:
-            The epoch gone back to, -1 for the beginning; None if nothing was wrong.
+            The last epoch that is left, -1 for the beginning; None if nothing had to be dropped.
         """
         ended, begun = self.epochs("commits"), self.epochs("offsets")
         whole = (number for number in reversed(ended) if number in begun and self._is_whole(number))
@@ -144,7 +144,7 @@ class Checkpoint:
         return self._has_lines("commits", epoch) and self._has_lines("offsets", epoch)
 
     def _has_lines(self, log: str, epoch: int) -> bool:
-        """Whether an entry of a log can be read: its version, then objects as JSON, one a line."""
+        """Return whether an entry of a log is readable: a version, then JSON objects, one a line."""
         try:
             version, *lines = (self._read(log, str(epoch)) or "").splitlines()
             for line in lines:
@@ -154,7 +154,7 @@ class Checkpoint:
         return version.startswith("v") and bool(lines)
 
     def drop_after(self, epoch: int) -> None:
-        """Forget the epochs after one; their versions of the state have names that no other has."""
+        """Drop the epochs after one; their versions of the state have unique names and are never read."""
         for log in ("commits", "offsets"):
             for number in self.epochs(log):
                 if number > epoch:

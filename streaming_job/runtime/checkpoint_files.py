@@ -1,4 +1,4 @@
-"""How checkpoint files are written, by the kind of file system: each is there whole, or not at all."""
+"""The choice of Spark's checkpoint file manager by file system, so that files are written atomically."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,36 +14,36 @@ _SPARKS = "org.apache.spark.sql.execution.streaming.checkpointing"
 _BY_SCHEME = {
     # the default manager forks ten processes for each file of a local file system
     **dict.fromkeys(("", "file"), f"{_SPARKS}.FileSystemBasedCheckpointFileManager"),
-    # they rename in one step
+    # their rename is atomic
     **dict.fromkeys(("hdfs", "viewfs", "abfs", "abfss"), f"{_SPARKS}.FileContextBasedCheckpointFileManager"),
-    # renaming copies there; an upload appears when it is complete
+    # a rename would copy; an upload becomes visible when it is complete
     "s3a": "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager",
 }
 KNOWN = ", ".join(filter(None, _BY_SCHEME))
 
 
 def manager_for(checkpoint: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Spark's setting of what writes the files.
+    """Return Spark's setting of the checkpoint file manager.
 
     Args:
         checkpoint: a path or a URI.
-        given: the operator's settings of Spark, which win.
+        given: the operator's settings of Spark, which take precedence.
 
     Raises:
-        SettingsError: nobody knows for this kind of file system.
+        SettingsError: no manager is known for this kind of file system.
     """
     scheme = urlsplit(checkpoint).scheme
     manager = given.get(MANAGER) or _BY_SCHEME.get(scheme)
     if manager is None:
         raise SettingsError(
-            f"FRAUD_CHECKPOINT: no way is known to write whole files on {scheme}://; take another "
-            f"place ({KNOWN}), or name the class that knows as {MANAGER} in FRAUD_SPARK"
+            f"FRAUD_CHECKPOINT: no file manager is known that writes atomically to {scheme}://; use another "
+            f"file system ({KNOWN}), or set the class as {MANAGER} in FRAUD_SPARK"
         )
     return {MANAGER: manager}
 
 
 def require(spark: SparkSession, checkpoint: str) -> None:
-    """See that Spark can write there, before anything else is begun.
+    """Check that Spark can use the checkpoint's file system, before anything else is started.
 
     Raises:
         SettingsError: a class of the file system, or the right to use it, is missing.
@@ -54,8 +54,8 @@ def require(spark: SparkSession, checkpoint: str) -> None:
         path = jvm.org.apache.hadoop.fs.Path(checkpoint)
         managers.create(path, spark._jsparkSession.sessionState().newHadoopConf()).exists(path)
     except Py4JJavaError as fault:
-        words = str(fault.java_exception.toString()).splitlines()[0]
+        error_text = str(fault.java_exception.toString()).splitlines()[0]
         raise SettingsError(
-            f"FRAUD_CHECKPOINT: Spark cannot use {checkpoint} ({words}); give it archives and credentials "
-            "of that file system in FRAUD_SPARK, or take another place"
+            f"FRAUD_CHECKPOINT: Spark cannot use {checkpoint} ({error_text}); give it archives and "
+            "credentials of that file system in FRAUD_SPARK, or use another location"
         ) from fault

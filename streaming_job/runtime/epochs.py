@@ -1,8 +1,8 @@
-"""When an epoch ends: the driver decides, the tasks are told over a socket.
+"""The end of epochs: the driver decides when an epoch ends, and tells its tasks over a socket.
 
-Each task of an epoch keeps a connection to the driver. One byte from there ends the task's loop, and so does
-the end of the connection: a task whose driver is gone must not go on. A byte from the task asks the driver to
-end the epoch early. Who connects has to know a secret that travels with the task.
+Each task of an epoch keeps a connection to the driver. One byte from the driver ends the task's loop, and so
+does a closed connection: a task whose driver is gone must not continue. A byte from the task asks the driver
+to end the epoch early. A client has to send a secret, which Spark gives to the tasks.
 """
 
 import hmac
@@ -27,14 +27,14 @@ _HELLO = struct.Struct("<32sqi")
 """Secret, epoch, key group."""
 _END = b"."
 LOOK_S = 0.1
-"""How often the driver looks whether the epoch has to end for another reason than its time."""
+"""Interval at which the driver checks whether the epoch has to end early."""
 CONNECT_TIMEOUT_S = 20.0
 APART_S = 0.05
-"""How long one group is waited for before the next one is ended: Spark gives idle Python workers to tasks
-first in, first out, so groups that end in their order meet the same process, which has their partitions and
-their producer, in the next epoch."""
+"""Maximum wait for one group before the next one is ended. Spark gives idle Python workers to tasks first in,
+first out. So groups that end in their order get the same process in the next epoch, which still has their
+partitions and their producer open."""
 ALL_APART_S = 0.1
-"""How long all of them are waited for, however many they are."""
+"""Maximum wait for all groups together."""
 
 
 class EpochError(FraudError):
@@ -43,7 +43,7 @@ class EpochError(FraudError):
 
 @dataclass(frozen=True)
 class Address:
-    """Where the tasks find the driver; picklable."""
+    """The driver's address and secret for the tasks; picklable."""
 
     host: str
     port: int
@@ -51,15 +51,15 @@ class Address:
 
 
 class EpochServer:
-    """The driver's side."""
+    """The driver's side of the connections."""
 
     def __init__(self, host: str, port: int, must_end: Callable[[], bool]) -> None:
         """Listen.
 
         Args:
             host: an address of this machine that the executors can reach.
-            port: to listen on; 0: any that is free.
-            must_end: asked now and then during an epoch; true ends it.
+            port: port to listen on; 0: any free port.
+            must_end: called every LOOK_S during an epoch; True ends it.
         """
         self._must_end = must_end
         self._listener = socket.create_server((host, port), backlog=256)
@@ -74,7 +74,7 @@ class EpochServer:
         self._thread.start()
 
     def begin(self, epoch: int, seconds: float) -> None:
-        """Let an epoch run for some time; tasks of any other are told to end."""
+        """Begin an epoch that runs for some time; tasks of any other epoch are ended."""
         with self._lock:
             self._epoch, self._deadline, self._ended = epoch, time.monotonic() + seconds, False
 
@@ -86,8 +86,10 @@ class EpochServer:
     def _run(self) -> None:
         while not self._closed:
             with self._lock:
-                left = LOOK_S if self._ended else min(LOOK_S, max(0.0, self._deadline - time.monotonic()))
-            for key, _ in self._selector.select(left):
+                timeout_s = (
+                    LOOK_S if self._ended else min(LOOK_S, max(0.0, self._deadline - time.monotonic()))
+                )
+            for key, _ in self._selector.select(timeout_s):
                 if key.fileobj is self._listener:
                     self._welcome()
                 elif key.fileobj in self._tasks:
@@ -104,11 +106,11 @@ class EpochServer:
 
     def _welcome(self) -> None:
         connection, _ = self._listener.accept()
-        connection.setblocking(False)  # nobody who says nothing, or takes nothing, holds up the others
+        connection.setblocking(False)  # a silent or blocked client must not delay the others
         self._selector.register(connection, selectors.EVENT_READ)
 
     def _greet(self, connection: socket.socket) -> None:
-        """Take in who has connected: all of it came in one packet, or it is no task."""
+        """Register a task by its first packet; drop a client whose packet is incomplete or wrong."""
         try:
             hello = connection.recv(_HELLO.size)
         except OSError:
@@ -127,10 +129,10 @@ class EpochServer:
 
     def _hear(self, connection: socket.socket) -> None:
         try:
-            asked = connection.recv(1)
+            request = connection.recv(1)
         except OSError:
-            asked = b""
-        if asked:
+            request = b""
+        if request:
             with self._lock:
                 self._deadline = 0.0
             return
@@ -142,21 +144,21 @@ class EpochServer:
         connection.close()
 
     def _end(self) -> None:
-        """Tell every task, in the order of the groups."""
+        """End every task, in the order of the groups."""
         self._ended = True
         apart_s = min(APART_S, ALL_APART_S / max(1, len(self._tasks)))
         for connection, _ in sorted(self._tasks.items(), key=lambda task: task[1]):
             _send_end(connection)
-            select.select([connection], [], [], apart_s)  # it hangs up when it has ended
+            select.select([connection], [], [], apart_s)  # a task closes its connection when it has ended
 
 
 def _send_end(connection: socket.socket) -> None:
-    with suppress(OSError):  # one that is gone ends by itself
+    with suppress(OSError):  # the task has ended already
         connection.send(_END)
 
 
 class Epoch:
-    """A task's side; use as a context manager."""
+    """A task's side of the connection; a context manager."""
 
     def __init__(self, address: Address, number: int, group: int) -> None:
         """Connect.
@@ -177,7 +179,7 @@ class Epoch:
         self._over = self._asked = False
 
     def is_over(self) -> bool:
-        """Whether the driver has ended the epoch, or is gone."""
+        """Return whether the driver has ended the epoch, or is gone."""
         if not self._over:
             try:
                 self._socket.recv(1)
@@ -189,7 +191,7 @@ class Epoch:
         return self._over
 
     def ask_for_end(self) -> None:
-        """Have the driver end the epoch for all groups."""
+        """Ask the driver to end the epoch for all groups."""
         if not self._asked:
             self._asked = True
             try:

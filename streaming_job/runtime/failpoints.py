@@ -1,8 +1,8 @@
 """Named steps of the job at which a test can kill it.
 
-Nothing happens unless the environment variable `FRAUD_CRASH_POINTS` names a directory. There a file with a
-step's name arms that step: the process that reaches it first renames the file to `<step>.<pid>` and then does
-nothing any more, until it is killed. So a crash is placed exactly, and the restart passes the step.
+Failpoints have no effect unless the environment variable `FRAUD_CRASH_POINTS` names a directory. A file there
+with a step's name arms that step: the first process that reaches it renames the file to `<step>.<pid>` and
+blocks until it is killed. So a crash happens exactly at the step, and the restart passes it.
 """
 
 import os
@@ -15,28 +15,28 @@ _directory = os.environ.get(VARIABLE)
 
 
 class Step(StrEnum):
-    """What has just happened when the step is reached; all but the last are steps of a Python worker."""
+    """The steps of the job, named by what has just happened; only the last is not in a Python worker."""
 
     TAKEN = "taken"
-    """Records have been taken from the log, none is decided."""
+    """Records have been read from the log, but not decided."""
     DECIDED = "decided"
-    """The working copy has changed, nothing has been said."""
+    """The working copy has changed, but no output is written."""
     BEGUN = "begun"
-    """The Kafka transaction is open, nothing is in it."""
+    """The Kafka transaction is open and empty."""
     SENT = "sent"
-    """Records are in the transaction, offsets are not."""
+    """The transaction contains records, but no offsets."""
     OFFSETS_ADDED = "offsets_added"
-    """Records and offsets are in the transaction, which is open."""
+    """The transaction contains records and offsets, and is still open."""
     COMMITTED = "committed"
-    """The transaction is committed; the state's checkpoint does not know of it."""
+    """The transaction is committed, but the state's checkpoint is older."""
     DELTA = "delta"
-    """The epoch's delta and positions are in the state store, which Spark has not committed."""
+    """The epoch's delta and positions are in the state store, but Spark has not committed it."""
     EPOCH_ENDED = "epoch_ended"
-    """On the driver: the state is committed, Spark's commit log does not know of the epoch."""
+    """On the driver: the state is committed, but the epoch is not in Spark's commit log."""
 
 
 def reach(step: Step) -> None:
-    """Go on, unless the step is armed."""
+    """Return, unless the step is armed: then block."""
     if _directory is not None:
         _stop_if_armed(Path(_directory), step)
 

@@ -1,4 +1,4 @@
-"""What ended the query, as one of our errors: Spark wraps the cause in pages of stack traces."""
+"""The classification of query failures as errors of the project: Spark wraps the cause in stack traces."""
 
 import re
 
@@ -20,37 +20,37 @@ class JobFailedError(FraudError):
 
 
 JVM_GONE = (
-    "Spark's JVM is gone: it was killed, or there was no memory left (then give FRAUD_DRIVER_MEMORY less, or "
-    "the machine more; an OutOfMemoryError in the log above asks for more of it); start the job again; "
+    "Spark's JVM is gone: it was killed, or the machine ran out of memory (then lower FRAUD_DRIVER_MEMORY, "
+    "or give the machine more; if the log above has an OutOfMemoryError, raise it); start the job again; "
     "nothing is lost"
 )
 
 
 class DamagedCheckpointError(CheckpointError):
-    """Files of the checkpoint are missing, cut or altered."""
+    """Files of the checkpoint are missing, truncated or altered."""
 
 
 def classify(fault: Exception) -> FraudError:
-    """Our own error from a worker, or one for a full disk, a damaged checkpoint, or the root cause.
+    """Return a worker's own error, or one for a full disk, a damaged checkpoint, or the root cause.
 
     Args:
-        fault: what Spark raised.
+        fault: the exception that Spark raised.
     """
     text = str(fault)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [found.groups() for line in lines if (found := _NAMED_ERROR.fullmatch(line))]
-    for name, words in errors:
+    errors = [match.groups() for line in lines if (match := _NAMED_ERROR.fullmatch(line))]
+    for name, message in errors:
         if name.endswith(f".{FencedError.__name__}"):
-            return FencedError(words)
+            return FencedError(message)
         if name.endswith(f".{StateDamagedError.__name__}"):
-            return DamagedCheckpointError(words)
+            return DamagedCheckpointError(message)
         if name.startswith(_OURS):
-            return JobFailedError(words)
+            return JobFailedError(message)
     if _TWO_WRITERS in text:
         return FencedError(
             "another instance of the job has written to its checkpoint meanwhile; this instance stops"
         )
-    if any(words in text for words in _FULL_DISK):
+    if any(message in text for message in _FULL_DISK):
         return JobFailedError(
             "a disk is full: make room for the checkpoint, FRAUD_WORK_DIR and Spark's temporary files, then "
             "start the job again; nothing is lost"
@@ -66,7 +66,7 @@ def classify(fault: Exception) -> FraudError:
             "mapped; look at both, then start the job again; nothing is lost"
         )
     pythons = [error for error in errors if "." not in error[0]]
-    name, words = (pythons or errors[-1:] or [(type(fault).__name__, lines[0] if lines else "")])[0]
-    if any(words in text for words in _DAMAGED):
-        return DamagedCheckpointError(f"the checkpoint is damaged ({name}: {words}); {RESTORE}")
-    return JobFailedError(f"the query failed: {name}: {words}; see the log above")
+    name, message = (pythons or errors[-1:] or [(type(fault).__name__, lines[0] if lines else "")])[0]
+    if any(message in text for message in _DAMAGED):
+        return DamagedCheckpointError(f"the checkpoint is damaged ({name}: {message}); {RESTORE}")
+    return JobFailedError(f"the query failed: {name}: {message}; see the log above")

@@ -1,4 +1,4 @@
-"""Whether the job and the producers of the transactions agree on where a card belongs."""
+"""The checks that the job and the producers of transactions agree on the partition of each card."""
 
 import threading
 from contextlib import suppress
@@ -16,13 +16,13 @@ from streaming_job.runtime.preconditions import TIMEOUT_S, StartUpError
 from streaming_job.settings import JobSettings
 
 SAMPLE = 200
-"""Newest records of each partition that are looked at."""
+"""Number of the newest records of each partition that are checked."""
 COUNT_S = 10.0
-"""How often the partitions are counted while the job runs."""
+"""Interval at which the partitions are counted while the job runs."""
 
 
 def count_partitions(settings: JobSettings) -> int:
-    """Partitions of the transactions' topic.
+    """Return the number of partitions of the transactions' topic.
 
     Raises:
         StartUpError: the brokers do not answer.
@@ -41,50 +41,50 @@ def count_partitions(settings: JobSettings) -> int:
         ) from fault
 
 
-def require_same_partitions(settings: JobSettings, known: int, found: int) -> None:
-    """See that the transactions' topic has as many partitions as when the job began.
+def require_same_partitions(settings: JobSettings, original: int, current: int) -> None:
+    """Check that the transactions' topic has as many partitions as when the job began.
 
     Raises:
-        StartUpError: it has not: producers now put cards elsewhere than their histories are.
+        StartUpError: it has not, so producers send cards to partitions without their history.
     """
-    if found != known:
+    if current != original:
         raise StartUpError(
-            f"{settings.topics.transactions} has {found} partitions, and had {known} when the job began: "
-            "cards would be decided without their past; go back to a topic of that number, or start a new "
-            "job id on a new topic into which the history is replayed (docs/operations.md)"
+            f"{settings.topics.transactions} has {current} partitions, and had {original} when the job "
+            "began: cards would be decided without their history; use a topic with that number again, or "
+            "start a new job id on a new topic into which the history is replayed (docs/operations.md)"
         )
 
 
 class PartitionWatch:
-    """Counts the partitions of the transactions' topic beside the running job; use as a context manager.
+    """A thread that counts the partitions of the transactions' topic while the job runs; a context manager.
 
-    Each count is a connection of its own, 50 ms that no alert should wait for.
+    Each count needs a new connection, 50 ms for which no alert should wait.
     """
 
-    def __init__(self, settings: JobSettings, known: int) -> None:
-        """Not counting yet.
+    def __init__(self, settings: JobSettings, original: int) -> None:
+        """Create without counting.
 
         Args:
-            settings: of the job.
-            known: how many there were when the job began.
+            settings: settings of the job.
+            original: number of partitions when the job began.
         """
         self._settings = settings
-        self._known = self._found = known
+        self._original = self._current = original
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="partition-watch", daemon=True)
 
     def _run(self) -> None:
         while not self._stop.wait(COUNT_S):
-            with suppress(StartUpError):  # brokers that do not answer: the key groups see to that
-                self._found = count_partitions(self._settings)
+            with suppress(StartUpError):  # unreachable brokers are handled by the key groups
+                self._current = count_partitions(self._settings)
 
     def require_same(self) -> None:
-        """See that the last count was what it was when the job began.
+        """Check that the last count is the same as when the job began.
 
         Raises:
             StartUpError: there are more partitions now.
         """
-        require_same_partitions(self._settings, self._known, self._found)
+        require_same_partitions(self._settings, self._original, self._current)
 
     def __enter__(self) -> "PartitionWatch":
         self._thread.start()
@@ -95,10 +95,10 @@ class PartitionWatch:
 
 
 def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
-    """See that the settings are those with which the checkpoint began.
+    """Check that the settings are those with which the checkpoint began.
 
     Raises:
-        StartUpError: they are not.
+        StartUpError: one of them differs.
     """
     for variable, before, now in (
         ("FRAUD_JOB_ID", fixed.job_id, settings.job_id),
@@ -120,50 +120,50 @@ def _word(flag: bool) -> str:
 
 
 def require_partitioner(settings: JobSettings, partitions: int) -> None:
-    """At a first start: see that records lie where the partitioner puts their keys.
+    """Check at a first start that records are in the partitions that the partitioner gives their keys.
 
     Raises:
-        StartUpError: they do not, or there are more key groups than partitions.
+        StartUpError: they are not, or there are more key groups than partitions.
     """
     if settings.key_groups > partitions:
         raise StartUpError(
             f"{settings.key_groups} key groups cannot share {partitions} partitions of "
             f"{settings.topics.transactions}; set FRAUD_KEY_GROUPS={partitions} at most"
         )
-    keys, places = _sample(settings, partitions)
+    keys, record_partitions = _sample(settings, partitions)
     if not keys:
         return
     column = pa.array(keys, pa.binary())
-    ours = settings.partitioner
+    configured = settings.partitioner
     wrong = {
         partitioner: int(
-            (KeyGroups(partitioner, partitions, 1).partitions_of(column) != np.array(places)).sum()
+            (KeyGroups(partitioner, partitions, 1).partitions_of(column) != np.array(record_partitions)).sum()
         )
         for partitioner in Partitioner
     }
     best = min(wrong, key=lambda partitioner: wrong[partitioner])
-    # a partitioner that is not the producers' is right by chance: for every second key with two partitions
-    if 4 * wrong[ours] <= len(keys) or 2 * wrong[best] >= wrong[ours]:
+    # a wrong partitioner is right by chance: with two partitions for every second key
+    if 4 * wrong[configured] <= len(keys) or 2 * wrong[best] >= wrong[configured]:
         return
     raise StartUpError(
-        f"only {len(keys) - wrong[ours]} of {len(keys)} records of {settings.topics.transactions} lie where "
-        f"{ours.value} puts their keys, {len(keys) - wrong[best]} where {best.value} does; set "
-        f"FRAUD_PARTITIONER={best.value}, or have the producers use {ours.value}"
+        f"only {len(keys) - wrong[configured]} of {len(keys)} records of {settings.topics.transactions} lie "
+        f"where {configured.value} puts their keys, {len(keys) - wrong[best]} where {best.value} does; set "
+        f"FRAUD_PARTITIONER={best.value}, or have the producers use {configured.value}"
     )
 
 
 def _sample(settings: JobSettings, partitions: int) -> tuple[list[bytes], list[int]]:
-    """Keys of the newest records, and the partitions in which they lie."""
+    """Return keys of the newest records, and their partitions."""
     topic = settings.topics.transactions
     reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-start")
     try:
         keys: list[bytes] = []
-        places: list[int] = []
+        key_partitions: list[int] = []
         for partition in range(partitions):
             for key in _newest_keys(reader, topic, partition):
                 keys.append(key)
-                places.append(partition)
-        return keys, places
+                key_partitions.append(partition)
+        return keys, key_partitions
     except KafkaException as fault:
         raise StartUpError(f"{topic} cannot be read ({fault.args[0].str()}); check the brokers") from fault
     finally:
@@ -172,10 +172,10 @@ def _sample(settings: JobSettings, partitions: int) -> tuple[list[bytes], list[i
 
 def _newest_keys(reader: Consumer, topic: str, partition: int) -> list[bytes]:
     first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
-    found = []
+    keys = []
     for message in topic_reader.to_end(reader, TopicPartition(topic, partition, max(first, end - SAMPLE))):
         if key := message.key():
-            found.append(key)
-        if len(found) == SAMPLE or (message.offset() or 0) >= end - 1:
+            keys.append(key)
+        if len(keys) == SAMPLE or (message.offset() or 0) >= end - 1:
             break
-    return found
+    return keys

@@ -1,4 +1,4 @@
-"""What must be there before the first batch: brokers, topics, a model in charge."""
+"""The preconditions of a start: brokers, topics and a rollout."""
 
 from typing import Any
 
@@ -14,18 +14,18 @@ REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, Ka
 
 
 class StartUpError(FraudError):
-    """Something that the job needs is not there."""
+    """Something that the job needs at its start is missing."""
 
 
 def require_inputs(settings: JobSettings) -> None:
-    """Check brokers, topics and rollouts, so that a start fails at once and says why.
+    """Check brokers, topics and rollouts, so that a start fails at once with the reason.
 
     Raises:
         StartUpError: brokers do not answer or refuse the credentials, or topics are missing.
         NoRolloutError: no model has been rolled out yet.
     """
     faults: list[KafkaError] = []
-    # quiet: what goes wrong is told once, below
+    # no log output: errors are raised below
     client: dict[str, Any] = {
         "log_level": 0,
         **settings.kafka,
@@ -48,7 +48,7 @@ def require_inputs(settings: JobSettings) -> None:
                 "no model has been rolled out; run `fraud rollouts promote`, then start the job"
             )
     except KafkaException as fault:
-        admin.poll(0)  # what the client has met in the background
+        admin.poll(0)  # collects the client's background errors
         for error in faults:
             if error.code() in REFUSED:
                 raise StartUpError(

@@ -1,4 +1,4 @@
-"""The Spark session of the job; each setting that is not Spark's default has its reason beside it."""
+"""The Spark session of the job. Each setting that differs from Spark's default has its reason beside it."""
 
 import os
 import signal
@@ -28,12 +28,12 @@ _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
 SPARK_HOME = Path(pyspark.__file__).parent
 COLLECTOR = "-XX:+UseParallelGC"
-"""Java has work between two epochs only, and few cores for it."""
+"""Garbage collector: Java works only between two epochs, and has few cores."""
 LOOPBACK = "127.0.0.1"
 END_S = 30.0
-"""For a JVM whose stdin is closed to end before it is killed."""
+"""Time for a JVM whose stdin is closed to exit before it is killed."""
 GONE_S = 0.5
-"""For a process whose socket is closed to have ended."""
+"""Time for a process whose socket is closed to exit."""
 
 
 def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> dict[str, str]:
@@ -50,7 +50,7 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         "spark.ui.enabled": str(settings.ui_port > 0).lower(),
         "spark.ui.port": str(settings.ui_port or 4040),
         "spark.ui.showConsoleProgress": "false",
-        # its links end jobs, for anybody who can reach it
+        # anybody who can reach the UI could kill jobs
         "spark.ui.killEnabled": "false",
         "spark.ui.retainedJobs": "100",
         "spark.ui.retainedStages": "200",
@@ -59,15 +59,15 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         "spark.sql.session.timeZone": "UTC",
         # one state partition a key group; the checkpoint keeps the number for ever
         "spark.sql.shuffle.partitions": str(settings.key_groups),
-        # the plan is tiny and the same in every epoch: nothing to adapt or to compile whole
+        # the plan is tiny and the same in every epoch: adapting or compiling it gains nothing
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
-        # each task would write out the source of its projections anew, for one row
+        # each task would generate the source of its projections again, for one row
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.python.unix.domain.socket.enabled": "true",
         # a socket's path has to be short
         "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
-        # workers start with the kernels, and keep them and the model
+        # workers are forked with the kernels loaded, and keep them and the model
         "spark.python.daemon.module": "streaming_job.runtime.workers.daemon",
         "spark.python.worker.reuse": "true",
         f"{_STREAMING}.stateStore.providerClass": (
@@ -75,14 +75,14 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         ),
         # an epoch uploads its changes, not a snapshot of the database
         f"{_ROCKSDB}.changelogCheckpointing.enabled": "true",
-        # each version of the state has a name of its own: what a task that was repeated, or an epoch that was
-        # never committed, has left is never taken for what came after it
+        # each version of the state has a unique name: the files of a repeated task, or of an epoch that was
+        # never committed, are never read as later ones
         f"{_STREAMING}.stateStore.checkpointFormatVersion": "2",
-        # counting rows costs a look-up per put
+        # counting rows costs a lookup for each put
         f"{_ROCKSDB}.trackTotalNumberOfRows": "false",
         f"{_ROCKSDB}.boundedMemoryUsage": "true",
         f"{_ROCKSDB}.maxMemoryUsageMB": "256",
-        # a restart reads so many epochs' changes at most
+        # a restart reads at most that many changelogs
         f"{_STREAMING}.stateStore.minDeltasForSnapshot": "10",
         # no empty epoch after each epoch
         f"{_STREAMING}.noDataMicroBatches.enabled": "false",
@@ -90,11 +90,11 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         # Hadoop's local file system forks a process for each file; java.nio needs none
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFs",
-        # Hadoop gives files their modes itself, whatever the process's umask
+        # Hadoop sets file modes itself, regardless of the process's umask
         "spark.hadoop.fs.permissions.umask-mode": f"{PRIVATE:03o}",
     }
     if is_local(settings.master):
-        # nobody else has any business with it
+        # no other machine has to reach the driver
         options["spark.driver.host"] = options["spark.driver.bindAddress"] = LOOPBACK
     if class_path:
         options["spark.driver.extraClassPath"] = class_path
@@ -102,14 +102,14 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
     return options
 
 
-def _words(fault: Py4JJavaError | PySparkRuntimeError) -> str:
+def _describe(fault: Py4JJavaError | PySparkRuntimeError) -> str:
     if isinstance(fault, PySparkRuntimeError):
-        return "Java ended, see its words above"
+        return "the JVM exited; see its output above"
     return str(fault.java_exception.getMessage()).splitlines()[0]
 
 
 class Launch:
-    """Spark's JVM while it starts, so that its caller can go on with something else."""
+    """A JVM of Spark that starts in the background."""
 
     def __init__(self, conf: SparkConf, checkpoint: str, launcher: ThreadPoolExecutor) -> None:
         self._conf, self._checkpoint = conf, checkpoint
@@ -122,10 +122,10 @@ class Launch:
         self._gateway = self._launcher.submit(launch_gateway, self._conf)
 
     def session(self) -> SparkSession:
-        """Wait for the JVM, which is started now at the latest, and make the session.
+        """Start the JVM if `begin` was not called, wait for it, and create the session.
 
         Raises:
-            SettingsError: Java or Spark does not take the settings, or cannot use the checkpoint's place.
+            SettingsError: Java or Spark refuses the settings, or cannot use the checkpoint's location.
         """
         if self._gateway is None:
             self.begin()
@@ -134,14 +134,14 @@ class Launch:
             context = SparkContext(conf=self._conf, gateway=self._gateway.result())  # type: ignore[union-attr]
         except (Py4JJavaError, PySparkRuntimeError) as fault:
             raise SettingsError(
-                f"Spark does not start: {_words(fault)}; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, "
+                f"Spark does not start: {_describe(fault)}; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, "
                 "FRAUD_DRIVER_JAVA_OPTIONS or FRAUD_SPARK"
             ) from fault
-        signal.signal(signal.SIGINT, interrupt)  # Spark's would cancel what runs
+        signal.signal(signal.SIGINT, interrupt)  # Spark's handler would cancel running jobs
         context.setLogLevel("WARN")
         session = SparkSession.builder.getOrCreate()
         checkpoint_files.require(session, self._checkpoint)
-        # Spark gives its first Python process ten seconds to come up; a fork server that has to compile the
+        # Spark gives its first Python process ten seconds to start; a fork server that has to compile the
         # kernels, once for each host and release, takes a minute
         fork_server.wait(Path(os.environ["PYSPARK_DRIVER_PYTHON"]))
         self._session, self._warm_up = (
@@ -152,15 +152,17 @@ class Launch:
         return session
 
     def end(self, patience_s: float = END_S) -> int | None:
-        """End the JVM, kill it if it takes longer; returns its exit code, None if it did not come up."""
+        """End the JVM, kill it if it takes longer; return its exit code, None if it did not start."""
         if self._gateway is None or self._gateway.exception() is not None:
             return None
         if self._session is not None:
             self._warm_up.join(patience_s)
-            with suppress(Exception):  # has been stopped, or its JVM is gone; what is not is loud in its end
+            with suppress(
+                Exception
+            ):  # already stopped, or the JVM is gone; the exit code shows other failures
                 self._session.stop()
         jvm: subprocess.Popen[bytes] = self._gateway.result().proc
-        with suppress(OSError):  # of one that is gone
+        with suppress(OSError):  # the JVM is gone
             jvm.stdin.close()  # type: ignore[union-attr]
         try:
             return jvm.wait(patience_s)
@@ -171,27 +173,27 @@ class Launch:
 
 @contextmanager
 def launching(settings: JobSettings, jars: Sequence[Path]) -> Iterator[Launch]:
-    """A fork server for Spark's Python processes, which starts now, and a JVM, which can be started.
+    """Start a fork server for Spark's Python processes, and prepare the launch of a JVM.
 
     Args:
-        settings: of the job.
-        jars: on the class path of driver and executors.
+        settings: settings of the job.
+        jars: jars on the class path of driver and executors.
 
     Yields:
-        What starts the JVM. It is ended with the context.
+        The launch of the JVM, which ends with the context.
     """
     if is_local(settings.master):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    # one thread a task: the tasks share the cores already
+    # one thread for each task: the tasks share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    # else Spark asks its Python, by a shell script that takes no blank in a path
+    # otherwise Spark finds it by a shell script that fails for paths with blanks
     os.environ.setdefault("SPARK_HOME", str(SPARK_HOME))
     temporary = temp_dir.prepare(settings.work_dir.resolve())
     conf = SparkConf().setMaster(settings.master)
     conf.setAll({**_options(settings, jars, temporary), **settings.spark}.items())  # type: ignore[arg-type]
     with fork_server.running(temporary) as python, ThreadPoolExecutor(1, "launch-jvm") as launcher:
         os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
-        # executors elsewhere have no fork server
+        # executors on other machines have no fork server
         os.environ["PYSPARK_PYTHON"] = str(python) if is_local(settings.master) else sys.executable
         launch = Launch(conf, settings.checkpoint, launcher)
         try:
@@ -201,17 +203,17 @@ def launching(settings: JobSettings, jars: Sequence[Path]) -> Iterator[Launch]:
 
 
 def is_local(master: str) -> bool:
-    """Whether Spark runs in one process on this machine."""
+    """Return whether Spark runs in one process on this machine."""
     return master.partition("[")[0] == "local"
 
 
 def driver_host(session: SparkSession) -> str:
-    """Address at which executors reach the driver."""
+    """Return the address at which executors reach the driver."""
     return str(session.sparkContext.getConf().get("spark.driver.host", LOOPBACK))
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Whether the JVM of a session still runs; it may take a moment to be seen to have ended."""
+    """Return whether the JVM of a session still runs; waits up to GONE_S for its end."""
     jvm: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]
     try:
         jvm.wait(GONE_S)
@@ -221,6 +223,6 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def _start_workers(session: SparkSession) -> None:
-    """Have the worker daemon started while the query is being prepared."""
-    with suppress(Exception):  # a session that is stopped meanwhile
+    """Start the worker daemon while the query is being prepared."""
+    with suppress(Exception):  # the session was stopped meanwhile
         session.sparkContext.parallelize([0], 1).map(str).count()

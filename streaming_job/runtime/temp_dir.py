@@ -1,7 +1,7 @@
-"""Where a job's process puts what nobody needs after it; what killed ones left is removed by the next.
+"""Temporary directories of the job's processes; those of killed processes are removed at the next start.
 
 Spark's block files, its copies of artifacts and the libraries that the JVM unpacks (15 MB) are removed when a
-process ends in an orderly way. In the system's directory each kill would leave them for ever.
+process ends normally. In the system's temporary directory each kill would leave them for ever.
 """
 
 import fcntl
@@ -11,35 +11,35 @@ import tempfile
 from pathlib import Path
 
 LOCK = "lock"
-"""Held as long as the directory's process lives, whoever looks and from which container."""
+"""File that is locked while the directory's process lives; a lock is visible from other containers, too."""
 
 
 def prepare(work_dir: Path) -> Path:
-    """An empty directory for this process.
+    """Create an empty directory for this process, and remove those of processes that are gone.
 
     Args:
-        work_dir: of the job; what processes that are gone left there is removed.
+        work_dir: work directory of the job.
     """
     directory = work_dir / "tmp"
     directory.mkdir(parents=True, exist_ok=True)
-    entrance = os.open(directory, os.O_RDONLY)
+    parent_lock = os.open(directory, os.O_RDONLY)
     try:
-        # one at a time: another start would find a directory whose lock its owner has made and not taken yet
-        fcntl.flock(entrance, fcntl.LOCK_EX)
+        # one start at a time: another one would find a directory whose lock exists, but is not locked yet
+        fcntl.flock(parent_lock, fcntl.LOCK_EX)
         for lock in directory.glob(f"*/{LOCK}"):
             descriptor = os.open(lock, os.O_RDWR)
-            if _taken(descriptor):
+            if _try_lock(descriptor):
                 shutil.rmtree(lock.parent, ignore_errors=True)
             os.close(descriptor)
-        mine = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=directory))
-        # never closed: it is the process's
-        _taken(os.open(mine / LOCK, os.O_RDWR | os.O_CREAT, 0o600))
+        own = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=directory))
+        # never closed: the lock is held until the process ends
+        _try_lock(os.open(own / LOCK, os.O_RDWR | os.O_CREAT, 0o600))
     finally:
-        os.close(entrance)
-    return mine
+        os.close(parent_lock)
+    return own
 
 
-def _taken(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

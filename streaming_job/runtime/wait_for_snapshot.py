@@ -1,8 +1,8 @@
-"""At a first start: wait until Debezium has copied the profiles, so that nothing is decided on half of them.
+"""The wait for Debezium's first snapshot of the profiles, at a first start.
 
-A batch reads every table to its end before it decides, so all that can be missing is the rest of a snapshot
-that still runs. Whether one does is told by the last record of each partition of the profile topic: while it
-runs they are all rows of it, and none the last (docs/decisions/011-snapshots-of-the-profiles.md).
+A group reads every table to its end before it decides, so only the rest of a running snapshot can be missing.
+A snapshot is still running while the last record of every partition of the profile topic is a snapshot row,
+but not the snapshot's last one (docs/decisions/011-snapshots-of-the-profiles.md).
 """
 
 import logging
@@ -21,17 +21,17 @@ from streaming_job.settings import JobSettings
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-TELL_S = 10.0
+LOG_S = 10.0
 RUNNING = ("first", "first_in_data_collection", "true", "last_in_data_collection", True)
-"""`source.snapshot` of a row that others of the same snapshot follow."""
+"""Values of `source.snapshot` of a row that is not the last one of its snapshot."""
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """The profile topic at one moment."""
+    """The state of the profile topic."""
 
     records: int
-    """Offsets in use."""
+    """Number of offsets in use."""
     loaded: bool
     """Whether a first snapshot is over."""
 
@@ -40,37 +40,37 @@ class Profiles:
 
 
 def ends_wait(value: bytes | None) -> bool:
-    """Whether the last record of a partition shows that the first snapshot is over."""
+    """Return whether the last record of a partition shows that the first snapshot is over."""
     try:
         envelope = parse_object(value)
     except Rejected:
-        return True  # a tombstone, or nothing that Debezium writes
+        return True  # a tombstone, or a record that is not Debezium's
     return envelope.get("op") != "r" or snapshots.source(envelope).get("snapshot") not in RUNNING
 
 
 def wait_for_snapshot(settings: JobSettings, stop: threading.Event) -> None:
-    """Return when the profiles are complete, or when a stop is asked for.
+    """Wait until the profiles are complete, or until a stop is requested.
 
     Raises:
-        StartUpError: not complete in time, or the brokers do not answer.
+        StartUpError: the snapshot did not end in time, or the brokers do not answer.
     """
     if settings.wait_for_snapshot_s == 0:
         return
     topic = settings.topics.profiles
     end = time.monotonic() + settings.wait_for_snapshot_s
-    told = -TELL_S
+    last_log = -LOG_S
     reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-bootstrap")
     try:
-        while not (found := _look(reader, topic)).loaded:
+        while not (state := _look(reader, topic)).loaded:
             if time.monotonic() > end:
                 raise StartUpError(
                     f"Debezium's first snapshot on {topic} has not ended in {settings.wait_for_snapshot_s} s "
-                    f"({found}); look at Kafka Connect, raise FRAUD_WAIT_FOR_SNAPSHOT_S, or set it to 0 to "
+                    f"({state}); look at Kafka Connect, raise FRAUD_WAIT_FOR_SNAPSHOT_S, or set it to 0 to "
                     "decide without waiting for profiles"
                 )
-            if time.monotonic() - told > TELL_S:
-                log.info("waiting for the end of Debezium's first snapshot on %s: %s", topic, found)
-                told = time.monotonic()
+            if time.monotonic() - last_log > LOG_S:
+                log.info("waiting for the end of Debezium's first snapshot on %s: %s", topic, state)
+                last_log = time.monotonic()
             if stop.wait(LOOK_S):
                 return
     except KafkaException as fault:

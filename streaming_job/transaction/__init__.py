@@ -1,1 +1,1 @@
-"""The transactional output of a key group: each of its transactions is on the topics once, and whole."""
+"""The transactional output of a key group: each Kafka transaction is written exactly once."""

@@ -1,4 +1,4 @@
-"""Calls that may never return, made in a thread that is kept from call to call."""
+"""A thread for calls that may never return."""
 
 import queue
 import threading
@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 
 class Caller:
-    """A thread that makes calls, one at a time, of which any may never return."""
+    """A thread that makes one call at a time, any of which may never return."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -19,23 +19,23 @@ class Caller:
         """Make a call.
 
         Raises:
-            KafkaException: the call's, or no return in time; no other call can be made then.
+            KafkaException: raised by the call, or it did not return in time; then no other call is possible.
         """
         self._calls.put(call)
         try:
-            fault = self._answers.get(timeout=limit_s + 0.1)  # the call's own word, if it keeps its limit
+            fault = self._answers.get(timeout=limit_s + 0.1)  # the call's own timeout is reported if it works
         except queue.Empty:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer about the offsets")) from None
         finally:
-            del call  # an exception would keep it, and with it the producer
+            del call  # an exception would keep a reference to it, and so to the producer
         try:
             if fault is not None:
                 raise fault
         finally:
-            del fault  # or it would keep itself, and all that its traceback knows
+            del fault  # breaks the reference cycle of the exception, its traceback and this frame
 
     def close(self) -> None:
-        """End the thread, once its call returns."""
+        """End the thread after its current call."""
         self._calls.put(None)
 
 
@@ -46,6 +46,6 @@ def _make(
         try:
             call()
             answers.put(None)
-        except BaseException as fault:  # raised again by who asked
+        except BaseException as fault:  # raised again by `Caller.call`
             answers.put(fault)
-        del call  # or the thread would keep the producer while it waits
+        del call  # a reference would keep the producer alive while the thread waits

@@ -1,8 +1,8 @@
-"""The transactional producer of a key group, made anew after any doubt: its new epoch fences late requests.
+"""The transactional producer of a key group, recreated after any doubtful transaction.
 
 librdkafka repeats a request by itself when a connection breaks, and the first copy may still be on its way. A
 late copy of an EndTxn would end the *next* transaction, half-written (librdkafka 5423; Jepsen on Bufstream
-0.1.0 shows it). Requests of an older epoch are refused, so whoever is not sure gets a new producer
+0.1.0 shows it). The epoch of a new producer fences late requests, so a doubtful producer is replaced
 (decision 12).
 """
 
@@ -18,25 +18,25 @@ from streaming_job.transaction.caller import Caller
 Headers = list[tuple[str, str | bytes | None]]
 
 CALL_TIMEOUT_S = 60.0
-"""For calls outside a transaction: how long brokers may be away before the job ends."""
+"""Limit for calls outside a transaction: brokers may be unreachable for that long before the job ends."""
 OFFSETS_TIMEOUT_S = 10.0
-"""Far above the milliseconds that it takes, and short because it may be waited for in vain."""
+"""Limit for sending offsets, which takes milliseconds; short because the call may never return."""
 FIRST_TRY_S = 0.05
-"""For the first client to be ready; each further one has twice as long."""
+"""Limit for initialising the first client; it is doubled for each further one."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 QUEUE_BYTES = 64 * 1024 * 1024
-"""What is produced faster waits."""
+"""Size of the local queue; `produce` waits while it is full."""
 RETRY_BACKOFF_MS = 200
-"""librdkafka waits so long, give or take a fifth, before it repeats a request of a transaction."""
+"""Time, plus or minus a fifth, after which librdkafka repeats a request of a transaction."""
 UNDISTURBED_S = 0.75 * RETRY_BACKOFF_MS / 1000
-"""Nothing of a transaction that took less can have been repeated."""
+"""No request of a transaction that took less can have been repeated."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 CLIENT = {
-    "log_level": "2",  # what goes wrong is raised
-    # a client that connects to brokers one by one, when it needs them, waits 50 ms before each
+    "log_level": "2",  # errors are raised
+    # with sparse connections a client waits 50 ms before it connects to each further broker
     "enable.sparse.connections": "false",
 }
-"""For all clients of a group's output; the operator's settings win."""
+"""Settings of all clients of a group's output; the operator's settings override them."""
 
 
 class SinkError(FraudError):
@@ -44,17 +44,17 @@ class SinkError(FraudError):
 
 
 class TransactionalProducer:
-    """Writes one transaction after another: `begin`, `produce` ..., `flush`, `send_offsets`, `commit`.
+    """A producer of transactions, in this order: `begin`, `produce` ..., `flush`, `send_offsets`, `commit`.
 
-    After any KafkaException, and once it is `disturbed`, it is to be dropped: `close`, then a new one.
+    After any KafkaException, and once it is `disturbed`, it must be closed and replaced by a new one.
     """
 
     def __init__(self, settings: JobSettings, transactional_id: str) -> None:
-        """Fence every earlier producer of this id and settle what it left open.
+        """Fence every earlier producer of this id, and end its open transaction.
 
         Args:
-            settings: brokers, and how long a transaction may be open.
-            transactional_id: of the producer.
+            settings: brokers, and the transaction timeout.
+            transactional_id: id of the producer.
 
         Raises:
             SinkError: the brokers do not answer.
@@ -63,17 +63,19 @@ class TransactionalProducer:
         self._limit_s = settings.transaction_timeout_ms / 1000
         self._begun = 0.0
         self.disturbed = False
-        """A request of an earlier transaction may have been repeated, and its first copy may still arrive."""
+        """Whether a repeated request of an earlier transaction may still arrive."""
         try:
             self._producer: Producer | None = self._ready()
         except KafkaException as fault:
-            raise SinkError(f"no transactional producer: {say(fault.args[0])}; check the brokers") from fault
+            raise SinkError(
+                f"no transactional producer: {describe(fault.args[0])}; check the brokers"
+            ) from fault
         self._caller = Caller()
 
     def _ready(self) -> Producer:
-        """Initialise a client; while the brokers settle what an earlier one left open, clients anew.
+        """Initialise a client; use new clients while the brokers end the transaction of an earlier one.
 
-        librdkafka looks again only every 500 ms; a new client looks at once.
+        librdkafka retries only every 500 ms; a new client tries at once.
         """
         deadline, limit_s = time.monotonic() + CALL_TIMEOUT_S, FIRST_TRY_S
         client = self._connected()
@@ -99,12 +101,12 @@ class TransactionalProducer:
                 "transaction.timeout.ms": self._settings.transaction_timeout_ms,
                 "message.max.bytes": MAX_MESSAGE_BYTES,
                 "queue.buffering.max.kbytes": QUEUE_BYTES // 1024,
-                "linger.ms": 0,  # the flush follows at once
+                "linger.ms": 0,  # `flush` follows at once
                 "compression.type": "lz4",
                 "retry.backoff.ms": RETRY_BACKOFF_MS,
             }
         )
-        # the second answer comes from a broker known by its id: without one, the client would look for the
+        # the second answer comes from a broker whose id is known: without it, the client would look for the
         # coordinator again only after 500 ms
         for topic in (self._settings.topics.fraud_alerts, self._settings.topics.job_progress):
             client.list_topics(topic, CALL_TIMEOUT_S)
@@ -119,7 +121,7 @@ class TransactionalProducer:
         """Begin a transaction.
 
         Raises:
-            KafkaException: the producer is not usable any more.
+            KafkaException: the producer is no longer usable.
         """
         self._begun = time.monotonic()
         self._client.begin_transaction()
@@ -128,41 +130,41 @@ class TransactionalProducer:
         """Add a record; if it cannot be delivered, `send_offsets` or `commit` fails.
 
         Raises:
-            KafkaException: the producer is not usable any more, or the brokers are too slow.
+            KafkaException: the producer is no longer usable, or the brokers are too slow.
         """
         while True:
             try:
                 self._client.produce(topic, value, key, headers=headers)
                 return
-            except BufferError:  # the local queue is full: let some out
+            except BufferError:  # the local queue is full: wait until some records are sent
                 self._client.poll(min(0.1, self._left_s(1 / 2)))
 
     def flush(self) -> None:
-        """Wait until the brokers have every record, within half of the transaction's time.
+        """Wait until the brokers have all records, within half of the transaction's time.
 
-        The commit would wait for them, too. But offsets sent before the brokers have finished the transaction
-        before are refused, and librdkafka repeats that only after 200 ms; for records it takes 20 ms.
+        The commit would wait for them, too. But the brokers refuse offsets while they finish the previous
+        transaction, and librdkafka repeats that request only after 200 ms; for records it takes 20 ms.
         (No delivery callbacks: confluent-kafka would call them with the exception of a fatal error set.)
 
         Raises:
-            KafkaException: they have not.
+            KafkaException: some records were not acknowledged in time.
         """
-        left = self._client.flush(self._left_s(1 / 2))
-        if left:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {left} records"))
+        remaining = self._client.flush(self._left_s(1 / 2))
+        if remaining:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {remaining} records"))
 
     def send_offsets(self, offsets: list[TopicPartition], group: object) -> None:
-        """Add the offsets; a call that does not come back is given up.
+        """Add the offsets; a call that does not return is given up.
 
-        After a restart of the group's coordinator librdkafka may wait for ever, whatever its timeout says
-        (its issues 5456 and 5511). The lost thread then keeps its producer, which the next one fences.
+        After a restart of the group's coordinator librdkafka may wait for ever, despite its timeout (issues
+        5456 and 5511 of librdkafka). The lost thread then keeps its producer, which the next one fences.
 
         Args:
-            offsets: with metadata.
-            group: the consumer group's metadata.
+            offsets: offsets with metadata.
+            group: metadata of the consumer group.
 
         Raises:
-            KafkaException: the call's, or a timeout.
+            KafkaException: raised by the call, or a timeout.
         """
         limit_s = min(OFFSETS_TIMEOUT_S, self._left_s(3 / 4) / 2)
         self._caller.call(partial(self._client.send_offsets_to_transaction, offsets, group, limit_s), limit_s)
@@ -171,13 +173,13 @@ class TransactionalProducer:
         """Commit, within three quarters of the transaction's time: the brokers would abort it after that.
 
         Raises:
-            KafkaException: it failed, or nobody knows whether it did.
+            KafkaException: the commit failed, or its outcome is unknown.
         """
         self._client.commit_transaction(self._left_s(3 / 4))
         self.disturbed = self.open_s > UNDISTURBED_S
 
     def cause(self, error: KafkaError) -> KafkaError:
-        """What is behind "fatal error", all that a producer says once it is fenced in the background."""
+        """Return the cause of a "fatal error", the error of a producer that was fenced in the background."""
         if error.code() == KafkaError._FATAL:
             try:
                 self._client.begin_transaction()  # a local call: a fatally failed producer reports the cause
@@ -187,7 +189,7 @@ class TransactionalProducer:
         return error
 
     def close(self) -> None:
-        """Let it go without a word to the brokers: to abort what is open would be to wait."""
+        """Close without a request to the brokers: aborting the open transaction would take time."""
         self._producer = None
         self._caller.close()
 
@@ -197,10 +199,10 @@ class TransactionalProducer:
         return self._producer
 
     def _left_s(self, share: float) -> float:
-        """Seconds until a share of the transaction's time is over.
+        """Return the seconds until a share of the transaction's time is over.
 
         Raises:
-            KafkaException: it is.
+            KafkaException: it is over.
         """
         left = share * self._limit_s - self.open_s
         if left <= 0:
@@ -208,6 +210,6 @@ class TransactionalProducer:
         return left
 
 
-def say(error: object) -> str:
-    """A Kafka error in words."""
+def describe(error: object) -> str:
+    """Return a Kafka error as text."""
     return str(error.str()) if isinstance(error, KafkaError) else str(error)

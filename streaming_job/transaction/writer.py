@@ -1,9 +1,9 @@
-"""Writes a key group's output, one Kafka transaction after another. The order of statements is the guarantee.
+"""The writer of a key group's output, in Kafka transactions. The order of its statements is the guarantee.
 
 Alerts, dead letters, progress record and input offsets become visible together or not at all. Each
-transaction has a number; so after a doubt whether it is on the topics (a timeout, a lost answer, a fenced
-producer) the brokers can tell. But first they are asked whose the group is: a new producer would fence
-whoever has taken it over.
+transaction has a number. So when it is doubtful whether a transaction was committed (after a timeout, a lost
+answer, or fencing), the committed offsets and progress show it. Before that the owner of the group is
+checked, because a new producer would fence an instance that has taken the group over.
 """
 
 import logging
@@ -20,14 +20,14 @@ from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Alert
 from streaming_job.runtime.failpoints import Step, reach
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.producer import FENCED, Headers, SinkError, TransactionalProducer, say
+from streaming_job.transaction.producer import FENCED, Headers, SinkError, TransactionalProducer, describe
 from streaming_job.transaction.written import Mark, Written, WrittenReader
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 CLAIM_S = 5.0
-"""How long whoever has fenced this producer may take to say so in the committed offsets."""
+"""Time within which an instance that fenced this producer claims the group in the committed offsets."""
 LOOK_S = 0.02
 
 
@@ -39,18 +39,18 @@ class FencedError(SinkError):
 
 @dataclass(frozen=True)
 class Output:
-    """What one transaction says."""
+    """The contents of one transaction."""
 
     commit_id: int
-    """Its number: one more than that of the group's transaction before."""
+    """Number of the transaction: one more than that of the group's previous one."""
     alerts: Sequence[Alert]
     dead_letters: Sequence[DeadLetter]
     progress: bytes
     """The progress record."""
     ends: Offsets
-    """Positions after it: of the group's transactions partitions, and of the tables' partitions."""
+    """Positions after it: of the group's partitions of the transactions, and of the tables' partitions."""
     suppressed: Sequence[Alert] = ()
-    """Alerts that a cooldown held back."""
+    """Alerts that a cooldown suppresses."""
     shadow_alerts: Sequence[Alert] = ()
     """Verdicts of challengers that differ from the champion's."""
     facts: Sequence[bytes] = ()
@@ -58,19 +58,19 @@ class Output:
 
 
 class GroupWriter:
-    """Writes the output of a key group: `take_over`, then `write` ..."""
+    """The writer of a key group: call `take_over` once, then `write` for each transaction."""
 
     def __init__(
         self, settings: JobSettings, group: int, own: Sequence[int], query_id: str, instance: str
     ) -> None:
-        """Say nothing yet.
+        """Create the writer without writing anything.
 
         Args:
-            settings: of the job.
+            settings: settings of the job.
             group: the key group.
-            own: its partitions of the transactions.
-            query_id: of Spark's checkpoint.
-            instance: of the job's process.
+            own: the group's partitions of the transactions.
+            query_id: id in Spark's checkpoint.
+            instance: id of the job's process.
         """
         self._settings, self._topics, self._group = settings, settings.topics, group
         self._own = [(settings.topics.transactions, partition) for partition in own]
@@ -79,12 +79,12 @@ class GroupWriter:
         self._reader = WrittenReader(settings, group, self._own)
         self._producer: TransactionalProducer | None = None
         self._before: tuple[str | None, int] = (None, 0)
-        """From whom the group was taken over, and its last commit."""
+        """Owner and commit_id of the last commit before the group was taken over."""
         self._fenced_early = False
-        """The last failure was that somebody else has made a producer of this group."""
+        """Whether the last failure was that another process created a producer of this group."""
 
     def written(self) -> Written:
-        """What the group has said; whoever still writes is left alone.
+        """Return what the group has written, without fencing a running writer.
 
         Raises:
             SinkError: the brokers do not answer.
@@ -94,61 +94,59 @@ class GroupWriter:
     def take_over(
         self, ends: Offsets, *, from_others: bool = True, known: Mapping[str, Any] | None = None
     ) -> Written:
-        """Fence every earlier producer of the group, settle what it left open, and claim the group.
+        """Fence every earlier producer of the group, end its open transaction, and claim the group.
 
         Args:
-            ends: of the group's partitions: where it begins if nothing is committed.
-            from_others: whether the group may be another instance's until now. That is so when the job
-                starts; later it would mean that this instance has been replaced itself.
-            known: the group's last progress record, as far as the state tells; saves reading it.
+            ends: by partition of the group: the offset at which it begins if none is committed.
+            from_others: whether the group may belong to another instance. That is so when the job starts;
+                later it would mean that this instance has been replaced.
+            known: the group's last progress record according to the state; saves reading the topic.
 
         Returns:
-            What the group has said before, and nobody else can add to any more.
+            What the group has written so far; no other process can add to it.
 
         Raises:
-            FencedError: the group is another instance's, and must not be.
+            FencedError: the group belongs to another instance although `from_others` is False.
             OtherQueryError: the output is of another query.
             SinkError: the brokers do not answer.
         """
         error: KafkaError | None = None
         for _ in range(ATTEMPTS):
-            # Step 1. Refuse what must not be, while whoever runs is left alone.
+            # Step 1. Check query and owner, without fencing a running writer.
             written = self._reader.running(known)
             written.require_query(self._query_id)
             if not from_others and written.instance not in (None, self._instance):
                 raise self._replaced()
             try:
-                # Step 2. Fence the earlier producers. What they had open is committed or aborted after this.
+                # Step 2. Fence the earlier producers. Their open transactions are committed or aborted then.
                 self._renew()
-                # Step 3. Ask again: nobody can write any more.
+                # Step 3. Read again: no other producer can write any more.
                 written = self._reader.settled(known)
                 written.require_query(self._query_id)
-                # Step 4. Claim the group: its offsets, and whose they are from here on.
+                # Step 4. Claim the group: commit its offsets with this writer as owner.
                 self._before = (written.owner, written.commit_id)
-                starts = {
-                    place: max(ends.get(place, 0), written.offsets.get(place, 0)) for place in self._own
-                }
+                starts = {tp: max(ends.get(tp, 0), written.offsets.get(tp, 0)) for tp in self._own}
                 self._claim(starts, written.commit_id)
                 return Written(starts, written.commit_id, self._owner, self._query_id, written.progress)
-            except KafkaException as fault:  # fenced by who had the group before, or a broker is away
+            except KafkaException as fault:  # fenced by the previous writer, or a broker is unreachable
                 error = fault.args[0]
-            log.warning("key group %d: not taken over yet: %s", self._group, say(error))
+            log.warning("key group %d: not taken over yet: %s", self._group, describe(error))
             self._drop()
         raise SinkError(
-            f"key group {self._group} was not taken over in {ATTEMPTS} attempts: {say(error)}; "
+            f"key group {self._group} was not taken over in {ATTEMPTS} attempts: {describe(error)}; "
             "check the brokers, then start the job again"
         )
 
     def write(self, output: Output) -> None:
-        """Write one transaction, once.
+        """Write one transaction exactly once.
 
         Raises:
             FencedError: another instance of the job has taken the group over.
-            SinkError: the brokers did not take it in several attempts, or a newer attempt of this instance
+            SinkError: the transaction failed in several attempts, or a newer task attempt of this instance
                 has the group.
         """
         for _ in range(ATTEMPTS):
-            # Step 1. After a doubt: see whose the group is, get a new producer, and see what is written.
+            # Step 1. After a doubtful transaction: check the owner, renew the producer, read what is written.
             if self._producer is None or self._producer.disturbed:
                 self._require_ownership(self._reader.running, output.commit_id)
                 self._renew()
@@ -160,14 +158,14 @@ class GroupWriter:
                 return
             except KafkaException as fault:
                 error = self._doubt(fault.args[0])
-            log.warning("key group %d, commit %d failed: %s", self._group, output.commit_id, say(error))
+            log.warning("key group %d, commit %d failed: %s", self._group, output.commit_id, describe(error))
         raise SinkError(
             f"commit {output.commit_id} of key group {self._group} was not taken in {ATTEMPTS} attempts: "
-            f"{say(error)}; check the brokers, then start the job again"
+            f"{describe(error)}; check the brokers, then start the job again"
         )
 
     def close(self) -> None:
-        """Let the brokers go."""
+        """Close all clients."""
         self._drop()
         self._reader.close()
 
@@ -179,29 +177,29 @@ class GroupWriter:
             ("key_group", str(self._group).encode()),
             ("commit_id", str(output.commit_id).encode()),
         ]
-        # Step 2. Begin: all that follows is seen by nobody before it is committed.
+        # Step 2. Begin: readers see none of the following before the commit.
         producer.begin()
         reach(Step.BEGUN)
-        # Step 3. Send what has come of the records, and the account of it.
-        for topic, found in (
+        # Step 3. Produce alerts, dead letters, facts and the progress record.
+        for topic, alerts in (
             (topics.fraud_alerts, output.alerts),
             (topics.suppressed_alerts, output.suppressed),
             (topics.shadow_alerts, output.shadow_alerts),
         ):
-            for alert in found:
+            for alert in alerts:
                 producer.produce(topic, alert.key, alert.value, headers)
         for letter in output.dead_letters:
             producer.produce(topics.dead_letters, letter.record_key, letter.encode(), headers)
         for fact in output.facts:
             producer.produce(topics.merchant_facts, str(self._group).encode(), fact, headers)
         producer.produce(topics.job_progress, self._settings.job_id.encode(), output.progress, [])
-        # Step 4. Wait until the brokers have all of it.
+        # Step 4. Wait until the brokers have all records.
         producer.flush()
         reach(Step.SENT)
-        # Step 5. Add the positions, with the transaction's number and owner.
+        # Step 5. Add the offsets, with the transaction's number and owner.
         producer.send_offsets(self._marked(output.ends, output.commit_id), self._reader.group_metadata())
         reach(Step.OFFSETS_ADDED)
-        # Step 6. Commit: all of it is seen, or nothing.
+        # Step 6. Commit: readers see all of it, or nothing.
         producer.commit()
         reach(Step.COMMITTED)
 
@@ -214,7 +212,7 @@ class GroupWriter:
             producer.commit()
 
     def _marked(self, ends: Offsets, commit_id: int) -> list[TopicPartition]:
-        """What this group commits: its own partitions; group 0 also the tables', for lag tools."""
+        """Return the offsets to commit: the group's own; from group 0 also the tables', for lag tools."""
         mark = Mark(self._query_id, self._owner, commit_id).to_metadata()
         return [
             TopicPartition(topic, partition, end, mark)
@@ -223,7 +221,7 @@ class GroupWriter:
         ]
 
     def _doubt(self, error: KafkaError) -> KafkaError:
-        """Drop the producer after an error; returns what was behind it."""
+        """Drop the producer after an error; return the cause of the error."""
         producer = self._producer
         assert producer is not None
         error = producer.cause(error)
@@ -231,7 +229,7 @@ class GroupWriter:
         self._fenced_early = fenced and producer.open_s < self._settings.transaction_timeout_ms / 1000
         if fenced and not self._fenced_early:
             log.warning(
-                "key group %d: the brokers gave up a transaction that was open for more than %d s",
+                "key group %d: the brokers aborted a transaction that was open for more than %d s",
                 self._group,
                 self._settings.transaction_timeout_ms // 1000,
             )
@@ -239,16 +237,20 @@ class GroupWriter:
         return error
 
     def _require_ownership(self, ask: Callable[[], Written], commit_id: int) -> Written:
-        """What the group has said, if it is still this writer's; `commit_id` is to be written next.
+        """Return what the group has written, if this writer still owns it.
+
+        Args:
+            ask: reads what is written.
+            commit_id: number of the transaction to be written next.
 
         Raises:
-            FencedError: it is another instance's.
-            SinkError: it is a newer attempt's of this instance, or the brokers do not answer.
+            FencedError: another instance owns the group.
+            SinkError: a newer task attempt of this instance owns it, or the brokers do not answer.
         """
         deadline = time.monotonic() + (CLAIM_S if self._fenced_early else 0.0)
         while True:
             written = ask()
-            # the claim is committed, but perhaps not to be seen yet
+            # this writer's claim is committed, but may not be visible yet
             unclaimed = written.owner == self._before[0] and written.commit_id <= self._before[1]
             others = written.owner is None and written.commit_id > commit_id
             if others or (written.instance not in (None, self._instance) and not unclaimed):
@@ -261,7 +263,7 @@ class GroupWriter:
             if time.monotonic() >= deadline:
                 self._fenced_early = False
                 return written
-            time.sleep(LOOK_S)  # who fenced this producer is about to say so
+            time.sleep(LOOK_S)  # the instance that fenced this producer is about to claim the group
 
     def _replaced(self) -> FencedError:
         return FencedError(

@@ -1,8 +1,8 @@
-"""What a key group has said so far, as the brokers tell it: Q, the number of its last transaction, its owner.
+"""What a key group has written, read from the brokers: Q, the number of its last transaction, and its owner.
 
-Each transaction commits the group's offsets and one progress record. The offsets' metadata names the owner;
-but tools may move or delete offsets, and brokers let them expire. So both are read, and of each partition the
-greater position counts.
+Each transaction commits the group's offsets and one progress record. The offsets' metadata names the owner.
+But tools may move or delete offsets, and brokers let them expire. So both are read, and the greater position
+of each partition counts.
 """
 
 import json
@@ -19,7 +19,7 @@ from streaming_job.log import topic_reader
 from streaming_job.log.records import Offsets, Place
 from streaming_job.progress.reader import newest_by_group
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.producer import CALL_TIMEOUT_S, CLIENT, SinkError, say
+from streaming_job.transaction.producer import CALL_TIMEOUT_S, CLIENT, SinkError, describe
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +52,12 @@ class Mark:
     commit_id: int
 
     def to_metadata(self) -> str:
-        """For the offset."""
+        """Return the metadata as text."""
         return json.dumps({"query": self.query_id, "owner": self.owner, "commit": self.commit_id})
 
     @staticmethod
     def from_metadata(metadata: str | None) -> "Mark | None":
-        """Inverse of `to_metadata`; None if somebody else wrote it."""
+        """Parse what `to_metadata` returned; None for metadata that this job did not write."""
         try:
             fields = json.loads(metadata or "")
             return Mark(str(fields["query"]), str(fields["owner"]), int(fields["commit"]))
@@ -67,33 +67,33 @@ class Mark:
 
 @dataclass(frozen=True)
 class Written:
-    """What a key group has said so far."""
+    """What a key group has written so far."""
 
     offsets: Offsets = field(default_factory=dict)
-    """Q of the group's transactions partitions; those that it never committed are not there."""
+    """Q of the group's partitions of the transactions; without partitions that were never committed."""
     commit_id: int = 0
     """Number of its last transaction; 0 before the first."""
     owner: str | None = None
-    """Who committed last, instance/writer; None if no committed offset tells."""
+    """Writer of the last commit, instance/writer; None if no committed offset names it."""
     query_id: str | None = None
-    """Of the checkpoint to which the output belongs; None before the first transaction."""
+    """Query id of the checkpoint to which the output belongs; None before the first transaction."""
     progress: Mapping[str, Any] | None = None
     """The group's last progress record."""
 
     @property
     def instance(self) -> str | None:
-        """Which process of the job the owner is of."""
+        """The owner's job instance."""
         return None if self.owner is None else self.owner.partition("/")[0]
 
     def require_query(self, query_id: str) -> None:
-        """See that the output belongs to a checkpoint.
+        """Check that the output belongs to a checkpoint.
 
         Raises:
-            OtherQueryError: it does not.
+            OtherQueryError: it belongs to another one.
         """
         if self.query_id not in (None, query_id):
             raise OtherQueryError(
-                f"the topics were last written by query {self.query_id}, this checkpoint is of query "
+                f"the topics were last written by query {self.query_id}, but this checkpoint is of query "
                 f"{query_id}; restore the former's checkpoint, or use another job id"
             )
 
@@ -101,10 +101,10 @@ class Written:
 def combined(
     committed: Iterable[TopicPartition], progress: Mapping[str, Any] | None, own: Iterable[Place]
 ) -> tuple[Written, list[str]]:
-    """What committed offsets and progress record tell together, and where they differ, in words.
+    """Combine committed offsets and progress record; return what is written, and their differences as text.
 
     Args:
-        committed: an entry for each of the key group's partitions; a negative offset: none is committed.
+        committed: an entry for each of the key group's partitions; a negative offset means none.
         progress: the group's last progress record.
         own: the key group's partitions.
     """
@@ -112,21 +112,23 @@ def combined(
     differences: list[str] = []
     parts = progress["partitions"] if progress is not None else ()
     ends = {(part["topic"], part["partition"]): int(part["end_offset"]) for part in parts}
-    offsets = {place: ends[place] for place in own if place in ends}
+    offsets = {tp: ends[tp] for tp in own if tp in ends}
     for part in committed:
-        place, mark = (part.topic, part.partition), Mark.from_metadata(part.metadata)
-        found = None
+        tp, mark = (part.topic, part.partition), Mark.from_metadata(part.metadata)
+        difference = None
         if part.offset < 0:
-            found = "none" if place in offsets else None
+            difference = "none" if tp in offsets else None
         elif mark is None:
-            found = f"{part.offset}, which this job did not commit"
+            difference = f"{part.offset}, which this job did not commit"
         else:
-            found = str(part.offset) if part.offset < offsets.get(place, 0) else None
+            difference = str(part.offset) if part.offset < offsets.get(tp, 0) else None
             marks.append(mark)
-            offsets[place] = max(part.offset, offsets.get(place, 0))
-        if found is not None:
-            reported = ends.get(place, "none")
-            differences.append(f"{part.topic}-{part.partition}: {found}, last progress record: {reported}")
+            offsets[tp] = max(part.offset, offsets.get(tp, 0))
+        if difference is not None:
+            reported = ends.get(tp, "none")
+            differences.append(
+                f"{part.topic}-{part.partition}: {difference}, last progress record: {reported}"
+            )
     last = max(marks, key=lambda mark: mark.commit_id, default=None)
     if last is None and progress is None:
         return Written(offsets), differences
@@ -141,23 +143,23 @@ def combined(
 
 
 class WrittenReader:
-    """Asks the brokers what a key group has said."""
+    """A reader of what a key group has written."""
 
     def __init__(self, settings: JobSettings, group: int, own: Sequence[Place]) -> None:
-        """Make clients; they connect by themselves.
+        """Create the clients; they connect by themselves.
 
         Args:
-            settings: of the job.
+            settings: settings of the job.
             group: the key group.
-            own: its partitions of the transactions.
+            own: the group's partitions of the transactions.
         """
         self._job_id, self._topic = settings.job_id, settings.topics.job_progress
         self._group, self._own = group, own
         self._open_at_most_s = settings.transaction_timeout_ms / 1000 + CALL_TIMEOUT_S
         client = CLIENT | settings.kafka
-        # is told of committed offsets once an open transaction has ended
+        # reads committed offsets after open transactions have ended
         self._settled = topic_reader.consumer(settings.bootstrap_servers, client, settings.job_id)
-        # is told at once; what is in an open transaction it does not see either
+        # reads committed offsets at once, without those in an open transaction
         self._running = Consumer(
             {
                 **client,
@@ -169,11 +171,11 @@ class WrittenReader:
         )
 
     def running(self, known: Mapping[str, Any] | None = None) -> Written:
-        """What the group has said at least, without waiting for a transaction that may be open.
+        """Return what the group has written at least, without waiting for an open transaction.
 
         Args:
-            known: a progress record of the group. The topic is not read if the committed offsets tell that
-                no other followed.
+            known: a progress record of the group. The topic is not read if the committed offsets show that
+                it is the last one.
 
         Raises:
             SinkError: the brokers do not answer.
@@ -181,9 +183,9 @@ class WrittenReader:
         return self._look(self._running, known)[0]
 
     def settled(self, known: Mapping[str, Any] | None = None) -> Written:
-        """What the group has said, to be asked once no earlier producer can write any more.
+        """Return what the group has written, after all earlier producers have been fenced.
 
-        A warning names what a tool has changed.
+        Logs a warning about offsets that a tool has changed.
 
         Args:
             known: as for `running`.
@@ -199,11 +201,11 @@ class WrittenReader:
         return written
 
     def group_metadata(self) -> object:
-        """Of the consumer group, which nobody joins, for a transaction."""
+        """Return the metadata of the consumer group, which has no members, for a transaction."""
         return self._settled.consumer_group_metadata()
 
     def close(self) -> None:
-        """Let the brokers go."""
+        """Close the clients."""
         self._settled.close()
         self._running.close()
 
@@ -216,47 +218,48 @@ class WrittenReader:
                     return combined(offsets, known, self._own)
             if client is self._settled:
                 _patiently(self._await_stable)
-            told = _patiently(
+            records = _patiently(
                 lambda: newest_by_group(self._settled, self._topic, self._job_id, {self._group})
             )
             self._settled.unassign()
             offsets = _patiently(lambda: _committed(client, self._own))
         except KafkaException as fault:
             raise SinkError(
-                f"what key group {self._group} has written cannot be read: {say(fault.args[0])}; "
+                f"what key group {self._group} has written cannot be read: {describe(fault.args[0])}; "
                 "check the brokers"
             ) from fault
-        return combined(offsets, told.get(self._group), self._own)
+        return combined(offsets, records.get(self._group), self._own)
 
     def _await_stable(self) -> None:
-        """Wait until no transaction hides a record of the group.
+        """Wait until no open transaction hides a record of the group.
 
-        Groups share the topic: one that another group of a killed job has left open hides what was committed
-        after it began. It ends when that group is taken over, or when its time is over.
+        Groups share the topic: an open transaction of another group of a killed job hides all records that
+        were committed after it began. It ends when that group is taken over, or by its timeout.
         """
         deadline = time.monotonic() + self._open_at_most_s
         for partition in topic_reader.partitions(self._running, self._topic):
-            place = TopicPartition(self._topic, partition)
-            _, end = topic_reader.offsets(self._running, place)
-            while topic_reader.offsets(self._settled, place)[1] < end:
+            topic_partition = TopicPartition(self._topic, partition)
+            _, end = topic_reader.offsets(self._running, topic_partition)
+            while topic_reader.offsets(self._settled, topic_partition)[1] < end:
                 if time.monotonic() > deadline:
                     raise SinkError(
-                        f"a transaction on {self._topic}-{partition} stays open: what group {self._group} "
-                        "has written is not known; see who writes to the topic, then start the job again"
+                        f"a transaction on {self._topic}-{partition} stays open, so it is unknown what group "
+                        f"{self._group} has written; find out who writes to the topic, then start the job "
+                        "again"
                     )
                 time.sleep(STABLE_POLL_S)
 
 
-def _committed(group: Consumer, places: Iterable[Place]) -> list[TopicPartition]:
-    asked = [TopicPartition(topic, partition) for topic, partition in places]
-    if not asked:
+def _committed(group: Consumer, partitions: Iterable[Place]) -> list[TopicPartition]:
+    requests = [TopicPartition(topic, partition) for topic, partition in partitions]
+    if not requests:
         return []
-    found: list[TopicPartition] = group.committed(asked, CALL_TIMEOUT_S)
-    # an answer about one partition only must not be taken for "nothing committed"
-    for part in found:
+    answers: list[TopicPartition] = group.committed(requests, CALL_TIMEOUT_S)
+    # an error of one partition must not be read as "nothing committed"
+    for part in answers:
         if part.error is not None:
             raise KafkaException(part.error)
-    return found
+    return answers
 
 
 def _patiently(ask: Callable[[], T]) -> T:

@@ -68,12 +68,12 @@ def test_what_spark_or_the_log_contradict_is_named_with_its_remedy(installed: In
         ),
         "no option of Java's": (
             {"driver_java_options": "-XX:NewRatio=none"},
-            f"{spark}Java ended, see its words above{correct}",
+            f"{spark}the JVM exited; see its output above{correct}",
         ),
         "an object store whose archives are not there": (
             {"checkpoint": "s3a://bucket/checkpoint"},
             "FRAUD_CHECKPOINT: Spark cannot use s3a://bucket/checkpoint (*); give it archives and "
-            "credentials of that file system in FRAUD_SPARK, or take another place",
+            "credentials of that file system in FRAUD_SPARK, or use another location",
         ),
         "the other partitioner": (
             {"partitioner": Partitioner.CRC32},

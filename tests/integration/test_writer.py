@@ -225,7 +225,7 @@ def test_own_transaction_that_was_open_too_long_is_told_apart_and_written_again(
     at(Step.BEGUN, time_passes)
     with caplog.at_level(logging.WARNING):
         bench.write(writer, 2)
-    assert "gave up a transaction that was open for more than 120 s" in caplog.text
+    assert "aborted a transaction that was open for more than 120 s" in caplog.text
     bench.write(writer, 3)
     bench.assert_written_once(1, 2, 3)
 
@@ -334,7 +334,9 @@ def test_transaction_that_another_group_has_left_open_hides_nothing_from_the_nex
 def test_output_of_another_query_is_left_alone(bench: WriterBench) -> None:
     running = bench.writer()
     bench.write(running, 1)
-    with pytest.raises(OtherQueryError, match="last written by query q, this checkpoint is of query other"):
+    with pytest.raises(
+        OtherQueryError, match="last written by query q, but this checkpoint is of query other"
+    ):
         bench.writer(query="other")
     running_producer = running._producer
     bench.write(running, 2)

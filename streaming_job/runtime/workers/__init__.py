@@ -1,5 +1,5 @@
-"""Spark's Python processes: what forks them, and what they find loaded."""
+"""Spark's Python processes: the processes that fork them, and the modules and kernels they preload."""
 
 PRIVATE = 0o077
-"""Umask of all processes of the job: state tells of cards, and whoever connects to one of the sockets over
-which Spark's Python processes take their work has code run."""
+"""Umask of all processes of the job. State contains card data, and a client of the sockets of Spark's Python
+processes could run code."""

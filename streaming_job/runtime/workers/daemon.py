@@ -1,4 +1,4 @@
-"""The process that Spark forks the job's Python workers from: Spark's own, with all that they need loaded."""
+"""Spark's Python worker daemon, which preloads all modules and kernels before it forks workers."""
 
 import ctypes
 import os
@@ -13,12 +13,12 @@ from streaming_job.runtime.workers import PRIVATE
 from streaming_job.runtime.workers.preload import preload
 
 PR_SET_PDEATHSIG = 1
-"""Of prctl(2)."""
+"""Option of prctl(2)."""
 
 
 def main() -> None:
     """Preload, then serve as Spark's daemon."""
-    os.umask(PRIVATE)  # an executor of a cluster has its own
+    os.umask(PRIVATE)  # executors of a cluster do not inherit it
     with redirect_stdout(stderr):  # Spark reads the daemon's address from stdout
         preload()
     os.register_at_fork(after_in_child=die_with(os.getpid()))
@@ -26,10 +26,10 @@ def main() -> None:
 
 
 def die_with(parent: int) -> Callable[[], None]:
-    """Have the kernel kill a worker whose daemon is gone.
+    """Return a function by which a worker asks the kernel to kill it when its daemon ends.
 
-    Spark's daemon sends its workers a signal when it ends; one that is told to end twice at the same moment,
-    by its stdin and by SIGTERM, may die before that.
+    Spark's daemon sends its workers a signal when it ends. But a daemon that is ended by stdin and SIGTERM at
+    the same moment may die before that.
     """
     prctl = ctypes.CDLL(None).prctl
 

@@ -1,7 +1,7 @@
-"""Forks every Python process that Spark asks for on the driver's machine, from one that has all imported.
+"""The fork server: forks each Python process of Spark on the driver's machine from a preloaded process.
 
-Spark is given an executable to take for Python: a shell script that runs `launcher` in a bare interpreter.
-The server ends with the process that started it; its socket lies where only this user gets.
+Spark's Python executable is set to a shell script that runs `launcher` in a bare interpreter. The server ends
+with the process that started it; only this user can reach its socket.
 """
 
 import fcntl
@@ -33,14 +33,14 @@ BACKLOG = 64
 
 @contextmanager
 def running(directory: Path) -> Iterator[Path]:
-    """A server in a process of its own.
+    """Run a server in a separate process.
 
     Args:
-        directory: for its socket and the executable; this user's alone.
+        directory: private directory for its socket and the executable.
 
     Yields:
-        What to start in place of `sys.executable`, at once; what comes before the server is ready waits.
-        Where there can be no server, it is `sys.executable`.
+        Path of the executable to use as Python. It is usable at once; early requests wait for the server.
+        Where no server is possible, it is `sys.executable`.
     """
     path = directory / SOCKET
     script = directory / PYTHON
@@ -66,16 +66,16 @@ def running(directory: Path) -> Iterator[Path]:
         try:
             yield script
         finally:
-            server.terminate()  # whatever it is doing
+            server.terminate()  # even while it is loading
 
 
 def wait(python: Path) -> None:
-    """Wait until processes are forked at once.
+    """Wait until the server is ready to fork.
 
     Args:
-        python: what `running` has given.
+        python: the executable that `running` yields.
     """
-    # a module that does nothing, and is loaded everywhere
+    # a module that does nothing, and is already loaded
     subprocess.run([python, "-m", warm_up.__name__], stdin=subprocess.DEVNULL, check=False)
 
 
@@ -101,12 +101,12 @@ def serve(listener: socket.socket) -> None:
                 if os.fork() == 0:
                     listener.close()
                     _become(connection)
-        except OSError as fault:  # no process or descriptor to be had: the launcher does without
+        except OSError as fault:  # out of processes or descriptors: the launcher starts Python itself
             print(f"no process was forked: {fault}", file=sys.stderr)
 
 
 def _become(connection: socket.socket) -> NoReturn:
-    """Run, in a process just forked, the module that a launcher asks for."""
+    """Run the module that a launcher requests, in a newly forked process."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -122,13 +122,13 @@ def _become(connection: socket.socket) -> NoReturn:
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:0] = [path for path in paths if path and path not in sys.path]
         _end_with(life)
-        # processes that this one forks have nothing to do with the launcher
+        # children of this process have no connection to the launcher
         os.register_at_fork(after_in_child=connection.close)
         os.register_at_fork(after_in_child=lambda: os.close(life))
         _name("-m", *request["arguments"])
         module, *arguments = request["arguments"]
         sys.argv = [module, *arguments]
-        sys.modules.pop(module, None)  # runs a second time, as `__main__`
+        sys.modules.pop(module, None)  # so that it runs again, as `__main__`
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:
@@ -147,24 +147,24 @@ def _become(connection: socket.socket) -> NoReturn:
 
 
 def _name(*arguments: str) -> None:
-    """Have `ps` show this process as an interpreter with such arguments."""
+    """Show this process in `ps` as an interpreter with these arguments."""
     setproctitle(shlex.join([sys.executable, *arguments]))
 
 
 def _end_with(life: int) -> None:
-    """Have the kernel send SIGTERM, as Spark would, when the other end of a pipe is closed."""
+    """Request SIGTERM from the kernel, as Spark would send it, when the other end of a pipe is closed."""
     fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
     hang_up = select.poll()
-    hang_up.register(life, 0)  # tells of nothing but the other end's closing
+    hang_up.register(life, 0)  # reports only that the other end is closed
     if hang_up.poll(0):
         os._exit(1)
 
 
 def main() -> None:
-    """Argument: number of the listening socket."""
-    # not the keyboard's: Spark ends its processes
+    """Run the server; argument: file descriptor of the listening socket."""
+    # Ctrl-C is ignored: Spark ends its processes
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _name("-m", __spec__.name, *sys.argv[1:])  # the first call has to come before the environment changes
     from streaming_job.runtime.workers.preload import preload

@@ -1,9 +1,9 @@
-"""The `python` that Spark starts on the driver's machine: has the fork server fork one, and stands for it.
+"""The shim that Spark starts as `python` on the driver's machine: asks the fork server for a process.
 
-Spark starts one interpreter after the other, each for a module that imports for a second or two. A process
-that the fork server forks has all that imported. This one gives it its arguments, environment and standard
-streams, lives as long as it does, and takes it along when it is killed. It imports little, to be quick.
-Without a server it becomes the interpreter that Spark wanted.
+Spark starts several interpreters, each for a module whose imports take a second or two. A forked process has
+these imports already. The shim passes it arguments, environment and standard streams, and lives as long as
+it; killing the shim kills the process. It imports little, to start quickly. Without a server it becomes the
+interpreter itself.
 """
 
 import json
@@ -13,21 +13,21 @@ import sys
 from contextlib import chdir
 
 STARTED = b"+"
-"""Comes when there is a process; what it ends with comes later."""
+"""Sent when the process has started; its exit code follows when it ends."""
 
 
 def main() -> None:
-    """Arguments: path of the server's socket, then those of the interpreter."""
+    """Run the shim; arguments: path of the server's socket, then those of the interpreter."""
     server, *arguments = sys.argv[1:]
     connection = _connect(server) if arguments[:1] == ["-m"] else None
     if connection is None or not _ask(connection, arguments[1:]):
         os.execv(sys.executable, [sys.executable, *arguments])
-    sys.exit(int(connection.recv(4) or b"1"))  # it comes when the process ends
+    sys.exit(int(connection.recv(4) or b"1"))  # the exit code arrives when the process ends
 
 
 def _ask(connection: socket.socket, arguments: list[str]) -> bool:
-    """Ask for a process; no if the server is gone before there is one."""
-    # closed by the kernel when this process ends, however it does: the other one is told
+    """Request a process; return False if the server is gone before it starts."""
+    # the kernel closes it when this process ends in any way, which ends the other one
     life, _ = os.pipe()
     request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
     try:

@@ -1,7 +1,7 @@
-"""Everything that Spark's Python processes use, loaded once in the process that they are forked from.
+"""The preloading of all modules and kernels of Spark's Python processes, before they are forked.
 
-Each of them would import for a second or two and load compiled kernels for another, at the start of a job and
-after each worker's death. What is loaded here they share, in memory too.
+Otherwise each process would import for a second or two and load compiled kernels for another, at the start of
+a job and after each worker's death. Forked processes also share the memory.
 """
 
 import gc
@@ -35,18 +35,18 @@ from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Records
 
 
-@cache  # a process forked from one that did it has it
+@cache  # processes forked from a preloaded one do not load again
 def preload() -> None:
-    """Load kernels and libraries, and let later garbage collections and forks leave them alone."""
+    """Load kernels and libraries, and exclude them from later garbage collections."""
     load_kernels()
     tracking.load()
-    # Spark's workers run a full collection after every task: what is shared is not to be walked, nor copied
+    # Spark's workers run a full collection after every task, which would walk and copy shared objects
     gc.collect()
     gc.freeze()
 
 
-class _Silence:
-    """A classifier that suspects nobody."""
+class _ZeroClassifier:
+    """A classifier whose scores are all 0."""
 
     def score(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """See `Classifier`."""
@@ -58,9 +58,9 @@ class _Silence:
 
 
 def load_kernels() -> None:
-    """Take two transactions through decoding, features, score and state, so that the kernels are loaded.
+    """Load the kernels by processing two transactions: decoding, features, score and state.
 
-    Two, because numba takes the columns of a single record for another type.
+    Two, because numba compiles the columns of a single record as another type.
     """
     message_batch.load_kernels()
     now = 1_700_000_000_000
@@ -81,7 +81,7 @@ def load_kernels() -> None:
     state, store, meta = GroupState(MemoryArena()), MemoryPieces(), Meta()
     ref = ModelRef("preload", "1", "models:/preload/1", "0" * 64, IDENTITIES)
     rollout = [event.to_json() for event in installation(ref, Policy(0.5, 1), "preload", "preload", now)]
-    scorer = Scorer(ref.name, ref.version, ref.digest, NAMES, _Silence())
+    scorer = Scorer(ref.name, ref.version, ref.digest, NAMES, _ZeroClassifier())
     rules = Rules(topics, key_groups, TimeLimits(1, 1), lambda _: scorer)
     core = GroupCore(0, rules, state, meta, store, {})
     core.fold(records(topics.profiles, [b'{"card_id":"c"}'] * 2, [b"{}"] * 2))

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does once it has what it will keep."""
+"""The garbage collector's freeze in a Python worker of Spark, once its long-lived objects exist."""
 
 import gc
 
@@ -9,10 +9,10 @@ _calls = 0
 
 
 def freeze_after_warm_up() -> None:
-    """Take what the imports, the model and the first batches made out of the garbage collector's sight.
+    """Exclude the objects of imports, model and first epochs from garbage collection.
 
-    Spark's worker daemon runs a full collection after every task; with this process's libraries loaded that
-    costs more than a small batch does, and whatever task gets the worker next waits for it.
+    Spark's worker daemon runs a full collection after every task. With this process's libraries it would take
+    longer than a small batch, and delay the worker's next task.
     """
     global _calls
     _calls += 1

@@ -32,8 +32,8 @@ def test_state_behind_or_at_the_output_goes_on(state: Offsets, said: Offsets) ->
     ("changed", "kind", "words"),
     [
         ({T1: 6}, CheckpointError, "transactions-1 up to 6, output and progress reach 5"),
-        ({T0: 9}, LogError, "transactions-0 is to be read from offset 9 on and begins at 10"),
-        ({PROFILES: 31}, LogError, "profiles-0 was read up to offset 31 and ends at 30"),
+        ({T0: 9}, LogError, "transactions-0 has to be read from offset 9, but begins at 10"),
+        ({PROFILES: 31}, LogError, "profiles-0 was read up to offset 31, but ends at 30"),
         ({("profiles", 1): 0}, LogError, "profiles-1 is gone"),
     ],
 )
@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_refused_with_its_partition_and_what_to_do(
 
 def test_a_log_that_ends_before_what_was_said_is_refused() -> None:
     """Its state is behind that end: records that came would be decided up to Q without a word."""
-    with pytest.raises(LogError, match="transactions-0 was read up to offset 60 and ends at 40"):
+    with pytest.raises(LogError, match="transactions-0 was read up to offset 60, but ends at 40"):
         require_fit({T0: 20}, {T0: 60}, FIRST, {T0: 40})
 
 

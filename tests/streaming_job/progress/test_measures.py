@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from feature_store.layout import BEGINNING, TRANSACTION
-from streaming_job.decide.decider import Decided
+from streaming_job.decide.decider import Decisions
 from streaming_job.progress.measures import measure
 from streaming_job.progress.outcome import LATENESS_MS, PROFILE_AGE_MS, Outcome, histogram
 
@@ -20,14 +20,14 @@ STATE: Any = SimpleNamespace(
 )
 
 
-def transactions(n: int, seed: int = 1) -> tuple[np.ndarray, Decided]:
+def transactions(n: int, seed: int = 1) -> tuple[np.ndarray, Decisions]:
     """Of three partitions, some late, some repeated, with profiles of all kinds."""
     random = np.random.default_rng(seed)
     batch = np.zeros(n, dtype=TRANSACTION)
     batch["partition"] = np.sort(random.integers(0, 3, n))
     batch["arrival"] = NOW + random.integers(0, 1_000, n)
     batch["time"] = batch["arrival"] - random.choice([-50, 0, 90, 100, 5_000, 10**8, 10**9], n)
-    return batch, Decided(
+    return batch, Decisions(
         accepted=random.random(n) < 0.9,
         alerted=np.zeros(n, dtype=np.bool_),
         suppressed=np.zeros(n, dtype=np.bool_),
@@ -37,11 +37,11 @@ def transactions(n: int, seed: int = 1) -> tuple[np.ndarray, Decided]:
     )
 
 
-def measured(batch: np.ndarray, decided: Decided, cuts: list[int]) -> Outcome:
+def measured(batch: np.ndarray, decided: Decisions, cuts: list[int]) -> Outcome:
     outcome = Outcome()
     for start, end in zip([0, *cuts], [*cuts, batch.size], strict=True):
         rows = slice(start, end)
-        part = Decided(
+        part = Decisions(
             decided.accepted[rows], decided.alerted[rows], decided.suppressed[rows],
             decided.conflicting[rows], decided.late[rows], decided.version[rows],
         )  # fmt: skip
