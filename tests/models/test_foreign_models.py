@@ -191,7 +191,7 @@ def fewer_names(stored: Path) -> None:
 FORGED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a kid beyond the nodes": (
         arrays_changed(lambda known: known["trees.nodes"]["kid"].__setitem__(0, 10**6)),
-        "a kid is not where it is due",
+        "a kid is not at its index",
     ),
     "trees of more columns": (
         arrays_changed(lambda known: known["trees.width"].__setitem__(0, 4_000)),
