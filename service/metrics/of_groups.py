@@ -1,4 +1,4 @@
-"""What the newest progress record of each key group says, as Prometheus metrics."""
+"""Metrics from the newest progress record of each key group."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ OF_A_GROUP: tuple[tuple[str, str, Callable[[Mapping[str, Any]], float]], ...] = 
 
 
 def of_groups(groups: Groups, now_s: float) -> list[Metric]:
-    """The job as it is.
+    """Return sizes of the state, newest commits, and the model and rollout of each key group.
 
     Args:
         groups: newest progress record of each key group.
@@ -88,11 +88,11 @@ def _infos(groups: Groups) -> list[Metric]:
     rollout = InfoMetricFamily("fraud_rollout", "The rollout that decided last", labels=["key_group"])
     for group, record in groups.items():
         if record["model"]:
-            model.add_metric([str(group)], _words(record["model"]))
+            model.add_metric([str(group)], _model_labels(record["model"]))
         if record["rollout_id"]:
             rollout.add_metric([str(group)], {"rollout_id": record["rollout_id"]})
     return [*families, model, rollout]
 
 
-def _words(model: Mapping[str, Any]) -> dict[str, str]:
+def _model_labels(model: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(model[name]) for name in ("name", "version", "digest") if name in model}

@@ -1,4 +1,4 @@
-"""Verdicts, their limits and what readiness checks, as Prometheus metrics."""
+"""Metrics of verdicts, their limits and the readiness checks."""
 
 from prometheus_client.core import Metric
 
@@ -11,7 +11,7 @@ from service.metrics.of_lag import PLACE
 
 
 def of_diagnosis(diagnosis: Diagnosis, checks: tuple[Check, ...]) -> list[Metric]:
-    """The job as a whole."""
+    """Return the verdict on the whole job, the onset of its reasons, and the readiness checks."""
     since: dict[str, float] = {}
     for reason in diagnosis.reasons:
         if reason.since_s is not None:
@@ -33,17 +33,17 @@ def of_diagnosis(diagnosis: Diagnosis, checks: tuple[Check, ...]) -> list[Metric
     ]
 
 
-def of_assessment(found: Assessment) -> list[Metric]:
-    """Verdicts on the input partitions, and what they are measured by."""
-    verdicts = [([topic, str(n)], finding) for (topic, n), finding in found.findings.items()]
+def of_assessment(assessment: Assessment) -> list[Metric]:
+    """Return the verdicts on the input partitions, their limits, epochs and restarts."""
+    verdicts = [([topic, str(n)], finding) for (topic, n), finding in assessment.findings.items()]
     limits = {
-        "commit": found.limits.commit_s,
-        "latency": found.limits.latency_s,
-        "held": found.limits.held_s,
-        "heartbeat": found.heartbeat_s,
-        "epoch": found.epoch_s,
+        "commit": assessment.limits.commit_s,
+        "latency": assessment.limits.latency_s,
+        "held": assessment.limits.held_s,
+        "heartbeat": assessment.heartbeat_s,
+        "epoch": assessment.epoch_s,
     }
-    epochs = [([str(group)], epoch.since_s) for group, epoch in found.epochs.items()]
+    epochs = [([str(group)], epoch.since_s) for group, epoch in assessment.epochs.items()]
     return [
         state_set(
             "fraud_partition_verdict",
@@ -74,11 +74,11 @@ def of_assessment(found: Assessment) -> list[Metric]:
             "fraud_group_epoch_age_seconds",
             "Time since then: the newest checkpoint is as old",
             ["key_group"],
-            ((key, max(0.0, found.at_s - since)) for key, since in epochs),
+            ((key, max(0.0, assessment.at_s - since)) for key, since in epochs),
         ),
         counter(
             "fraud_job_restarts",
             "Instances of the job that took over since the sidecar started",
-            found.restarts,
+            assessment.restarts,
         ),
     ]

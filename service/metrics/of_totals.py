@@ -1,4 +1,4 @@
-"""What has added up since the job's first Kafka transaction, as Prometheus metrics."""
+"""Metrics of the job's totals since its first Kafka transaction."""
 
 from prometheus_client.core import Metric, SummaryMetricFamily
 
@@ -21,11 +21,11 @@ COUNTS = {
     "late_facts": "Facts about merchants that came behind their group's promise: they take effect late",
     "suppressed": "Alerts kept back because the card had one a short while before",
 }
-"""Of the contract's `counts`: name -> meaning; dead letters are told by reason instead."""
+"""Name in the contract's `counts` -> help text; dead letters are exported by reason instead."""
 
 
 def of_totals(totals: Totals) -> list[Metric]:
-    """Counters and histograms of the sums over all key groups."""
+    """Return counters and histograms of the totals, summed over all key groups."""
     families: list[Metric] = [counter("fraud_commits", "Kafka transactions committed", totals.commits)]
     for name, meaning in COUNTS.items():
         families.append(counter(f"fraud_{name}", meaning, totals.counts[name]))
