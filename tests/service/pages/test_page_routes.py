@@ -230,7 +230,7 @@ def test_of_each_partition_only_the_newest_are_shown(sidecar: Sidecar) -> None:
 
 def test_an_alert_is_decoded_once_however_often_it_is_looked_at() -> None:
     value = orjson.dumps(alert(12_345, AT))
-    before = alerts._shown.cache_info().hits
+    before = alerts._view.cache_info().hits
     first, again = alerts.views([value]), alerts.views([value])
     assert first == again
-    assert alerts._shown.cache_info().hits == before + 1
+    assert alerts._view.cache_info().hits == before + 1
