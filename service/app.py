@@ -19,7 +19,7 @@ from service.quality.parts import QualityParts
 from service.quality.routes import quality_routes
 from service.rollouts.parts import RolloutParts
 from service.rollouts.routes import rollout_routes
-from service.security.roles import see_all_declared
+from service.security.roles import require_declared_roles
 from service.settings import ServiceSettings
 from streaming_job.labels.ledger import Ledger
 
@@ -68,5 +68,5 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     app.include_router(label_routes(ledger, clock))
     app.include_router(quality_routes(quality))
     app.include_router(page_routes(quality.alerts, settings.job_id))
-    see_all_declared(app)
+    require_declared_roles(app)
     return app

@@ -22,7 +22,7 @@ from service.quality.alert_feed import SHOWN, AlertFeed
 from service.quality.outcomes import Outcomes
 from service.security import tokens
 from service.security.headers import CONTENT_SECURITY_POLICY
-from service.security.roles import Role, see_all_declared
+from service.security.roles import Role, require_declared_roles
 from service.settings import ServiceSettings
 
 pytestmark = pytest.mark.unit
@@ -51,7 +51,7 @@ class Sidecar:
         app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
         security.install(app, settings)
         app.include_router(page_routes(self.feed, "card-fraud"))
-        see_all_declared(app)
+        require_declared_roles(app)
         self.client = TestClient(app)
 
     def get(self, path: str, role: str | None = None) -> Response:
