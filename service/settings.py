@@ -78,7 +78,7 @@ class ServiceSettings(BaseSettings):
         return {"log_level": 0, **more, **self.kafka, "bootstrap.servers": self.bootstrap_servers}
 
 
-def say(error: KafkaException | TimeoutError) -> str:
+def describe(error: KafkaException | TimeoutError) -> str:
     """Return the text of a Kafka error."""
     cause = error.args[0] if error.args else "no answer in time"
     return str(cause.str() if hasattr(cause, "str") else cause)

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
 from service.background import Background
 from service.health.lag import Lag, PartitionLag
 from service.health.waiting import PartitionId, Waiting
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 from streaming_job.transaction.written import Mark
 
 TIMEOUT_S = 5.0
@@ -76,7 +76,7 @@ class LagWatch(Background):
             try:
                 self._watch()
             except (KafkaException, TimeoutError) as error:
-                self._fault = f"the broker does not answer: {say(error)}"
+                self._fault = f"the broker does not answer: {describe(error)}"
                 self._stop.wait(self._settings.offsets_interval_s)
 
     def _watch(self) -> None:

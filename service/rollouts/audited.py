@@ -12,7 +12,7 @@ from service.rollouts.requests import Actor
 from service.rollouts.writing import Line
 from service.security.audit import Entry, next_record
 from service.security.audit_log import AuditLog, NoAuditError
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 
 log = logging.getLogger(__name__)
 DONE, REFUSED = "done", "refused"
@@ -61,7 +61,7 @@ class RolloutAudit:
             log.warning("changes are not audited: %s", fault)
             return []
         except KafkaException as fault:
-            raise UnansweredError("audit", f"{topic} cannot be read: {say(fault)}; repeat it") from fault
+            raise UnansweredError("audit", f"{topic} cannot be read: {describe(fault)}; repeat it") from fault
         lines = []
         for entry in entries:
             previous = next_record(previous, entry)

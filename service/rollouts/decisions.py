@@ -13,7 +13,7 @@ from models.rollouts import machine, membership
 from models.rollouts.machine import Decides, Line, Plan
 from service.rollouts.errors import UnansweredError, UnknownError
 from service.rollouts.history import History
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 from streaming_job.log import topic_reader
 from streaming_job.log.partitioner import KeyGroups
 
@@ -61,7 +61,7 @@ def explain(
         records = list(search.records(topics.transactions, [own]))
     except KafkaException as fault:
         raise UnansweredError(
-            "brokers", f"the topics cannot be read: {say(fault)}; check the brokers"
+            "brokers", f"the topics cannot be read: {describe(fault)}; check the brokers"
         ) from fault
     finally:
         reader.close()

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from service.rollouts.errors import StaleError, UnansweredError
 from service.rollouts.history import History, Record
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 from streaming_job.log import topic_reader
 from streaming_job.progress.reader import newest_by_group
 
@@ -104,5 +104,6 @@ def _require_stable(settings: ServiceSettings, partition: TopicPartition) -> Non
 
 def _unanswered(topic: str, settings: ServiceSettings, fault: KafkaException) -> UnansweredError:
     return UnansweredError(
-        "brokers", f"{topic} at {settings.bootstrap_servers} cannot be read: {say(fault)}; check the settings"
+        "brokers",
+        f"{topic} at {settings.bootstrap_servers} cannot be read: {describe(fault)}; check the settings",
     )

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from models.rollouts.events import Event
 from service.rollouts.errors import StaleError, UnansweredError
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 
 TIMEOUT_S = 30.0
 FENCED = (
@@ -96,5 +96,5 @@ class RolloutWriter:
         return UnansweredError(
             "brokers",
             f"{self._settings.topics.model_rollouts} at {self._settings.bootstrap_servers} did not take the "
-            f"event: {say(fault)}; check the brokers, then repeat it with the same idempotency key",
+            f"event: {describe(fault)}; check the brokers, then repeat it with the same idempotency key",
         )

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from service.security import audit
 from service.security.audit import AuditError
 from service.security.audit_log import AuditLog, Stored
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 from streaming_job import environment
 from streaming_job.masking import safe
 
@@ -79,6 +79,6 @@ def _line(stored: Stored) -> str:
 
 def _unreadable(settings: ServiceSettings, fault: KafkaException) -> AuditError:
     return AuditError(
-        f"{settings.topics.audit_log} at {settings.bootstrap_servers} cannot be read: {say(fault)}; "
+        f"{settings.topics.audit_log} at {settings.bootstrap_servers} cannot be read: {describe(fault)}; "
         "check the brokers"
     )

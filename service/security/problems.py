@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from feature_store.errors import FraudError
 from service.security.headers import SAFE
-from service.settings import say
+from service.settings import describe
 
 MEDIA_TYPE = "application/problem+json"
 LONGEST_PATH = 256
@@ -81,7 +81,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(KafkaException)
     async def no_broker(request: Request, error: KafkaException) -> Response:
-        detail = f"the brokers did not answer: {say(error)}; check them, then repeat the request"
+        detail = f"the brokers did not answer: {describe(error)}; check them, then repeat the request"
         return answer(Problem(503, "broker_unavailable", detail), _path(request))
 
     @app.exception_handler(Exception)
