@@ -139,7 +139,7 @@ def apply(line: Line, event: Event) -> Line:
     if is_repetition(line, event):
         return line
     require_allowed(line, event)
-    return moved(line, event)
+    return apply_accepted(line, event)
 
 
 def is_repetition(line: Line, event: Event) -> bool:
@@ -221,7 +221,7 @@ def _require_next(trial: Trial, event: Event) -> None:
         raise ConflictError(f"{name} has no challenger {event.challenger!r}; it has {', '.join(names)}")
 
 
-def moved(line: Line, event: Event) -> Line:
+def apply_accepted(line: Line, event: Event) -> Line:
     """Apply an event that is known to be accepted, without checks."""
     if event.type is Type.PROPOSED:
         return _opened(line, event)

@@ -218,7 +218,7 @@ class RolloutHistory:
         for event in told:
             known = event.rollout_id in self.line.trials
             if (known or event.type is Type.PROPOSED) and not machine.is_repetition(self.line, event):
-                self.line = machine.moved(self.line, event)
+                self.line = machine.apply_accepted(self.line, event)
         if self.line is not before:
             # an event hides the ones before it even if broker clocks make it look older than they are
             since = max(arrival, self.steps[-1].since if self.steps else 0)
