@@ -102,8 +102,8 @@ def _sum(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     for name in UNITS:
         total[name] = dict(Counter(first.get(name, {})) + Counter(second.get(name, {})))
     for name in ("scores", "champion_scores"):
-        one, other = first.get(name), second.get(name)
-        if one and other and one["le"] == other["le"]:
-            counts = [a + b for a, b in zip(one["counts"], other["counts"], strict=True)]
-            total[name] = {"le": one["le"], "counts": counts, "sum": one["sum"] + other["sum"]}
+        left, right = first.get(name), second.get(name)
+        if left and right and left["le"] == right["le"]:
+            counts = [a + b for a, b in zip(left["counts"], right["counts"], strict=True)]
+            total[name] = {"le": left["le"], "counts": counts, "sum": left["sum"] + right["sum"]}
     return total

@@ -27,7 +27,7 @@ def of_event_time(times: tuple[PartitionTime, ...], now_s: float) -> list[Metric
         ),
         gauges(
             "fraud_partition_watermark_timestamp_seconds",
-            "Estimate: nearly all that happened before has arrived",
+            "Estimated event time before which nearly all events have arrived",
             PLACE,
             marks,
         ),
@@ -46,9 +46,9 @@ def of_event_time(times: tuple[PartitionTime, ...], now_s: float) -> list[Metric
     ]
     watermark = watermark_of(times)
     if watermark is not None:
-        least = "The least of the watermarks of the partitions that are not idle"
-        families.append(gauge("fraud_watermark_timestamp_seconds", least, watermark))
+        least = "least watermark of the partitions that are not idle"
+        families.append(gauge("fraud_watermark_timestamp_seconds", f"The {least}", watermark))
         families.append(
-            gauge("fraud_watermark_age_seconds", f"Time since it: {least}", max(0.0, now_s - watermark))
+            gauge("fraud_watermark_age_seconds", f"Time since the {least}", max(0.0, now_s - watermark))
         )
     return families

@@ -10,11 +10,11 @@ from service.metrics.families import gauge, gauges
 
 OF_A_GROUP: tuple[tuple[str, str, Callable[[Mapping[str, Any]], float]], ...] = (
     ("commit_id", "Number of the newest Kafka transaction", lambda record: record["commit_id"]),
-    ("epoch", "Number of the epoch in which it was committed", lambda record: record["epoch"]),
-    ("progress_timestamp_seconds", "When it was committed", lambda record: record["written_at"] / 1e3),
+    ("epoch", "Number of the epoch of the newest commit", lambda record: record["epoch"]),
+    ("progress_timestamp_seconds", "Time of the newest commit", lambda record: record["written_at"] / 1e3),
     (
         "commit_interval_seconds",
-        "Its commit after the one before",
+        "Time between its two newest commits",
         lambda record: (record["written_at"] - record["started_at"]) / 1e3,
     ),
     (
@@ -70,7 +70,7 @@ def _sizes(groups: Groups) -> list[Metric]:
         gauge("fraud_state_cards", "Cards in the state", state["cards"]),
         gauge(
             "fraud_state_cards_without_profile",
-            "Cards in the state that no profile is known of",
+            "Cards in the state without a known profile",
             state["cards_without_profile"],
         ),
         gauge("fraud_state_events", "Transactions kept in the state", state["events"]),

@@ -22,7 +22,7 @@ def of_quality(qualities: Sequence[Quality]) -> list[Metric]:
     return [
         gauges(
             "fraud_alert_outcomes",
-            "Newest alerts, by what labels say of their transactions",
+            "Newest alerts, by their outcome according to labels",
             ["by", "name", "outcome"],
             values,
         )

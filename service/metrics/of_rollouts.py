@@ -25,7 +25,7 @@ ALERTED = ("both", "only_champion", "only_challenger")
 COUNTS = {
     "transactions": "Transactions that the challenger scored",
     "decided": "Transactions that the challenger decided",
-    "failures": "Transactions that the challenger gave no score",
+    "failures": "Transactions for which the challenger returned no score",
     "rows": "Rows that the challenger scored",
 }
 
@@ -47,7 +47,7 @@ def of_rollouts(groups: Groups) -> list[Metric]:
     families = [
         state_set(
             "fraud_rollout_phase",
-            "Where the rollout stands",
+            "Phase of the rollout",
             ["rollout_id"],
             PHASES.values(),
             (([rollout], phase) for rollout, phase in phase_of),
@@ -91,7 +91,7 @@ def of_guards(findings: Iterable[tuple[str, str, str, str]]) -> list[Metric]:
     return [
         state_set(
             "fraud_guard_verdict",
-            "What the guard makes of the challenger so far",
+            "Verdict of the guard on the challenger so far",
             [*LABELS, "guard"],
             GUARD_VERDICTS,
             islice(values, MOST * MOST * MOST),
