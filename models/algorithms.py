@@ -1,4 +1,4 @@
-"""The learners to choose from, each with the preparation of unknown values that it needs."""
+"""Learning algorithms, each with the imputation that it needs for missing values."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from models.train import train
 
 
 class Algorithm(StrEnum):
-    """What is fitted."""
+    """Learning algorithm."""
 
     GRADIENT_BOOSTING = "gradient-boosting"
     RANDOM_FOREST = "random-forest"
@@ -24,21 +24,21 @@ FOREST_DEPTH = 20
 
 @dataclass(frozen=True)
 class Learner:
-    """An algorithm and its options; options that it does not have are not looked at."""
+    """An algorithm and its options; options of other algorithms are ignored."""
 
     algorithm: Algorithm = Algorithm.GRADIENT_BOOSTING
     seed: int = 0
     iterations: int = 300
     """Number of trees."""
     leaves: int = 6
-    """Of each tree of gradient boosting."""
+    """Leaves of each tree of gradient boosting."""
     learning_rate: float = 0.03
-    """Of gradient boosting."""
+    """Learning rate of gradient boosting."""
     feature_share: float = 0.15
     """Share of the features that each split of gradient boosting may choose from."""
 
     def fit(self, x: np.ndarray, y: np.ndarray) -> Any:
-        """A fitted scikit-learn classifier; the same data and seed give the same one.
+        """Fit a scikit-learn classifier; the same data and seed give the same one.
 
         Args:
             x: float64[n, f]; NaN where unknown.
@@ -67,7 +67,7 @@ class Learner:
     def _forest(self) -> Any:
         from sklearn.ensemble import RandomForestClassifier
 
-        # unknown values go to the better side of each split
+        # scikit-learn sends missing values to the better side of each split
         return RandomForestClassifier(
             n_estimators=self.iterations, max_depth=FOREST_DEPTH, random_state=self.seed
         )

@@ -1,4 +1,4 @@
-"""Files of a model from the registry, read within limits: archives of arrays, never pickles."""
+"""Zip archives of arrays in a model's files, read without pickle and with a size limit."""
 
 import io
 from collections.abc import Iterator
@@ -12,43 +12,43 @@ import numpy as np
 from models.errors import ModelError
 
 MOST_BYTES = 256 << 20
-"""Of a model, as its files and as they unpack: each worker process copies and holds it before it decides."""
+"""Size limit of a model, packed and unpacked: each worker process copies the model and keeps it in memory."""
 
 
 @contextmanager
 def opened(file: Path | BinaryIO) -> Iterator[ZipFile]:
-    """A zip archive to read from.
+    """Open a zip archive for reading.
 
     Raises:
-        ModelError: it unpacks to more than MOST_BYTES.
+        ModelError: the archive unpacks to more than MOST_BYTES.
     """
     with ZipFile(file) as archive:
-        _at_most(sum(entry.file_size for entry in archive.infolist()), "unpack to")
+        _require_size(sum(entry.file_size for entry in archive.infolist()), "unpack to")
         yield archive
 
 
 def array(archive: ZipFile, name: str) -> np.ndarray:
-    """A .npy file of an archive.
+    """Read a .npy file of an archive.
 
     Raises:
-        ValueError: it is none, or holds objects.
+        ValueError: the file is not in .npy format, or holds objects.
     """
     return np.asarray(np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False))
 
 
 def arrays(archive: ZipFile) -> dict[str, np.ndarray]:
-    """All arrays of an archive that numpy.savez wrote, by name."""
+    """Read all arrays of an archive that numpy.savez wrote, by name."""
     return {name.removesuffix(".npy"): array(archive, name) for name in archive.namelist()}
 
 
 def check_size(directory: Path) -> None:
     """Raise ModelError if a directory's files have more than MOST_BYTES."""
-    _at_most(sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()), "have")
+    _require_size(sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()), "have")
 
 
-def _at_most(size: int, what: str) -> None:
+def _require_size(size: int, verb: str) -> None:
     if size > MOST_BYTES:
         raise ModelError(
-            f"the model's files {what} {size / 2**20:,.1f} MiB, more than {MOST_BYTES >> 20}; "
+            f"the model's files {verb} {size / 2**20:,.1f} MiB, more than {MOST_BYTES >> 20}; "
             "train a smaller one"
         )

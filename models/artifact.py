@@ -1,12 +1,12 @@
-"""What a model's directory holds besides MLflow's own files, and how it is trusted.
+"""The extra files of a model's artifact, and the checks that make them safe to load.
 
-`extra_files/scorer.json` says what the model expects, `extra_files/scorer.npz` holds the compiled trees (or
-the reference values of another estimator) and golden rows with their scores. Both are part of the artifact,
-so its digest covers them; a worker loads from them without MLflow and, for trees, without scikit-learn.
+`extra_files/scorer.json` lists the model's input columns. `extra_files/scorer.npz` holds the compiled trees
+(or the reference values of another estimator) and golden rows with their scores. Both are part of the
+artifact, so its digest covers them. A worker loads them without MLflow and, for trees, without scikit-learn.
 
-The digest proves that these are the files that a rollout means, not that anybody vetted them: whoever may
-register models writes what stands here. So nothing here names code to run, and everything is checked that
-compiled code indexes with: trees by `tree_layout`, other estimators by `estimator_file`.
+The digest proves that these are the files that a rollout pins. It does not prove that they are harmless:
+every user who may register models can write them. So the files name no code to run, and every number that
+compiled code uses as an index is checked: trees by `tree_layout`, other estimators by `estimator_file`.
 """
 
 import hashlib
@@ -27,28 +27,27 @@ from models.trees import Trees
 
 FORMAT = 1
 EXTRA = "extra_files"
-"""Where MLflow puts the files that are added to a model."""
+"""Directory in which MLflow puts the extra files of a model."""
 MODEL_FILE = "model.skops"
 GOLDEN_TOLERANCE = 1e-9
-"""Golden scores may differ this much: another processor's exp() may round the last bit differently."""
+"""Allowed difference of golden scores: another processor's exp() may round the last bit differently."""
 MOST_GOLDEN_ROWS = 10_000
-"""They are scored at every load, while transactions wait."""
+"""Golden rows are scored at every load, while transactions wait."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """A model as its files describe it."""
+    """Content of a model's extra files."""
 
     features: tuple[str, ...]
     """name:version of each column of the model's input."""
     classifier: Trees | Estimator
-    """What scores."""
     golden_rows: np.ndarray
     """float64[k, f]."""
     golden_scores: np.ndarray
     """float64[k]."""
     quantiles: np.ndarray | None = None
-    """`percentiles.quantiles` of the scores that the model was judged by; None if that is not known."""
+    """`percentiles.quantiles` of the evaluation scores; None if not stored."""
 
     def __post_init__(self) -> None:
         width, golden = len(self.features), self.golden_rows
@@ -61,7 +60,7 @@ class Content:
             and self.classifier_width == width
         ):
             raise ModelError(
-                "the model's columns, trees and golden rows do not fit together; train and register it again"
+                "the model's columns, trees and golden rows do not match; train and register it again"
             )
         least = self.quantiles
         if least is not None and not (
@@ -71,21 +70,21 @@ class Content:
 
     @property
     def classifier_width(self) -> int:
-        """Columns that the classifier takes."""
-        known = self.classifier
-        return len(known.typical) if isinstance(known, Estimator) else int(known.width[0])
+        """Number of columns that the classifier takes."""
+        classifier = self.classifier
+        return len(classifier.typical) if isinstance(classifier, Estimator) else int(classifier.width[0])
 
-    def check_golden(self, ask: Callable[[np.ndarray], np.ndarray], what: str) -> None:
-        """Raise ModelError unless `ask` gives the golden rows their recorded scores."""
+    def check_golden(self, score: Callable[[np.ndarray], np.ndarray], label: str) -> None:
+        """Raise ModelError unless `score` reproduces the recorded scores of the golden rows."""
         try:
-            scores = ask(self.golden_rows)
-        except Exception as error:  # whatever a foreign model raises
+            scores = score(self.golden_rows)
+        except Exception as error:  # a foreign model may raise anything
             raise ModelError(
-                f"{what} cannot score its golden rows ({type(error).__name__}: {error}); register it again"
+                f"{label} cannot score its golden rows ({type(error).__name__}: {error}); register it again"
             ) from error
         if not _alike(scores, self.golden_scores):
             raise ModelError(
-                f"{what} does not reproduce its golden scores; check library versions, or register again"
+                f"{label} does not reproduce its golden scores; check library versions, or register again"
             )
 
 
@@ -95,7 +94,7 @@ def write(
     features: tuple[str, ...],
     golden_rows: np.ndarray,
     typical: np.ndarray,
-    judged_by: np.ndarray | None = None,
+    evaluation_scores: np.ndarray | None = None,
 ) -> list[Path]:
     """Write the extra files of a model into a directory.
 
@@ -103,16 +102,17 @@ def write(
         directory: exists, empty.
         estimator: fitted classifier with predict_proba.
         features: of its columns, name:version.
-        golden_rows: float64[k, f] to be scored at every later check.
+        golden_rows: float64[k, f], scored at every load.
         typical: float64[f], training medians.
-        judged_by: float64[n], scores of rows that the model was not fitted to; for percentiles in alerts.
+        evaluation_scores: float64[n], scores of rows that the model was not fitted to; alerts derive
+            percentiles from them.
 
     Returns:
         The files' paths.
 
     Raises:
-        ModelError: workers could not load it, or it would not score there as it does here; or the scores of a
-            row depend on the rows around it.
+        ModelError: workers could not load the model, or would score differently; or the score of a row
+            depends on the other rows.
     """
     rows = np.ascontiguousarray(golden_rows, dtype=np.float64)
     arrays: dict[str, np.ndarray] = {"typical": np.asarray(typical, dtype=np.float64)}
@@ -126,13 +126,11 @@ def write(
         classifier = Estimator(loaded, arrays["typical"])
     scores = check_answers(classifier, rows)
     if not _alike(scores, np.asarray(estimator.predict_proba(rows))[:, 1]):
-        raise ModelError(
-            "workers would score otherwise than the estimator; report it with the estimator's type"
-        )
-    Content(features, classifier, rows, scores)  # checks that they fit together
+        raise ModelError("workers would not score as the estimator does; report it with the estimator's type")
+    Content(features, classifier, rows, scores)  # checks that they match
     arrays |= {"golden.rows": rows, "golden.scores": scores}
-    if judged_by is not None:
-        arrays["quantiles"] = quantiles(judged_by)
+    if evaluation_scores is not None:
+        arrays["quantiles"] = quantiles(evaluation_scores)
     description = {
         "format": FORMAT,
         "kind": kind,
@@ -145,10 +143,13 @@ def write(
 
 
 def check_answers(classifier: Classifier, rows: np.ndarray) -> np.ndarray:
-    """Scores of rows, float64[k], which are finite, can be explained, and are each row's own.
+    """Score rows, and check that scores and explanations are finite and that each row is scored on its own.
+
+    Returns:
+        Scores, float64[k].
 
     Raises:
-        ModelError: they are not.
+        ModelError: a check fails.
     """
     scores = classifier.score(rows)
     one_by_one = np.concatenate([classifier.score(rows[i : i + 1]) for i in range(len(rows))])
@@ -169,7 +170,7 @@ def read(directory: Path) -> Content:
     """Read a model's directory whose digest has been verified.
 
     Raises:
-        ModelError: it was not written by `write`, or by a newer one.
+        ModelError: the files were not written by `write`, or by a newer release.
     """
     try:
         description = json.loads((directory / EXTRA / "scorer.json").read_text())
@@ -194,14 +195,14 @@ def read(directory: Path) -> Content:
         )
     except ModelError:
         raise
-    except Exception as error:  # whatever a foreign or newer artifact makes its readers raise
+    except Exception as error:  # readers may raise anything on a foreign or newer artifact
         raise ModelError(
             f"model files cannot be read ({type(error).__name__}: {error}); use `fraud models train`"
         ) from error
 
 
 def digest(directory: Path) -> str:
-    """SHA-256 over all files: relative path, length and content of each, in the paths' sorted order."""
+    """Return the SHA-256 over all files: relative path, length and content of each, sorted by path."""
     total = hashlib.sha256()
     for path in sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).as_posix()):
         if path.is_file():

@@ -1,4 +1,4 @@
-"""`fraud models`: train, evaluate and list. What rolls them out is `fraud rollouts`."""
+"""`fraud models`: train, evaluate and list models. `fraud rollouts` rolls them out."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,7 @@ def train_command(
     seed: Annotated[int, typer.Option(help="The same data and seed give the same model")] = 0,
     name: Annotated[str, typer.Option(help="Of the registered model")] = "card-fraud",
 ) -> None:
-    """Train on labelled history, judge on its newest quarter, register."""
+    """Train a model on labelled history, evaluate it on the newest quarter, and register it."""
     from models.pipeline import fit_and_register
 
     trained = fit_and_register(
@@ -68,13 +68,13 @@ def list_command(
     """List the registered versions, newest first."""
     from models.registry import versions
 
-    found = versions(tracking_uri, name)
-    if not found:
+    registered = versions(tracking_uri, name)
+    if not registered:
         raise ModelError(f"no model {name} is registered there; train one: fraud models train")
-    for ref, metrics in found:
-        measured = "  ".join(f"{metric} {value:.4f}" for metric, value in sorted(metrics.items()))
+    for ref, metrics in registered:
+        scores = "  ".join(f"{metric} {value:.4f}" for metric, value in sorted(metrics.items()))
         typer.echo(
-            f"{ref.name}/{ref.version}  digest {ref.digest[:12]}  features {len(ref.features)}  {measured}"
+            f"{ref.name}/{ref.version}  digest {ref.digest[:12]}  features {len(ref.features)}  {scores}"
         )
 
 

@@ -10,20 +10,20 @@ class ModelError(FraudError):
     """A model cannot be trained, registered, found, trusted or used."""
 
     check = ""
-    """Name of the check that was not passed, where several are made in turn."""
+    """Name of the failed check; empty where there is only one."""
 
 
 class ModelUnavailableError(ModelError):
-    """A model's files cannot be had now; in a minute they may be there."""
+    """A model's files cannot be fetched now; a later attempt may succeed."""
 
 
 class ModelMissingError(ModelError):
-    """The registry answers that there is no such model."""
+    """The registry has no such model."""
 
 
 @contextmanager
 def naming(check: str) -> Iterator[None]:
-    """Give errors of models that come from inside the name of a check."""
+    """Set the name of a check on every ModelError raised inside."""
     try:
         yield
     except ModelError as fault:
@@ -32,11 +32,11 @@ def naming(check: str) -> Iterator[None]:
 
 
 class GuardError(ModelError):
-    """Guards of a rollout, or the counts that they judge, are not what they should be.
+    """Guards of a rollout, or the counts that they judge, are invalid.
 
     Args:
         text: what is wrong and what to do.
-        path: of the value in the guards' object, as `("rules", 0, "max_ratio")`; empty for counts.
+        path: path of the value in the guards' object, as `("rules", 0, "max_ratio")`; empty for counts.
     """
 
     def __init__(self, text: str, path: tuple[str | int, ...] = ()) -> None:

@@ -1,13 +1,13 @@
-"""Reads a scikit-learn estimator from a file of skops' without trusting the file.
+"""A reader of scikit-learn estimators in skops files that does not trust the file.
 
-skops' own reader takes any of scikit-learn's classes and, beyond them, what its caller lists. It checks types
-and not contents, though scikit-learn's compiled code indexes with a tree's numbers unchecked. So this reader
-makes nothing but what is listed below, which is data: numbers, text, arrays, and estimators of classes that
-answer with numpy's and Python's code. Trees of forests are range-checked. No function, type or bound method
-is ever made, so no attribute can be called.
+skops' own reader accepts every scikit-learn class, and further types that its caller lists. It checks types
+but not contents, although scikit-learn's compiled code uses a tree's numbers as unchecked indexes. This
+reader constructs only the types listed below: numbers, text, arrays, and estimators whose classes predict
+with numpy and Python code. Trees of forests are range-checked. No function, type or bound method is ever
+constructed, so no attribute can be called.
 
 To add a class: read what its predict_proba or transform does with attributes that an attacker chose, above
-all what compiled code does with them; then list it, and add it to the tests.
+all what compiled code does with them; then list the class, and add it to the tests.
 """
 
 import importlib
@@ -22,7 +22,7 @@ from models import archives
 from models.errors import ModelError
 
 PROTOCOL = 2
-"""Of skops' files."""
+"""Protocol version of skops files."""
 
 TREES = frozenset(
     {
@@ -42,10 +42,10 @@ ESTIMATORS = TREES | {
     "sklearn.preprocessing._data.MinMaxScaler",
     "sklearn.preprocessing._data.RobustScaler",
     "sklearn.preprocessing._data.StandardScaler",
-    # passes columns through: its function, if it has one, cannot be read
+    # only as a pass-through: a file with a function is refused
     "sklearn.preprocessing._function_transformer.FunctionTransformer",
 }
-"""What may be loaded, besides compiled trees (`trees.Trees`)."""
+"""Estimator classes that may be loaded; compiled trees (`trees.Trees`) have a format of their own."""
 PLAIN = {
     "DictNode": {"builtins.dict"},
     "DTypeNode": {"numpy.dtype"},
@@ -56,48 +56,48 @@ PLAIN = {
     "SliceNode": {"builtins.slice"},
     "TupleNode": {"builtins.tuple"},
 }
-"""Kinds of nodes of skops' files, and what each may make."""
+"""Node kind of a skops file -> types that it may construct."""
 KEYS = {"builtins.str": str, "builtins.int": int, "builtins.float": float}
 
 
 def dumps(estimator: Any) -> bytes:
-    """An estimator as a file of skops'."""
+    """Serialise an estimator in skops format."""
     import skops.io
 
     return bytes(skops.io.dumps(estimator))
 
 
 def read(file: Path | BinaryIO) -> Any:
-    """The estimator of a file that `dumps` or MLflow wrote, set to use one thread.
+    """Read an estimator that `dumps` or MLflow wrote, and set it to use one thread.
 
     Raises:
-        ModelError: it holds something that is not listed here, or trees that are damaged.
-        Exception: whatever its readers raise of a file that is not skops'.
+        ModelError: the file holds a type that is not listed here, or damaged trees.
+        Exception: the file is not in skops format; the type depends on the reader that fails.
     """
     with archives.opened(file) as archive:
         schema = json.loads(archive.read("schema.json"))
         if schema["protocol"] != PROTOCOL:
             raise ModelError(
-                f"the model's file has skops' protocol {schema['protocol']}, not {PROTOCOL}; register it "
+                f"the model's file has skops protocol {schema['protocol']}, not {PROTOCOL}; register it "
                 "again with this release"
             )
         return _Reader(archive).read(schema)
 
 
 class _Reader:
-    """Makes objects of the nodes of one archive."""
+    """Constructs objects from the nodes of one archive."""
 
     def __init__(self, archive: ZipFile) -> None:
         self._archive = archive
-        self._arrays: dict[str, np.ndarray] = {}  # once each: a file may be named as often as it likes
+        self._arrays: dict[str, np.ndarray] = {}  # each read once, however often nodes refer to it
 
     def read(self, node: Any) -> Any:
-        """What a node stands for."""
+        """Construct the object of a node."""
         loader, name = str(node["__loader__"]), f"{node['__module__']}.{node['__class__']}"
         if name not in PLAIN.get(loader, ()):
             raise ModelError(
                 f"the model holds a {name} ({loader}), which workers do not load; make it of "
-                f"{', '.join(sorted(known.rpartition('.')[2] for known in ESTIMATORS))}, with numbers as "
+                f"{', '.join(sorted(path.rpartition('.')[2] for path in ESTIMATORS))}, with numbers as "
                 "random_state, or gradient-boosted trees for two classes without categorical features"
             )
         match loader:
@@ -137,25 +137,25 @@ class _Reader:
         attributes = {key: self.read(value) for key, value in state.items()}
         if tree is not None:
             attributes["tree_"] = self._tree(tree, attributes.get("n_features_in_"))
-        if "n_jobs" in attributes:  # scoring is no reason to start as many processes as a file asks for
+        if "n_jobs" in attributes:  # a file must not decide how many processes scoring starts
             attributes["n_jobs"] = None
         module, _, kind = name.rpartition(".")
-        found = getattr(importlib.import_module(module), kind)
-        instance = found.__new__(found)
+        estimator_class = getattr(importlib.import_module(module), kind)
+        instance = estimator_class.__new__(estimator_class)
         instance.__setstate__(attributes)
         return instance
 
     def _tree(self, node: Any, width: Any) -> Any:
-        """scikit-learn's compiled tree, of arrays that its prediction may follow.
+        """Construct scikit-learn's compiled tree from range-checked arrays.
 
         Args:
-            node: of the file.
-            width: its estimator's n_features_in_: scikit-learn refuses rows of another width.
+            node: node of the file.
+            width: n_features_in_ of the tree's estimator; scikit-learn refuses rows of another width.
         """
         from sklearn.tree._tree import NODE_DTYPE, Tree
 
         if node["__loader__"] != "TreeNode":
-            raise ModelError("a tree of the model is something else; train and register it again")
+            raise ModelError("a tree of the model has another type; train and register it again")
         features, classes, outputs = self.read(node["__reduce__"]["args"])
         parts = self.read(node["content"])
         nodes, values = np.asarray(parts["nodes"]), np.asarray(parts["values"])
@@ -180,8 +180,8 @@ class _Reader:
 
 
 def _stay_inside(nodes: np.ndarray, width: int) -> bool:
-    """Whether each walk from the root ends, without a look beyond the nodes or a row of `width` columns."""
+    """Return whether each walk from the root ends and reads only existing nodes and `width` columns."""
     left, right, column = nodes["left_child"], nodes["right_child"], nodes["feature"]
     inner = (left != -1) | (right != -1)
-    after = all(((np.arange(len(nodes)) < kid) & (kid < len(nodes)))[inner].all() for kid in (left, right))
-    return after and bool(((column >= 0) & (column < width))[inner].all())
+    descend = all(((np.arange(len(nodes)) < kid) & (kid < len(nodes)))[inner].all() for kid in (left, right))
+    return descend and bool(((column >= 0) & (column < width))[inner].all())

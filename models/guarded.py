@@ -1,11 +1,11 @@
-"""Asks a model whose code is not ours: what it cannot answer is a failure of those rows, not of the stream.
+"""Calls to a third-party model, in which a failure affects single rows and does not stop the stream.
 
-A model fails a row when, asked about that row alone, it raises or gives no probability. A batch that fails as
-a whole is therefore halved until the culprits are alone: which rows fail depends on the rows and the model,
-not on the batch, and a batch that is run again comes to the same bytes.
+A model fails a row if, given that row alone, it raises or returns no probability. A batch that fails is
+therefore halved until the failing rows are alone. So which rows fail depends on the rows and the model, not
+on the batch, and a retried batch produces the same bytes.
 
-Not a failure of the model is what another machine or another minute may mend (memory, files, libraries): that
-stops the batch, because rules deciding alone for such a reason would be a decision that no replay repeats.
+Errors that another machine or a later attempt may not have (memory, files, libraries) are not failures of the
+model. They stop the batch: if the rules decided alone for such a reason, no replay would repeat the decision.
 """
 
 import logging
@@ -23,30 +23,30 @@ log = logging.getLogger(__name__)
 RAISED = "raised"
 """The model raised an exception."""
 NO_PROBABILITY = "no_probability"
-"""It gave NaN, a number outside 0 to 1, or something that is not one number."""
+"""The model returned NaN, a number outside 0 to 1, or something that is not one number."""
 UNEXPLAINED = "unexplained"
-"""It gave a score, and no contributions to it."""
+"""The model returned a score, but no contributions to it."""
 ENVIRONMENT = (OSError, MemoryError, ImportError)
 
-Ask = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Call = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 def score(scorer: Scorer, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], dict[int, str]]:
-    """Probability of fraud of each row.
+    """Score the probability of fraud of each row.
 
     Args:
         scorer: the model.
         x: shape (n, f).
 
     Returns:
-        Scores, shape (n,), NaN where the model failed; and for those rows why (RAISED or NO_PROBABILITY).
+        Scores, shape (n,), NaN where the model failed; and failed row -> RAISED or NO_PROBABILITY.
 
     Raises:
-        ModelError: not the model failed but what it runs on.
+        ModelError: the environment failed, not the model.
     """
     scores = np.full(len(x), np.nan)
     failures: dict[int, str] = {}
-    _ask(scorer, scorer.score, x, scores, failures, 0)
+    _call_in_halves(scorer, scorer.score, x, scores, failures, 0)
     for row in np.flatnonzero(~((scores >= 0.0) & (scores <= 1.0))).tolist():
         failures.setdefault(row, NO_PROBABILITY)
         scores[row] = np.nan
@@ -54,51 +54,51 @@ def score(scorer: Scorer, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
 
 
 def explain(scorer: Scorer, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
-    """What each feature added to the log-odds of each row.
+    """Compute the contribution of each feature to the log-odds of each row.
 
     Args:
         scorer: the model.
-        x: shape (n, f), of rows that it could score.
+        x: shape (n, f), rows that the model scored.
 
     Returns:
-        Contributions, shape (n, f), 0 where the model failed; and the rows where it did.
+        Contributions, shape (n, f), 0 where the model failed; and the failed rows.
 
     Raises:
-        ModelError: not the model failed but what it runs on.
+        ModelError: the environment failed, not the model.
     """
     contributions = np.zeros(x.shape)
     failures: dict[int, str] = {}
-    _ask(scorer, scorer.explain, x, contributions, failures, 0)
-    wrong = ~np.isfinite(contributions).all(axis=1)
-    contributions[wrong] = 0.0
-    return contributions, sorted({*failures, *np.flatnonzero(wrong).tolist()})
+    _call_in_halves(scorer, scorer.explain, x, contributions, failures, 0)
+    invalid = ~np.isfinite(contributions).all(axis=1)
+    contributions[invalid] = 0.0
+    return contributions, sorted({*failures, *np.flatnonzero(invalid).tolist()})
 
 
-def _ask(
+def _call_in_halves(
     scorer: Scorer,
-    ask: Ask,
+    call: Call,
     x: NDArray[np.float64],
     out: NDArray[np.float64],
     failures: dict[int, str],
     first: int,
 ) -> None:
-    """Fill `out` with the answers about `x`; `first` is the number of x's first row in `failures`."""
+    """Fill `out` with the results for `x`; `first` is the row number of `x[0]` in `failures`."""
     if not len(x):
         return
     failure = NO_PROBABILITY
     try:
-        found = np.asarray(ask(x), dtype=np.float64)
-        if found.shape == out.shape:
-            out[:] = found
+        result = np.asarray(call(x), dtype=np.float64)
+        if result.shape == out.shape:
+            out[:] = result
             return
     except FraudError:
         raise
     except ENVIRONMENT as fault:
         raise ModelError(
             f"model {scorer.name} {scorer.version} cannot be run here ({type(fault).__name__}: {fault}); "
-            "mend the machine, then start the job again"
+            "repair the machine, then start the job again"
         ) from fault
-    except Exception as fault:  # whatever a foreign model raises
+    except Exception as fault:  # a foreign model may raise anything
         failure = RAISED
         if len(x) == 1 and not failures:
             log.warning(
@@ -109,5 +109,5 @@ def _ask(
         failures[first] = failure
         return
     half = len(x) // 2
-    _ask(scorer, ask, x[:half], out[:half], failures, first)
-    _ask(scorer, ask, x[half:], out[half:], failures, first + half)
+    _call_in_halves(scorer, call, x[:half], out[:half], failures, first)
+    _call_in_halves(scorer, call, x[half:], out[half:], failures, first + half)

@@ -1,10 +1,10 @@
-"""Small trees as masks of leaves: each test of each tree is made for a block of rows, in no tree's order.
+"""Bit-mask scoring of small trees: all tests of all trees, column by column, for a block of rows at a time.
 
-A row starts with all leaves of a tree possible, one bit each. A test that it passes ("greater than the
-threshold") rules out the leaves below the first kid, and of those that remain when all tests are made the
-first is the row's. So nothing has to be looked up on the way, the tests of a column stand together in the
-order of their thresholds, and 64 rows go through each in a few vector instructions: a third to a quarter of
-what walking the trees costs. Source: Lucchese et al., "QuickScorer" (SIGIR 2015), and "V-QuickScorer" (2016).
+A row starts with all leaves of a tree possible, one bit each. A test that the row passes ("greater than the
+threshold") rules out the leaves below the first kid. After all tests, the first remaining leaf is the row's.
+No node is looked up on the way, so the tests of a column can be stored together, sorted by threshold, and 64
+rows take each test in a few vector instructions. This costs a third to a quarter of walking the trees.
+Source: Lucchese et al., "QuickScorer" (SIGIR 2015), and "V-QuickScorer" (2016).
 """
 
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from numba.cpython.unsafe.numbers import trailing_zeros
 from feature_store.jit import njit
 
 MOST_LEAVES = 64
-"""One bit each."""
+"""Leaves per tree: one bit each."""
 BLOCK = 64
-"""Rows that are tested together; with fewer the compiler makes no vector instructions."""
+"""Rows that are tested together; with fewer the compiler emits no vector instructions."""
 LARGEST = float(np.finfo(np.float64).max)
 WIDTHS = {8: np.uint8, 32: np.uint32, 64: np.uint64}
-"""Masks, by the number of leaves that they have room for."""
+"""Number of leaves -> dtype of the mask."""
 
-_trailing_zeros: Any = trailing_zeros  # what stands in a kernel is numba's affair
+_trailing_zeros: Any = trailing_zeros  # mypy cannot type numba internals
 
-# One signature for each width: a read-only batch (from Arrow, say) must not compile another kernel in
-# mid-stream.
+# One signature for each width: a read-only batch (from Arrow, for example) must not compile another kernel
+# while the stream runs.
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _SIGNATURES = [
     types.void(
@@ -40,28 +40,28 @@ _SIGNATURES = [
 
 @dataclass(frozen=True)
 class LeafBits:
-    """The m tests of t trees over f columns, each column twice: as it is, and negated (see `trees`)."""
+    """The m tests of t trees over f columns; each column occurs twice, plain and negated (see `trees`)."""
 
     begins: np.ndarray
-    """int64[2f + 1]: where each column's tests begin."""
+    """int64[2f + 1]: index of each column's first test."""
     thresholds: np.ndarray
     """float64[m], ascending in each column."""
     trees: np.ndarray
-    """uint32[m]: whose test it is."""
+    """uint32[m]: tree of each test."""
     keeps: np.ndarray
-    """One of WIDTHS [m]: the leaves that are still possible when the test is passed."""
+    """One of WIDTHS [m]: mask of the leaves that are still possible after a passed test."""
     leaves: np.ndarray
-    """float64[t, leaves]: their outputs in log-odds, from first kid to last."""
+    """float64[t, leaves]: leaf outputs in log-odds, from first kid to last."""
 
     def log_odds(self, x: np.ndarray, baseline: float) -> np.ndarray:
-        """The trees' sum, added up in their order: float64[n, f] -> float64[n]."""
+        """Sum the trees' outputs in tree order: float64[n, f] -> float64[n]."""
         out = np.empty(len(x))
         _sum_leaves(x, self.begins, self.thresholds, self.trees, self.keeps, self.leaves, baseline, out)
         return out
 
 
 def leaf_bits(nodes: np.ndarray, values: np.ndarray, roots: np.ndarray, width: int) -> LeafBits | None:
-    """Trees of `trees.Trees` as masks; None if one has more than MOST_LEAVES leaves.
+    """Convert the trees of `trees.Trees` into masks; None if a tree has more than MOST_LEAVES leaves.
 
     Args:
         nodes: NODE[m], checked, as in `trees.Trees`.
@@ -69,14 +69,14 @@ def leaf_bits(nodes: np.ndarray, values: np.ndarray, roots: np.ndarray, width: i
         roots: uint32[t].
         width: f.
     """
-    # of a binary tree's nodes one more than half are leaves; deep trees must not reach the recursion below
+    # a binary tree of m nodes has (m + 1) / 2 leaves; deep trees must not reach the recursion below
     if len(roots) and (np.diff(np.append(roots, len(nodes))).max() + 1) // 2 > MOST_LEAVES:
         return None
     tests: list[tuple[int, float, int, int]] = []
     leaves: list[list[float]] = []
 
     def below(at: int, tree: int) -> int:
-        """The mask of the leaves below a node; notes them and the tests on the way."""
+        """Return the mask of the leaves below a node, and collect the leaves and tests met on the way."""
         if nodes["threshold"][at] == np.inf:
             leaves[tree].append(float(values[at]))
             return 1 << (len(leaves[tree]) - 1)
@@ -91,8 +91,8 @@ def leaf_bits(nodes: np.ndarray, values: np.ndarray, roots: np.ndarray, width: i
     most = max(map(len, leaves), default=1)
     bits, mask = next((bits, kind) for bits, kind in WIDTHS.items() if most <= bits)
     outputs = np.zeros((len(leaves), most))
-    for tree, found in enumerate(leaves):
-        outputs[tree, : len(found)] = found
+    for tree, values_of_tree in enumerate(leaves):
+        outputs[tree, : len(values_of_tree)] = values_of_tree
     tests.sort()
     columns, thresholds, trees, keeps = zip(*tests, strict=True) if tests else ((), (), (), ())
     return LeafBits(
@@ -127,7 +127,7 @@ def _sum_leaves(x, begins, thresholds, trees, keeps, leaves, baseline, out):  # 
             for test in range(begins[j], begins[j + 1]):
                 threshold = thresholds[test]
                 if not greatest > threshold:
-                    break  # nor is it greater than the next ones
+                    break  # the next thresholds are greater still
                 keep = keeps[test]
                 row = possible[trees[test]]
                 for i in range(BLOCK):

@@ -1,4 +1,4 @@
-"""Where a score lies among those of the transactions that a model was judged by."""
+"""Percentiles of a score among a model's evaluation scores."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ LEVELS: NDArray[np.float64] = np.concatenate(
 
 
 def quantiles(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The least score of each percentile of LEVELS, shape (len(LEVELS),).
+    """Compute the least score of each percentile of LEVELS, shape (len(LEVELS),).
 
     Args:
         scores: at least one, finite, shape (n,).
@@ -24,11 +24,11 @@ def quantiles(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def percentile(least: NDArray[np.float64], score: float) -> float:
-    """The greatest percentile of LEVELS that a score reaches; 0 below all of them.
+    """Return the greatest percentile of LEVELS that a score reaches; 0 below all of them.
 
     Args:
         least: `quantiles` of a model.
-        score: of a transaction.
+        score: score of a transaction.
     """
     reached = int(np.searchsorted(least, score, side="right"))
     return float(LEVELS[reached - 1]) if reached else 0.0

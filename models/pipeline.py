@@ -1,4 +1,4 @@
-"""From labelled history to a registered model: features, training, judgement, threshold, registration."""
+"""The training pipeline: features of a labelled history, training, evaluation, threshold, registration."""
 
 from dataclasses import dataclass
 
@@ -11,21 +11,21 @@ from models.errors import ModelError
 from models.train import Quality, evaluate, split_by_time, threshold_for_budget, train
 
 GOLDEN_ROWS = 200
-"""Rows of the history that every later copy of the model must score alike."""
+"""Rows of the history whose scores every copy of the model must reproduce."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A registered model and what is known of it."""
+    """A registered model and its quality."""
 
     ref: registry.ModelRef
-    """What a rollout pins."""
+    """Reference that a rollout pins."""
     quality: Quality
-    """On the hold-out; its threshold is the one to roll out with."""
+    """Quality on the hold-out; its threshold is the one to roll out with."""
     rows: int
-    """Transactions trained on."""
+    """Number of training transactions."""
     frauds: int
-    """Frauds among them."""
+    """Number of frauds among the training transactions."""
 
 
 def fit_and_register(
@@ -42,38 +42,38 @@ def fit_and_register(
 ) -> Trained:
     """Train on point-in-time features of a history and register the model.
 
-    The model is fitted on what precedes the hold-out by the label delay and judged on the hold-out; that
-    same fit is registered, so the threshold belongs to its scores.
+    The model is fitted on the transactions that precede the hold-out by the label delay, and evaluated on the
+    hold-out. The same fit is registered, so the threshold belongs to its scores.
 
     Args:
         transactions: the transaction contract's columns in order of arrival.
-        tracking_uri: of MLflow.
-        labels: chargeback contract's columns (transaction_id, card_id, label); what is not named is genuine.
-            Default: the transactions' own column `label`, 1 where fraud.
+        tracking_uri: address of MLflow.
+        labels: the chargeback contract's columns (transaction_id, card_id, label); a transaction without a
+            label is genuine. Default: the transactions' own column `label`, 1 where fraud.
         profiles: the profile contract's columns.
         alert_budget: share of transactions that may become alerts by score.
         iterations: number of trees.
-        leaves: of each tree.
-        seed: of training.
-        name: of the registered model.
+        leaves: leaves of each tree.
+        seed: random seed of training.
+        name: name of the registered model.
 
     Raises:
-        LabelError: no labels, or unreadable ones.
-        ModelError: one class only, or the registry fails.
+        LabelError: labels are missing or unreadable.
+        ModelError: the history has one class only, or the registry fails.
         TrainingSetError: columns are missing or wrong.
     """
     from feature_store import catalogue, training_set
 
     x = training_set.build(transactions, profiles)
     y = outcomes(transactions, labels)
-    # by arrival: one transaction that was weeks late would stretch the span of event times
-    known_at = "arrival_time" if "arrival_time" in transactions.column_names else "event_time"
-    arrived = transactions[known_at].to_numpy().astype(np.int64)
-    decided = ~np.isnan(x).all(axis=1)  # repeated transactions are not
-    x, y, arrived = x[decided], y[decided], arrived[decided]
+    # by arrival: a transaction that is weeks late would stretch the span of event times
+    time_column = "arrival_time" if "arrival_time" in transactions.column_names else "event_time"
+    arrival = transactions[time_column].to_numpy().astype(np.int64)
+    decided = ~np.isnan(x).all(axis=1)  # repeated transactions have no features
+    x, y, arrival = x[decided], y[decided], arrival[decided]
     if not len(x):
         raise ModelError("the history holds no transactions; give one that does")
-    split = split_by_time(arrived)
+    split = split_by_time(arrival)
     estimator = train(x[split.train], y[split.train], seed=seed, iterations=iterations, leaves=leaves)
     scores = estimator.predict_proba(x[split.holdout])[:, 1]
     quality = evaluate(y[split.holdout], scores, threshold_for_budget(scores, alert_budget))
@@ -85,7 +85,7 @@ def fit_and_register(
         _medians(x[split.train]),
         tracking_uri,
         metrics=quality.metrics(),
-        scores=scores,  # of rows that it was not fitted to, as those that will come
+        scores=scores,  # of rows that the model was not fitted to, like future ones
         params={"iterations": str(iterations), "leaves": str(leaves), "seed": str(seed)},
         name=name,
     )
@@ -93,14 +93,14 @@ def fit_and_register(
 
 
 def outcomes(transactions: pa.Table, labels: pa.Table | None) -> np.ndarray:
-    """bool[n], true where the transaction was fraud.
+    """Return the outcomes as bool[n], true where the transaction was fraud.
 
     Args:
         transactions: n rows with transaction_id and card_id, or with `label`.
         labels: as for `fit_and_register`; the last label of a transaction counts.
 
     Raises:
-        LabelError: neither has labels, or they cannot be read.
+        LabelError: there are no labels, or they cannot be read.
     """
     if labels is not None:
         reported = Labels(labels).of(transactions["card_id"], transactions["transaction_id"])
@@ -111,6 +111,6 @@ def outcomes(transactions: pa.Table, labels: pa.Table | None) -> np.ndarray:
 
 
 def _medians(x: np.ndarray) -> np.ndarray:
-    """float64[f]: median of each column's known values; 0 where none is known."""
-    known = np.where(np.isnan(x).all(axis=0), 0.0, x)
-    return np.asarray(np.nanmedian(known, axis=0))
+    """Compute the median of each column's known values, float64[f]; 0 where none is known."""
+    values = np.where(np.isnan(x).all(axis=0), 0.0, x)
+    return np.asarray(np.nanmedian(values, axis=0))

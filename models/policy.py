@@ -1,7 +1,7 @@
-"""From a score to a decision: the rules, their order, and the alert's identity.
+"""The decision policy: thresholds and rules that turn a score into a decision, and the alert's id.
 
-This is the definition, one transaction at a time, that documentation and the oracle use; the stream runs a
-vectorised form of it that is tested against this one.
+This scalar form, one transaction at a time, is the definition that documentation and the oracle use. The
+stream runs a vectorised form that is tested against this one.
 """
 
 import hashlib
@@ -34,41 +34,41 @@ IGNORE = "ignore"
 BLOCKED, CLOSED = "blocked", "closed"
 """Statuses of a profile for which there is a rule."""
 MODES = (DECLINE, REVIEW, IGNORE)
-"""What may become of such cards."""
+"""Actions for blocked and closed cards."""
 MOST_COOLDOWN_S = 31 * 86_400
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The numbers that turn a score and a card's recent activity into a decision."""
+    """Thresholds and rules that turn a score and a card's recent activity into a decision."""
 
     threshold: float
-    """An alert from this score on, 0 to 1."""
+    """Least score of an alert, 0 to 1."""
     max_count_5m: int
-    """More transactions than this in the 5 minutes up to one, itself included, are an alert; by event time or
-    by arrival, whichever are more."""
+    """Most transactions without an alert in the 5 minutes up to and including a transaction; by event time or
+    by arrival, whichever count is greater."""
     missing_profile: str = SCORE
-    """What becomes of a card without profile: `score`, decided as any other; `review`, an alert."""
+    """Action for a card without profile: `score`, decide as for any other; `review`, alert."""
     max_count_1m: int | None = None
     """As `max_count_5m`, for the minute up to a transaction; None: no such rule."""
     max_count_1h: int | None = None
     """As `max_count_5m`, for the hour up to a transaction; None: no such rule."""
     blocked: str = DECLINE
-    """What becomes of a blocked card: `decline`; `review`, an alert as any other; `ignore`, no rule."""
+    """Action for a blocked card: `decline`; `review`, alert as for any other; `ignore`, no rule."""
     closed: str = DECLINE
-    """What becomes of a closed card, as `blocked`."""
+    """Action for a closed card, as `blocked`."""
     escalate_after: int | None = None
-    """An alert with which the card has so many or more in 24 clock hours is a decline; None: none is."""
+    """Number of a card's alerts in 24 clock hours from which alerts are declines; None: no such rule."""
     cooldown_s: int = 0
-    """A review so many seconds or less after the card's last written alert, by arrival, is suppressed."""
+    """Seconds after the card's last written alert, by arrival, within which a review is suppressed."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.threshold <= 1.0:
             raise ModelError(f"threshold {self.threshold} is no probability; give a number from 0 to 1")
         for name in ("max_count_1m", "max_count_5m", "max_count_1h"):
-            most = getattr(self, name)
-            if most is not None and most < 1:
-                raise ModelError(f"{name} {most} would alert on everything; give 1 or more")
+            limit = getattr(self, name)
+            if limit is not None and limit < 1:
+                raise ModelError(f"{name} {limit} would alert on everything; give 1 or more")
         if self.missing_profile not in (SCORE, REVIEW):
             raise ModelError(f"missing_profile {self.missing_profile!r} is unknown; give {SCORE} or {REVIEW}")
         for name in (BLOCKED, CLOSED):
@@ -85,24 +85,24 @@ class Policy:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "Policy":
-        """From an object of a rollout's contract; absent fields have their defaults."""
-        known = {name: fields[name] for name in Policy.__dataclass_fields__ if name in fields}
-        numbers = {name: int(known[name]) for name in COUNTS if known.get(name) is not None}
-        return Policy(**{**known, **numbers, "threshold": float(known["threshold"])})
+        """Read the policy object of a rollout's contract; absent fields have their defaults."""
+        values = {name: fields[name] for name in Policy.__dataclass_fields__ if name in fields}
+        numbers = {name: int(values[name]) for name in COUNTS if values.get(name) is not None}
+        return Policy(**{**values, **numbers, "threshold": float(values["threshold"])})
 
     def digest(self) -> str:
-        """SHA-256 of the policy as canonical JSON (sorted names, no blanks), 64 hex digits: its version."""
+        """Return the policy's version: SHA-256 of canonical JSON (sorted names, no blanks), 64 hex digits."""
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 COUNTS = ("max_count_1m", "max_count_5m", "max_count_1h", "escalate_after", "cooldown_s")
-"""Fields of a policy that are whole numbers; JSON also writes those as 6.0."""
+"""Integer fields of a policy; JSON may write them as 6.0."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What an alert says about one transaction."""
+    """The decision of an alert."""
 
     decision: str
     """`decline` for a blocked or closed card (unless the policy says review) and by `escalated`; else
@@ -113,14 +113,14 @@ class Decision:
 
 @dataclass(frozen=True)
 class Counts:
-    """A card's transactions in the time up to one, itself included."""
+    """Counts of a card's transactions up to and including the current one, by window."""
 
     count_1m: int
     """By event time, as the next two."""
     count_5m: int
     count_1h: int
     arrivals_1m: int
-    """By arrival, which nobody but Kafka can date; as the next two."""
+    """By arrival, whose time only Kafka sets; as the next two."""
     arrivals_5m: int
     arrivals_1h: int
 
@@ -137,15 +137,15 @@ def decide(
 
     Args:
         policy: the policy of who decides.
-        score: probability of fraud; None or NaN when the model failed, then the other rules decide alone.
+        score: probability of fraud; None or NaN if the model failed: then the other rules decide alone.
         counts: the card's recent activity.
-        status: of the card by its profile, which a deleted row leaves as it was; None without any.
-        has_profile: whether the row exists.
-        suspicious_day: alerts of the card in the last 24 clock hours before this transaction; this one, if it
-            becomes an alert, is one more.
+        status: status in the card's profile, kept when the profile is deleted; None without one.
+        has_profile: whether the card has a profile now.
+        suspicious_day: alerts of the card in the last 24 clock hours before this transaction; does not count
+            this one.
 
     Returns:
-        None when no rule fires: no alert.
+        None if no rule fires: no alert.
     """
     modes = {BLOCKED_CARD: policy.blocked, CLOSED_CARD: policy.closed}
     fired = {
@@ -165,24 +165,25 @@ def decide(
     return Decision(DECLINE if declines else REVIEW, rules)
 
 
-def _exceeds(count: int, arrivals: int, most: int | None) -> bool:
-    return most is not None and max(count, arrivals) > most
+def _exceeds(count: int, arrivals: int, limit: int | None) -> bool:
+    return limit is not None and max(count, arrivals) > limit
 
 
 def alert_id(
     card_id: str, transaction_id: str, *, event_time: int, units: int, merchant_id: str, country: str
 ) -> str:
-    """The alert's name: the same from any copy of the log, whoever computes it, however often.
+    """Compute the alert's id, a deterministic UUID of the transaction.
 
-    Made of the id and of what a repetition has to repeat: two transactions that share an id have two alerts.
+    It covers every field that a repeated transaction must repeat, so two different transactions with the same
+    transaction id have two alert ids.
 
     Args:
-        card_id: of the transaction.
-        transaction_id: of the transaction.
+        card_id: card of the transaction.
+        transaction_id: id of the transaction.
         event_time: ms.
-        units: its amount, 1/10,000 of the currency unit.
-        merchant_id: of the transaction.
+        units: amount in 1/10,000 of the currency unit.
+        merchant_id: merchant of the transaction.
         country: ISO 3166-1 alpha-2.
     """
-    told = (card_id, transaction_id, str(event_time), str(units), merchant_id, country)
-    return str(uuid.uuid5(ALERT_NAMESPACE, "\x00".join(told)))
+    parts = (card_id, transaction_id, str(event_time), str(units), merchant_id, country)
+    return str(uuid.uuid5(ALERT_NAMESPACE, "\x00".join(parts)))

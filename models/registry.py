@@ -1,4 +1,4 @@
-"""Models in MLflow's registry: register one, load one that a rollout names.
+"""Registration of models with MLflow, and loading of the models that rollouts name.
 
 A rollout pins a model by the digest of its files. A loader copies them once into a local directory named by
 the digest, verifies the digest at every load, and needs MLflow only for the copy.
@@ -24,10 +24,10 @@ from models.score_histogram import ScoreHistogram
 from models.scoring import Scorer
 
 NAME = "card-fraud"
-"""Of the registered model."""
+"""Default name of the registered model."""
 DIGEST = re.compile("[0-9a-f]{64}")
 SCORES_TAG = "training_scores"
-"""Of a model version: JSON of a score histogram."""
+"""Tag of a model version: a score histogram as JSON."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,21 @@ class ModelRef:
     """One version of a registered model, pinned by content: `model` of model-rollout.v1."""
 
     name: str
-    """Of the registered model."""
+    """Name of the registered model."""
     version: str
-    """Of the registered model."""
+    """Version of the registered model."""
     uri: str
     """models:/<name>/<version>."""
     digest: str
     """SHA-256 of the artifact's files, 64 hex digits."""
     features: tuple[str, ...]
-    """Its columns in order, each a feature's name:version."""
+    """The model's columns in order, each a feature's name:version."""
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "ModelRef":
-        """From an object of the rollout's contract; unknown fields are ignored."""
-        known = {name: fields[name] for name in ModelRef.__dataclass_fields__}
-        return ModelRef(**{**known, "features": tuple(fields["features"])})
+        """Read the model object of a rollout's contract; unknown fields are ignored."""
+        values = {name: fields[name] for name in ModelRef.__dataclass_fields__}
+        return ModelRef(**{**values, "features": tuple(fields["features"])})
 
 
 def register(
@@ -68,18 +68,18 @@ def register(
 
     Args:
         estimator: fitted scikit-learn classifier with predict_proba; class 1 is fraud.
-        features: of its columns, name:version.
+        features: name:version of each column.
         golden_rows: float64[k, f]; their scores are stored and must be reproduced at every load.
         typical: float64[f], training medians.
-        tracking_uri: of MLflow; `sqlite:////directory/mlflow.db` needs no server.
-        metrics: of its evaluation, logged to the run.
-        params: how it was trained, logged to the run.
-        scores: float64[n] of rows that the model was judged by; their histogram stays with the version
-            (`training_scores`), for guards that look for drift, their quantiles with the model.
-        name: of the registered model.
+        tracking_uri: address of MLflow; `sqlite:////directory/mlflow.db` needs no server.
+        metrics: evaluation metrics, logged to the run.
+        params: training parameters, logged to the run.
+        scores: float64[n], evaluation scores; the version keeps their histogram (`training_scores`) for
+            guards on drift, the model's files keep their quantiles.
+        name: name of the registered model.
 
     Raises:
-        ModelError: the registry cannot be reached, or the model does not come back as it went in.
+        ModelError: the registry cannot be reached, or the stored model differs from the estimator.
     """
     import sklearn
     import skops.io
@@ -97,10 +97,10 @@ def register(
                 name=name,
                 signature=infer_signature(golden_rows, estimator.predict_proba(golden_rows)),
                 pyfunc_predict_fn="predict_proba",
-                # named, so that MLflow does not start a second Python to find out
+                # given, because MLflow would start a second Python to infer them
                 pip_requirements=[f"scikit-learn=={sklearn.__version__}", f"numpy=={np.__version__}"],
                 serialization_format="skops",
-                # for those who load it with MLflow; what our own processes load does not depend on it
+                # only for users who load the model with MLflow: our processes use `estimator_file`
                 skops_trusted_types=skops.io.get_untrusted_types(data=estimator_file.dumps(estimator)),
                 extra_files=[str(path) for path in extra],
             )
@@ -115,14 +115,14 @@ def register(
             model_id=logged.model_id,
         ).version
         with tempfile.TemporaryDirectory() as back:
-            # of the files as the registry gives them out, which is what loaders will see
+            # of the downloaded files, because these are what loaders will see
             digest = artifact.digest(_download(client, name, str(version), Path(back), tracking_uri))
         client.set_model_version_tag(name, version, "digest", digest)
     return ModelRef(name, str(version), f"models:/{name}/{version}", digest, features)
 
 
 def find(name: str, version: str, tracking_uri: str) -> ModelRef:
-    """The reference of a version that `register` wrote.
+    """Return the reference of a version that `register` wrote.
 
     Raises:
         ModelError: there is no such version, or it was registered by other means.
@@ -132,22 +132,22 @@ def find(name: str, version: str, tracking_uri: str) -> ModelRef:
 
 
 def versions(tracking_uri: str, name: str = NAME) -> list[tuple[ModelRef, dict[str, float]]]:
-    """All registered versions with the metrics of their runs, newest first."""
+    """List all registered versions with the metrics of their runs, newest first."""
     with tracking.registry(tracking_uri) as client:
-        found = [
-            found
-            for found in client.search_model_versions(f"name = '{name}'")
-            if "features" in found.tags and DIGEST.fullmatch(found.tags.get("digest", ""))
+        registered = [
+            version
+            for version in client.search_model_versions(f"name = '{name}'")
+            if "features" in version.tags and DIGEST.fullmatch(version.tags.get("digest", ""))
         ]
-        found.sort(key=lambda found: int(found.version), reverse=True)
+        registered.sort(key=lambda version: int(version.version), reverse=True)
         return [
-            (_ref(found), dict(client.get_run(found.run_id).data.metrics) if found.run_id else {})
-            for found in found
+            (_ref(version), dict(client.get_run(version.run_id).data.metrics) if version.run_id else {})
+            for version in registered
         ]
 
 
 def point(alias: str, ref: ModelRef, tracking_uri: str) -> None:
-    """Make an alias of the registered model name this version; it changes nothing that decides.
+    """Point an alias of the registered model to a version; decisions do not depend on aliases.
 
     Raises:
         ModelError: the registry does not answer, or has no such version.
@@ -157,13 +157,13 @@ def point(alias: str, ref: ModelRef, tracking_uri: str) -> None:
 
 
 def training_scores(ref: ModelRef, tracking_uri: str) -> dict[str, Any] | None:
-    """Histogram `{le, counts, sum}` of the scores that `register` was given; None if it was given none.
+    """Return the histogram `{le, counts, sum}` of the scores given to `register`; None if it got none.
 
-    A tag, which the digest does not cover: whoever opens a rollout copies it into the rollout's event.
+    It is a tag, which the digest does not cover; so the desk copies it into the event that opens a rollout.
 
     Raises:
         ModelMissingError: there is no such version.
-        ModelUnavailableError: the registry cannot be asked now.
+        ModelUnavailableError: the registry does not answer now.
         ModelError: the tag is damaged.
     """
     with tracking.registry(tracking_uri) as client:
@@ -180,40 +180,40 @@ def training_scores(ref: ModelRef, tracking_uri: str) -> dict[str, Any] | None:
 
 
 def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
-    """The model of a rollout, ready to score.
+    """Load the model of a rollout, ready to score.
 
-    The first load copies the artifact to `cache_dir/<digest>`; later ones, also in other processes, do
-    without MLflow. A damaged copy is replaced.
+    The first load copies the artifact to `cache_dir/<digest>`; later loads, also in other processes, need no
+    MLflow. A damaged copy is replaced.
 
     Args:
-        ref: what the rollout names.
-        tracking_uri: of MLflow.
-        cache_dir: local directory, made if missing; many processes may share it.
+        ref: the model that the rollout names.
+        tracking_uri: address of MLflow.
+        cache_dir: local directory, created if missing; many processes may share it.
 
     Raises:
         ModelMissingError: the registry has no such version.
-        ModelUnavailableError: its files cannot be had now.
-        ModelError: other files than the rollout pinned, unreadable, trained on other features than the
-            rollout names, or other scores than its golden ones.
+        ModelUnavailableError: its files cannot be fetched now.
+        ModelError: the files are unreadable or not those that the rollout pinned, the model was trained on
+            other features than the rollout names, or it does not reproduce its golden scores.
     """
     return _loaded(ref, tracking_uri, cache_dir)[0]
 
 
 def verify(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
-    """What must hold before a rollout: `load` works, and the answers are what registration demands.
+    """Verify a model before a rollout: `load` succeeds, and the scores pass the checks of registration.
 
-    Arguments and errors as for `load`; the error's `check` names what did not hold: files, trust, features,
-    golden, answers.
+    Arguments and errors as for `load`; the error's `check` names the failed check: files, trust, features,
+    golden or answers.
     """
     scorer, content = _loaded(ref, tracking_uri, cache_dir)
-    # registration checked it too, but on the registering user's machine
+    # registration made the same check, but on another machine
     with naming("answers"):
         artifact.check_answers(scorer, content.golden_rows)
     return scorer
 
 
 def _loaded(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> tuple[Scorer, artifact.Content]:
-    """The model, and its files' content; arguments and errors as for `load`."""
+    """Load a model and the content of its files; arguments and errors as for `load`."""
     label = f"model {ref.name} {ref.version}"
     with naming("files"):
         directory = _cached(ref, tracking_uri, cache_dir, label)
@@ -237,21 +237,19 @@ def _score_tag(scores: np.ndarray | None) -> dict[str, str]:
     return {SCORES_TAG: json.dumps(ScoreHistogram.of(scores).to_json())}
 
 
-def _ref(found: Any) -> ModelRef:
-    if not {"digest", "features"} <= set(found.tags):
-        raise ModelError(
-            f"model {found.name} {found.version} was registered by other means; use `fraud models train`"
-        )
-    uri = f"models:/{found.name}/{found.version}"
+def _ref(version: Any) -> ModelRef:
+    name, number, tags = version.name, version.version, version.tags
+    if not {"digest", "features"} <= set(tags):
+        raise ModelError(f"model {name} {number} was registered by other means; use `fraud models train`")
     return ModelRef(
-        found.name, str(found.version), uri, found.tags["digest"], tuple(found.tags["features"].split(","))
+        name, str(number), f"models:/{name}/{number}", tags["digest"], tuple(tags["features"].split(","))
     )
 
 
 def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Path:
-    """The local copy with the pinned digest."""
+    """Return the local copy with the pinned digest; download it if necessary."""
     if not DIGEST.fullmatch(ref.digest):
-        # a registry's tag may be a path, and what it names would be discarded
+        # the tag could hold a path, and the directory of that path would be deleted below
         raise ModelError(f"{label} has no SHA-256 as its digest; use `fraud models train`")
     directory = cache_dir / ref.digest
     if directory.is_dir():
@@ -264,10 +262,10 @@ def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Pa
             with tracking.registry(tracking_uri) as client:
                 copy = _download(client, ref.name, ref.version, Path(scratch), tracking_uri)
             archives.check_size(copy)
-            found = artifact.digest(copy)
-            if found != ref.digest:
+            actual = artifact.digest(copy)
+            if actual != ref.digest:
                 raise ModelError(
-                    f"{label} has digest {found[:12]}, the rollout pinned {ref.digest[:12]}: its files were "
+                    f"{label} has digest {actual[:12]}, the rollout pinned {ref.digest[:12]}: its files were "
                     "changed; roll out a version whose files are whole"
                 )
             try:
@@ -284,7 +282,7 @@ def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Pa
 
 
 def _discard(directory: Path) -> None:
-    """Move a damaged copy out of the way first, so that no loader finds half of it."""
+    """Remove a damaged copy; rename it first, so that no loader sees a half-deleted directory."""
     aside = directory.with_name(f".damaged-{uuid.uuid4().hex}")
     try:
         os.rename(directory, aside)

@@ -1,4 +1,4 @@
-"""Histogram of a model's scores, of which progress records, registered versions and drift guards speak."""
+"""Histogram of a model's scores, as in progress records, registered versions and drift guards."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -22,11 +22,11 @@ class ScoreHistogram:
     """
 
     le: tuple[float, ...] = BOUNDS
-    """Ascending upper bounds, b of them; a score lies in the first bucket whose bound it does not exceed."""
+    """The b ascending upper bounds; a score lies in the first bucket whose bound it does not exceed."""
     counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
-    """Scores in each bucket alone (not cumulative), b + 1 of them; the last bucket is open."""
+    """Number of scores in each of the b + 1 buckets, not cumulative; the last bucket is open."""
     sum: float = 0.0
-    """Of the scores."""
+    """Sum of the scores."""
 
     def __post_init__(self) -> None:
         if not self.le or not all(math.isfinite(bound) for bound in self.le):
@@ -34,7 +34,9 @@ class ScoreHistogram:
         if any(upper <= lower for lower, upper in zip(self.le, self.le[1:], strict=False)):
             raise ValueError("le does not ascend")
         if len(self.counts) != len(self.le) + 1:
-            raise ValueError(f"{len(self.counts)} counts for {len(self.le)} bounds; it takes one more")
+            raise ValueError(
+                f"{len(self.counts)} counts for {len(self.le)} bounds; give one more than bounds"
+            )
         if any(count < 0 for count in self.counts):
             raise ValueError("counts has a negative number")
         if not math.isfinite(self.sum):
@@ -47,7 +49,7 @@ class ScoreHistogram:
 
     @staticmethod
     def of(scores: ArrayLike) -> "ScoreHistogram":
-        """The histogram of scores, float64[n]; those that are not finite are left out."""
+        """Count scores, float64[n]; scores that are not finite are left out."""
         values = np.asarray(scores, dtype=np.float64)
         values = values[np.isfinite(values)]
         counts = np.bincount(np.searchsorted(BOUNDS, values), minlength=len(BOUNDS) + 1)
@@ -55,35 +57,35 @@ class ScoreHistogram:
 
     @staticmethod
     def summed(histograms: Iterable["ScoreHistogram"]) -> "ScoreHistogram":
-        """The sum of histograms, in any order the same; over the union of their bounds where these differ."""
+        """Sum histograms, over the union of their bounds; the result is the same in any order."""
         parts = list(histograms) or [EMPTY]
         union = tuple(sorted({bound for part in parts for bound in part.le}))
         counts = [0] * (len(union) + 1)
         for part in parts:
-            places = {bound: place for place, bound in enumerate(union)}
+            index_of = {bound: index for index, bound in enumerate(union)}
             for bound, count in zip(part.le, part.counts, strict=False):
-                counts[places[bound]] += count
+                counts[index_of[bound]] += count
             counts[-1] += part.counts[-1]
         return ScoreHistogram(union, tuple(counts), math.fsum(part.sum for part in parts))
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "ScoreHistogram":
-        """From `{le, counts, sum}`; `sum` may be left out.
+        """Read `{le, counts, sum}`; `sum` is optional.
 
         Raises:
-            KeyError, TypeError, ValueError, AttributeError, OverflowError: this is none.
+            KeyError, TypeError, ValueError, AttributeError, OverflowError: the record is no histogram.
         """
         counts = tuple(int(count) for count in record["counts"])
-        if any(count != told for count, told in zip(counts, record["counts"], strict=True)):
+        if any(count != given for count, given in zip(counts, record["counts"], strict=True)):
             raise ValueError("counts has a number that is no integer")
         return ScoreHistogram(
             tuple(float(bound) for bound in record["le"]), counts, float(record.get("sum", 0.0))
         )
 
     def to_json(self) -> dict[str, Any]:
-        """`{le, counts, sum}`, of Python's own types."""
+        """Return `{le, counts, sum}` in built-in types."""
         return {"le": list(self.le), "counts": list(self.counts), "sum": self.sum}
 
 
 EMPTY = ScoreHistogram()
-"""Without scores."""
+"""A histogram without scores."""

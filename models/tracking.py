@@ -1,6 +1,6 @@
-"""MLflow, quiet and offline: no telemetry, no chatter, no folders in the working directory.
+"""Access to MLflow without telemetry, log noise or folders in the working directory.
 
-Importing mlflow takes seconds, so only what writes to or copies from the registry comes here.
+Importing mlflow takes seconds, so only code that writes to the registry or copies from it calls this module.
 """
 
 import logging
@@ -19,16 +19,16 @@ _SETTINGS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "GIT_PYTHON_REFRESH": "quiet",
-    # who asks asks again: MLflow's own defaults wait for a server for up to a quarter of an hour
+    # callers retry themselves; MLflow's defaults wait for a server for up to a quarter of an hour
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
 }
 
 
 def load() -> None:
-    """Import MLflow, which a long-lived process does before its time matters.
+    """Import MLflow; a long-lived process calls this before its latency matters.
 
-    Its loaders of models are off in this process: they unpickle, or trust what a model says of itself.
+    MLflow's own model loaders are disabled in this process: they unpickle, or trust a model's metadata.
     """
     os.environ["MLFLOW_ALLOW_PICKLE_DESERIALIZATION"] = "false"
     for name, value in _SETTINGS.items():
@@ -38,21 +38,21 @@ def load() -> None:
 
 @contextmanager
 def registry(tracking_uri: str) -> Iterator[Any]:
-    """A client of the registry at `tracking_uri`, which is also the fluent API's while inside.
+    """Open a client of the registry at `tracking_uri`, and use that address for the fluent API meanwhile.
 
     Yields:
         mlflow.MlflowClient.
 
     Raises:
-        ModelMissingError: it has no such model.
-        ModelUnavailableError: it cannot be reached, or refuses.
+        ModelMissingError: the registry has no such model.
+        ModelUnavailableError: the registry cannot be reached, or returns an error.
     """
     load()
     import mlflow
     from mlflow.exceptions import MlflowException
 
-    for chatty in ("mlflow", "alembic"):
-        logging.getLogger(chatty).setLevel(logging.ERROR)
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
     mlflow.set_tracking_uri(tracking_uri)
     mlflow.set_registry_uri(tracking_uri)
@@ -60,8 +60,8 @@ def registry(tracking_uri: str) -> Iterator[Any]:
         yield mlflow.MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
     except (MlflowException, OSError) as error:
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        gone = getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
-        raise (ModelMissingError if gone else ModelUnavailableError)(
+        is_missing = getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
+        raise (ModelMissingError if is_missing else ModelUnavailableError)(
             f"the model registry failed: {first_line}; check MLflow's tracking URI"
         ) from error
     finally:
@@ -70,13 +70,13 @@ def registry(tracking_uri: str) -> Iterator[Any]:
 
 
 def experiment_id(client: Any, tracking_uri: str) -> str:
-    """The experiment of this project, made if there is none; returns its id."""
-    found = client.get_experiment_by_name(EXPERIMENT)
-    if found is not None:
-        return str(found.experiment_id)
+    """Return the id of this project's experiment; create the experiment if necessary."""
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    if experiment is not None:
+        return str(experiment.experiment_id)
     location = None
     if tracking_uri.startswith("sqlite:///"):
-        # else the files would go to ./mlruns of whoever runs first
+        # otherwise MLflow would write to ./mlruns of the current directory
         beside = Path(tracking_uri.removeprefix("sqlite:///")).resolve().parent / "artifacts"
         location = beside.as_uri()
     return str(client.create_experiment(EXPERIMENT, artifact_location=location))

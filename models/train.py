@@ -1,4 +1,4 @@
-"""Train a classifier and measure it as it will be used: on the future, with labels that come late."""
+"""Training of a classifier, and its evaluation as in production: on later data, with delayed labels."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from models.errors import ModelError
 
 DAY_MS = 24 * 3_600_000
 LABEL_DELAY_MS = 7 * DAY_MS
-"""How long it takes until an outcome is known: the gap between training and hold-out."""
+"""Time until an outcome is known: the gap between training and hold-out."""
 
 
 def train(
@@ -24,17 +24,17 @@ def train(
 ) -> Any:
     """Fit gradient-boosted trees; the same data and seed give the same model.
 
-    Numeric columns are binned at 255 quantiles, so no cut falls inside the top 0.4 % of a column. A feature
+    Numeric columns are binned at 255 quantiles, so no split falls inside the top 0.4 % of a column. A feature
     whose tail matters needs a second column with few distinct values there (`amount_tail` of the catalogue).
 
     Args:
         x: float64[n, f]; NaN where unknown.
         y: bool or int[n], 1 where fraud.
-        seed: of the binning's subsample, and of the draws for `feature_share`.
+        seed: seed of the binning's subsample, and of the draws for `feature_share`.
         iterations: number of trees.
-        leaves: of each tree.
+        leaves: leaves of each tree.
         learning_rate: share of each tree's correction that is applied.
-        feature_share: share of the columns, drawn anew, that each split may choose from, above 0 to 1.
+        feature_share: share of the columns, drawn for each split, that it may choose from; above 0, up to 1.
 
     Returns:
         A fitted sklearn HistGradientBoostingClassifier.
@@ -49,8 +49,8 @@ def train(
         raise ModelError(
             f"{int(labels.sum())} frauds in {len(labels)} transactions; train on history with both"
         )
-    # scikit-learn cannot bin a column without any value; a constant one is never split on
-    known = np.where(np.isnan(x).all(axis=0), 0.0, x)
+    # scikit-learn cannot bin a column without any value; a constant column is never split
+    binnable = np.where(np.isnan(x).all(axis=0), 0.0, x)
     estimator = HistGradientBoostingClassifier(
         max_iter=iterations,
         max_leaf_nodes=leaves,
@@ -59,28 +59,28 @@ def train(
         early_stopping=False,  # a random hold-out would leak the future
         random_state=seed,
     )
-    return estimator.fit(known, labels)
+    return estimator.fit(binnable, labels)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to judge by."""
+    """Rows to train on and rows to evaluate on."""
 
     train: np.ndarray
-    """bool[n]: before the hold-out by at least the label delay."""
+    """bool[n]: rows before the hold-out by at least the label delay."""
     holdout: np.ndarray
     """bool[n]: the newest rows."""
 
 
 def split_by_time(event_time: np.ndarray, *, share: float = 0.25, gap_ms: int = LABEL_DELAY_MS) -> Split:
-    """Keep the newest share of the time span to judge by, and the label delay before it unused.
+    """Hold out the newest share of the time span, and leave out the label delay before it.
 
-    Where the history is too short for the gap, it shrinks to a tenth of the span: better than no measure.
+    Where the history is too short for the gap, the gap shrinks to a tenth of the span.
 
     Args:
         event_time: int64[n], ms.
-        share: of the time span.
-        gap_ms: between the last row to train on and the first to judge by.
+        share: hold-out share of the time span.
+        gap_ms: time between the last training row and the first hold-out row.
     """
     first, last = int(event_time.min()), int(event_time.max())
     cut = last - int((last - first) * share)
@@ -90,28 +90,28 @@ def split_by_time(event_time: np.ndarray, *, share: float = 0.25, gap_ms: int = 
 
 @dataclass(frozen=True)
 class Quality:
-    """How well scores rank frauds, and what a threshold would cost."""
+    """Quality of scores: ranking of frauds, and precision and recall at a threshold."""
 
     auc_roc: float
     """Area under the ROC curve; NaN without both classes."""
     average_precision: float
     """Area under precision over recall; NaN without both classes."""
     threshold: float
-    """The threshold judged."""
+    """The evaluated threshold."""
     alert_share: float
-    """Share of transactions with a score at or above it."""
+    """Share of transactions with a score at or above the threshold (alerts)."""
     precision: float
-    """Share of frauds among them; NaN when there are none."""
+    """Share of frauds among the alerts; NaN without alerts."""
     recall: float
-    """Share of frauds that are among them; NaN without frauds."""
+    """Share of frauds that are alerts; NaN without frauds."""
 
     def metrics(self) -> dict[str, float]:
-        """All of it that is known, by name, for a tracking server."""
+        """Return all values that are not NaN, by name, for a tracking server."""
         return {name: value for name, value in vars(self).items() if value == value}
 
 
 def evaluate(y: np.ndarray, scores: np.ndarray, threshold: float) -> Quality:
-    """Judge scores against outcomes.
+    """Evaluate scores against outcomes.
 
     Args:
         y: bool or int[n], 1 where fraud.
@@ -136,7 +136,7 @@ def evaluate(y: np.ndarray, scores: np.ndarray, threshold: float) -> Quality:
 
 
 def threshold_for_budget(scores: np.ndarray, share: float) -> float:
-    """The lowest threshold with at most `share` of the transactions at or above it.
+    """Return the lowest threshold with at most `share` of the transactions at or above it.
 
     Args:
         scores: float64[n].
@@ -145,6 +145,6 @@ def threshold_for_budget(scores: np.ndarray, share: float) -> float:
     allowed = int(np.floor(len(scores) * share))
     if allowed >= len(scores):
         return 0.0
-    # at or above a value just over the first score that is one too many
+    # just above the first score that would exceed the budget
     ranked = np.sort(scores)[::-1]
     return float(min(np.nextafter(ranked[allowed], np.inf), 1.0))

@@ -1,12 +1,11 @@
-"""The arrays of compiled trees, and what must hold of them before a kernel may walk them.
+"""The array layout of compiled trees, and the checks that they must pass before a kernel walks them.
 
-Kernels check no bounds: an index that a file made up would read, and in explanations write, anywhere in the
-worker's memory. So `trees.Trees` has its arrays checked here, which takes less than a millisecond for a usual
-model.
+Kernels check no bounds: a forged index in a file would read, and in explanations write, anywhere in the
+worker's memory. So `trees.Trees` checks its arrays here, in less than a millisecond for a usual model.
 
-A node is 16 bytes: threshold, column, first kid. Trees lie one after another, each breadth first: the k-th
-inner node of a tree, counted from 0, has its first kid at the root's place + 1 + 2k, the second beside it. A
-leaf has an infinite threshold and is its own kid. A column number of f or more stands for the negated column.
+A node is 16 bytes: threshold, column, first kid. Trees are stored one after another, each breadth first: the
+k-th inner node of a tree, counted from 0, has its first kid at the root's index + 1 + 2k, and the second kid
+next to it. A leaf has an infinite threshold and is its own kid. Column numbers from f on are negated columns.
 """
 
 import numpy as np
@@ -16,13 +15,13 @@ from models.errors import ModelError
 NODE = np.dtype([("threshold", np.float64), ("column", np.uint32), ("kid", np.uint32)])
 
 MOST_FEATURES = 4_096
-"""Columns: kernels hold a block of 64 rows, each column twice, in 4 MiB then."""
+"""Most columns: a kernel then needs 4 MiB for a block of 64 rows, which holds each column twice."""
 MOST_TREES = 10_000
-"""A hundred times what `fraud models train` makes; the masks of a block of rows take 5 MB then."""
+"""Most trees: a hundred times the default of `fraud models train`; the masks of a block then take 5 MB."""
 MOST_NODES = 1 << 20
-"""32 MiB in each worker."""
+"""Most nodes: 32 MiB in each worker."""
 MOST_STEPS = 1 << 17
-"""Steps from roots to deepest leaves, over all trees: about a millisecond for each transaction."""
+"""Most steps from roots to deepest leaves, over all trees: about a millisecond per transaction."""
 
 
 def check(
@@ -34,7 +33,7 @@ def check(
     baseline: np.ndarray,
     width: np.ndarray,
 ) -> None:
-    """Raise ModelError unless these are t trees of m nodes that lie as the layout says.
+    """Raise ModelError unless the arrays are t trees of m nodes in the layout of this module.
 
     Args:
         nodes: NODE[m].
@@ -55,15 +54,15 @@ def check(
         ("baseline", baseline, np.float64, (1,)),
         ("width", width, np.int64, (1,)),
     ):
-        right = array.dtype == kind and array.shape == shape and array.ndim == 1
-        _demand(right and array.flags.c_contiguous, f"{name} has another type or shape")
-    _at_most("features", int(width[0]), MOST_FEATURES)
-    _at_most("trees", len(roots), MOST_TREES)
-    _at_most("nodes", len(nodes), MOST_NODES)
+        fits = array.dtype == kind and array.shape == shape and array.ndim == 1
+        _demand(fits and array.flags.c_contiguous, f"{name} has another type or shape")
+    _require_at_most("features", int(width[0]), MOST_FEATURES)
+    _require_at_most("trees", len(roots), MOST_TREES)
+    _require_at_most("nodes", len(nodes), MOST_NODES)
     _demand(width[0] > 0, "there are no features")
     for name, numbers in (("values", values), ("means", means), ("baseline", baseline)):
         _demand(np.isfinite(numbers).all(), f"{name} has a number that is not finite")
-    _demand((nodes["column"] < 2 * width[0]).all(), "a node asks for a column that is not there")
+    _demand((nodes["column"] < 2 * width[0]).all(), "a node tests a column that does not exist")
     _demand(not np.isnan(nodes["threshold"]).any(), "a threshold is no number")
     if not len(roots):
         _demand(not len(nodes), "there are nodes and no trees")
@@ -75,17 +74,17 @@ def check(
 
 
 def _check_kids(nodes: np.ndarray, begins: np.ndarray, sizes: np.ndarray, depths: np.ndarray) -> None:
-    """... unless each node but the roots is the kid of exactly one node before it, in its own tree."""
+    """Raise ModelError unless each node but the roots is the kid of exactly one earlier node of its tree."""
     at, kid, inner = np.arange(len(nodes)), nodes["kid"].astype(np.int64), nodes["threshold"] != np.inf
     tree = np.repeat(np.arange(len(begins)), sizes)
     before = np.cumsum(inner) - inner  # inner nodes before each node, over all trees
-    due = begins[tree] + 1 + 2 * (before - before[begins][tree])
-    _demand((kid == np.where(inner, due, at)).all(), "a kid is not where it is due")
+    expected = begins[tree] + 1 + 2 * (before - before[begins][tree])
+    _demand((kid == np.where(inner, expected, at)).all(), "a kid is not at its index")
     _demand((kid > at)[inner].all(), "a kid lies before its parent")
     _demand((sizes == 1 + 2 * np.add.reduceat(inner.astype(np.int64), begins)).all(), "kids are missing")
 
     _demand((depths >= 0).all(), "a depth is negative")
-    _at_most("steps", max(int(depths.max()), int(depths.astype(np.float64).sum())), MOST_STEPS)
+    _require_at_most("steps", max(int(depths.max()), int(depths.astype(np.float64).sum())), MOST_STEPS)
     steps = np.zeros(len(begins), np.int64)
     level = begins
     for _ in range(int(depths.max()) + 1):
@@ -95,11 +94,11 @@ def _check_kids(nodes: np.ndarray, begins: np.ndarray, sizes: np.ndarray, depths
     _demand((steps == depths).all(), "a depth is not the tree's")
 
 
-def _demand(holds: bool | np.bool_, otherwise: str) -> None:
+def _demand(holds: bool | np.bool_, problem: str) -> None:
     if not holds:
-        raise ModelError(f"the model's trees are damaged or forged: {otherwise}; train and register it again")
+        raise ModelError(f"the model's trees are damaged or forged: {problem}; train and register it again")
 
 
-def _at_most(what: str, number: int, most: int) -> None:
-    if number > most:
-        raise ModelError(f"the model has {number:,} {what}, more than {most:,}; train a smaller one")
+def _require_at_most(noun: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise ModelError(f"the model has {count:,} {noun}, more than {limit:,}; train a smaller one")

@@ -1,16 +1,15 @@
 """Gradient-boosted trees as flat arrays, scored by a kernel that equals scikit-learn to the last bit.
 
-scikit-learn's own prediction costs milliseconds per call and about 3 us a row; this one costs microseconds
-per call and 0.2 us a row with 100 trees of 8 leaves, needs no threads, loads without scikit-learn, and gives
-a row the same score in whatever batch it is (each row adds the same numbers in the same order). Trees of up
-to 64 leaves are scored as masks (`leaf_bits`), larger ones are walked.
+scikit-learn's own prediction costs milliseconds per call and about 3 us a row. This one costs microseconds
+per call and 0.2 us a row with 100 trees of 8 leaves, needs no threads and loads without scikit-learn. A row's
+score does not depend on its batch, because each row adds the same numbers in the same order. Trees of up to
+64 leaves are scored as masks (`leaf_bits`), larger trees are walked.
 
-Layout (`tree_layout`). The two kids of a node lie side by side, so a step is
-`kid + (x[column] > threshold)`, without a branch; a leaf has an infinite threshold and is its own kid, so all
-rows of a block take as many steps as the tree is deep and the processor overlaps them. NaN compares false and
-takes the first kid: the side of the missing values. Where scikit-learn sends the missing values right, the
-test is turned round on the negated value, which stands in a second copy of the columns: `not x <= t` is
-`-x <= -nextafter(t)`, so there the kids change places.
+Layout (`tree_layout`): the two kids of a node are adjacent, so a step is `kid + (x[column] > threshold)`,
+without a branch. A leaf has an infinite threshold and is its own kid, so all rows of a block take as many
+steps as the tree is deep, and the processor overlaps them. NaN compares false and takes the first kid, which
+is the side of missing values. Where scikit-learn sends missing values right, the test uses the negated value,
+from a second copy of the columns: `not x <= t` is `-x <= -nextafter(t)`, with the kids swapped.
 """
 
 import math
@@ -29,7 +28,8 @@ from models.tree_layout import NODE, check
 BLOCK = 64
 """Rows that walk a tree together: their values and positions stay in the L1 cache."""
 
-# One signature each: a read-only batch (from Arrow, say) must not compile a second kernel in mid-stream.
+# One signature each: a read-only batch (from Arrow, for example) must not compile another kernel while the
+# stream runs.
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _NODES, _VALUES = from_dtype(NODE)[::1], types.float64[::1]
 _ROOTS, _DEPTHS = types.uint32[::1], types.int64[::1]
@@ -40,13 +40,13 @@ class Trees:
     """A compiled binary classifier of f features, t trees and m nodes.
 
     Raises:
-        ModelError: the arrays do not keep the layout (`tree_layout.check`).
+        ModelError: the arrays break the layout (`tree_layout.check`).
     """
 
     nodes: np.ndarray
     """NODE[m], tree after tree, each breadth first."""
     values: np.ndarray
-    """float64[m]: the node's output in log-odds; only those of leaves are scored."""
+    """float64[m]: the node's output in log-odds; scores use only those of leaves."""
     means: np.ndarray
     """float64[m]: mean output of the training rows that reached the node, log-odds."""
     roots: np.ndarray
@@ -62,7 +62,7 @@ class Trees:
         check(**self.arrays())
 
     def score(self, x: np.ndarray) -> np.ndarray:
-        """Probability of fraud.
+        """Compute probabilities of fraud.
 
         Args:
             x: float64[n, f], C-contiguous; NaN where unknown.
@@ -75,7 +75,7 @@ class Trees:
         return raw
 
     def log_odds(self, x: np.ndarray) -> np.ndarray:
-        """The trees' sum before the logistic function: float64[n, f] -> float64[n]."""
+        """Sum the trees' outputs, without the logistic function: float64[n, f] -> float64[n]."""
         self._check_width(x)
         baseline = float(self.baseline[0])
         if self._bits is not None:
@@ -89,17 +89,17 @@ class Trees:
         return leaf_bits(self.nodes, self.values, self.roots, int(self.width[0]))
 
     def _check_width(self, x: np.ndarray) -> None:
-        # kernels go by the row's width, tests by the trees'
+        # kernels take the width from the rows, and column numbers from the trees: they must agree
         if x.shape[1:] != (self.width[0],):
             raise ModelError(
-                f"the trees ask for {self.width[0]} columns, not {x.shape[1:]}; register it again"
+                f"the trees ask for {self.width[0]} columns, not {x.shape[1:]}; register the model again"
             )
 
     def explain(self, x: np.ndarray) -> np.ndarray:
-        """How much each feature raised the log-odds of each row, along its paths.
+        """Compute the contribution of each feature to the log-odds of each row, along the row's paths.
 
-        Each step from a node to its kid changes the mean output of the training rows that pass there; the
-        change is the feature's that the node asks for. Row sums plus the mean output of all roots equal the
+        Each step from a node to its kid changes the mean output of the training rows that pass it; the change
+        is attributed to the feature that the node tests. Row sums plus the mean output of all roots equal the
         log-odds. Source: A. Saabas, "Interpreting random forests" (2014, the treeinterpreter package).
 
         Args:
@@ -114,13 +114,13 @@ class Trees:
         return out
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All of it by name, to be saved; `Trees(**arrays)` brings it back."""
+        """Return all arrays by name, to be saved; `Trees(**arrays)` restores the trees."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def can_compile(estimator: Any) -> bool:
-    """Whether the estimator is a binary HistGradientBoostingClassifier on plain numbers."""
-    # by name: a scorer that never sees an estimator must not import scikit-learn
+    """Return whether this is a binary HistGradientBoostingClassifier without categorical features."""
+    # by name, so that a worker that only scores trees does not import scikit-learn
     return (
         type(estimator).__name__ == "HistGradientBoostingClassifier"
         and getattr(estimator, "n_trees_per_iteration_", 0) == 1
@@ -151,13 +151,13 @@ def compile_trees(estimator: Any) -> Trees:
 
 
 def _flatten(tree: np.ndarray, root: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One tree's nodes, values and means, breadth first; `root` is its place in the common array."""
+    """Return one tree's nodes, values and means, breadth first; `root` is its index in the common array."""
     nodes = np.empty(len(tree), NODE)
     means = _means(tree)
     order = [0]
-    for place, node in enumerate(order):  # grows while it is walked: breadth first
+    for index, node in enumerate(order):  # the list grows while it is iterated: breadth first
         if tree["is_leaf"][node]:
-            nodes[place] = (np.inf, 0, root + place)
+            nodes[index] = (np.inf, 0, root + index)
             continue
         threshold, column = float(tree["num_threshold"][node]), int(tree["feature_idx"][node])
         left, right = int(tree["left"][node]), int(tree["right"][node])
@@ -165,22 +165,22 @@ def _flatten(tree: np.ndarray, root: int, width: int) -> tuple[np.ndarray, np.nd
             raise ModelError("a tree splits at minus infinity; train without infinite feature values")
         kid = root + len(order)
         if tree["missing_go_to_left"][node]:
-            nodes[place] = (threshold, column, kid)
+            nodes[index] = (threshold, column, kid)
             order += [left, right]
         else:
-            nodes[place] = (-np.nextafter(threshold, np.inf), width + column, kid)
+            nodes[index] = (-np.nextafter(threshold, np.inf), width + column, kid)
             order += [right, left]
     return nodes, tree["value"][order].astype(np.float64), means[order]
 
 
 def _means(tree: np.ndarray) -> np.ndarray:
-    """Mean leaf value of the training rows under each node.
+    """Compute the mean leaf value of the training rows under each node.
 
-    scikit-learn keeps a value in inner nodes too, but without the learning rate, so it cannot be compared
-    with the leaves'.
+    scikit-learn stores a value in inner nodes too, but without the learning rate, so it is not comparable
+    with the leaves' values.
     """
     means = tree["value"].astype(np.float64)
-    # kids have greater depth than their parent: from the deepest up
+    # deepest nodes first: kids are deeper than their parent
     for node in np.argsort(tree["depth"], kind="stable")[::-1]:
         if not tree["is_leaf"][node]:
             kids = [int(tree["left"][node]), int(tree["right"][node])]

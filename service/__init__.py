@@ -1,1 +1,1 @@
-"""The FastAPI sidecar: health, metrics and rollouts."""
+"""The FastAPI sidecar: health, metrics, rollouts, labels, live precision and the status page."""

@@ -1,4 +1,4 @@
-"""`/docs` and `/openapi.json`: the interface described, without scripts or files from elsewhere."""
+"""API documentation at `/docs` and `/openapi.json`, without scripts or files from other hosts."""
 
 from collections.abc import Iterator
 from html import escape
@@ -16,7 +16,7 @@ CACHED = {"Cache-Control": "max-age=300"}
 
 
 def install(app: FastAPI) -> None:
-    """Add the two pages, and to the description what each route needs."""
+    """Add the two pages, and the role of each route to the OpenAPI document."""
 
     @app.get("/openapi.json", include_in_schema=False)
     def openapi(_: Anyone) -> JSONResponse:
@@ -33,8 +33,8 @@ def install(app: FastAPI) -> None:
 
 
 def described(app: FastAPI) -> dict[str, Any]:
-    """The application's OpenAPI document (3.1), with the role that each operation needs."""
-    document: dict[str, Any] = app.openapi()  # made once
+    """Return the application's OpenAPI document (3.1), with the role that each operation needs."""
+    document: dict[str, Any] = app.openapi()  # cached by FastAPI
     components = document.setdefault("components", {})
     if "securitySchemes" in components:
         return document
@@ -45,7 +45,7 @@ def described(app: FastAPI) -> dict[str, Any]:
             operation = document["paths"].get(context.path_format, {}).get(method.lower())
             if operation is not None:
                 operation["security"] = [] if role is None else [{"bearer": [role.word]}]
-                operation["responses"].pop("422", None)  # not of that form: see `default`
+                operation["responses"].pop("422", None)  # FastAPI's form is not used: see `default`
                 operation["responses"]["default"] = {
                     "description": "A problem (RFC 9457)",
                     "content": {
@@ -85,7 +85,7 @@ PROBLEM = {
 
 
 def page(document: dict[str, Any]) -> str:
-    """The document as a page to read."""
+    """Render the document as HTML."""
     title = escape(document["info"]["title"])
     return "".join(
         (
@@ -114,10 +114,10 @@ def _operations(document: dict[str, Any]) -> Iterator[str]:
             )
             if parameters := operation.get("parameters"):
                 rows = "".join(
-                    f"<tr><td><code>{escape(one['name'])}</code></td><td>{escape(one['in'])}</td>"
-                    f"<td>{'required' if one.get('required') else ''}</td>"
-                    f"<td>{escape(one.get('description', ''))}</td></tr>"
-                    for one in parameters
+                    f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{escape(parameter['in'])}</td>"
+                    f"<td>{'required' if parameter.get('required') else ''}</td>"
+                    f"<td>{escape(parameter.get('description', ''))}</td></tr>"
+                    for parameter in parameters
                 )
                 yield (
                     "<table><thead><tr><th>parameter</th><th>in</th><th></th><th>meaning</th></tr></thead>"

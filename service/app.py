@@ -1,4 +1,4 @@
-"""The sidecar's HTTP face: what it is composed of."""
+"""The sidecar's FastAPI application, composed of its parts."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -19,16 +19,16 @@ from service.quality.parts import QualityParts
 from service.quality.routes import quality_routes
 from service.rollouts.parts import RolloutParts
 from service.rollouts.routes import rollout_routes
-from service.security.roles import see_all_declared
+from service.security.roles import require_declared_roles
 from service.settings import ServiceSettings
 from streaming_job.labels.ledger import Ledger
 
 
 def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time) -> FastAPI:
-    """The application; its threads live from start-up to shutdown.
+    """Create the application; its threads run from start-up to shutdown.
 
     Args:
-        settings: what to watch.
+        settings: settings of the sidecar.
         clock: seconds since 1970-01-01 UTC.
 
     Raises:
@@ -38,8 +38,8 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     rollouts = RolloutParts(settings, job.progress, clock)
     ledger = Ledger(settings.bootstrap_servers, settings.kafka, settings.topics.labels)
     quality = QualityParts(settings)
-    more = [lambda: of_guards(rollouts.findings()), lambda: of_quality(quality.found())]
-    registry = registry_of(job, more)
+    more_metrics = [lambda: of_guards(rollouts.findings()), lambda: of_quality(quality.found())]
+    registry = registry_of(job, more_metrics)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -51,7 +51,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         rollouts.stop()
         job.stop()
 
-    # the pages of FastAPI's own would load scripts from elsewhere
+    # FastAPI's own documentation pages would load scripts from another host
     app = FastAPI(
         title="card-fraud sidecar",
         version=sidecar_version(),
@@ -62,11 +62,11 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     )
     security.install(app, settings, clock)
     api_docs.install(app)
-    app.add_middleware(HttpMetrics, registry=registry)  # the last: it sees what is refused, too
+    app.add_middleware(HttpMetrics, registry=registry)  # added last, so it also counts refused requests
     app.include_router(health_routes(job, registry))
     app.include_router(rollout_routes(rollouts))
     app.include_router(label_routes(ledger, clock))
     app.include_router(quality_routes(quality))
     app.include_router(page_routes(quality.alerts, settings.job_id))
-    see_all_declared(app)
+    require_declared_roles(app)
     return app

@@ -1,24 +1,24 @@
-"""A thread of the sidecar that works until it is stopped."""
+"""Base class of the sidecar's background threads."""
 
 import threading
 
 STOP_S = 1.0
-"""How long the sidecar's end waits for a thread: one may be asking a broker that does not answer."""
+"""Longest wait for a thread at shutdown: it may be waiting for a broker that does not answer."""
 
 
 class Background:
-    """Runs `_run` in a daemon thread; that looks at `_stop`, and uses it to wait."""
+    """A daemon thread that executes `_run`, which checks `_stop` and waits on it."""
 
     def __init__(self, name: str) -> None:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to end, and wait for it, at most STOP_S."""
+        """Ask the thread to end, and wait for it up to STOP_S."""
         self._stop.set()
         self._thread.join(STOP_S)
 

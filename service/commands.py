@@ -24,7 +24,7 @@ def serve(
     job_id: Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to watch")] = "card-fraud",
     tokens_file: Annotated[
         Path | None,
-        typer.Option(envvar="FRAUD_TOKENS_FILE", help="Who may call; made by `fraud tokens add`"),
+        typer.Option(envvar="FRAUD_TOKENS_FILE", help="Tokens of the callers; made by `fraud tokens add`"),
     ] = None,
     tls_cert: Annotated[
         Path | None, typer.Option(envvar="FRAUD_TLS_CERT", help="Certificate and its chain, PEM")
@@ -32,13 +32,16 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option(envvar="FRAUD_TLS_KEY", help="Its private key, PEM")] = None,
     insecure_http: Annotated[
         bool,
-        typer.Option(envvar="FRAUD_INSECURE_HTTP", help="Beyond this machine without TLS: a proxy does it"),
+        typer.Option(
+            envvar="FRAUD_INSECURE_HTTP",
+            help="Listen beyond this machine without TLS, because a proxy does it",
+        ),
     ] = False,
     max_progress_age: Annotated[
         float,
         typer.Option(
             envvar="FRAUD_MAX_PROGRESS_AGE_S",
-            help="Seconds that transactions may wait while their key group takes none, until not ready",
+            help="Seconds that transactions may wait while their key group decides none, until not ready",
         ),
     ] = 60.0,
     kafka: Annotated[
@@ -72,18 +75,18 @@ def serve(
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=SHUTDOWN_S,
-            proxy_headers=False,  # the client's address is not what a client says it is
+            proxy_headers=False,  # a client could forge its address
             server_header=False,
             ssl_certfile=tls_cert,
             ssl_keyfile=tls_key,
         )
     )
-    # uvicorn raises the signal that stopped it once more when it is done: it has had its effect
+    # after shutdown uvicorn raises the signal that stopped it again: ignore it
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    shown = f"[{host}]" if ":" in host else host
+    url_host = f"[{host}]" if ":" in host else host
     scheme = "http" if tls_cert is None else "https"
-    typer.echo(f"sidecar: {scheme}://{shown}:{listener.getsockname()[1]}/")
+    typer.echo(f"sidecar: {scheme}://{url_host}:{listener.getsockname()[1]}/")
     server.run(sockets=[listener])
 
 

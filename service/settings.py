@@ -12,43 +12,43 @@ from streaming_job.log.partitioner import Partitioner
 
 
 class ServiceSettings(BaseSettings):
-    """What the sidecar watches, and when it calls it ready."""
+    """Settings of the sidecar: the job that it watches, limits, TLS and tokens."""
 
     model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="forbid")
 
     job_id: str = "card-fraud"
-    """The job: its consumer group and the key of its progress."""
+    """Name of the job: its consumer group, and the key of its progress records."""
     bootstrap_servers: str
     """Kafka brokers, host:port[,host:port]."""
     kafka: dict[str, str] = {}
     """More Kafka client settings (librdkafka names)."""
     topics: Topics = Topics()
     offsets_interval_s: Annotated[float, Field(gt=0)] = 2.0
-    """How often the broker is asked for offsets."""
+    """Interval between two queries of offsets at the broker."""
     max_progress_age_s: Annotated[float, Field(gt=0)] = 60.0
-    """A key group that has left transactions waiting for longer, and taken none, is not ready."""
+    """Longest time that transactions may wait while their key group decides none; then it is not ready."""
     max_silence_s: Annotated[float, Field(gt=0)] = 30.0
-    """A key group whose newest progress is older is not ready; an idle one writes it every 10 s."""
+    """Greatest age of a ready key group's newest progress record; an idle group writes one every 10 s."""
     limit_floor_s: Annotated[float, Field(gt=0)] = 10.0
-    """Least limit of a verdict, however short the times are that it is learned from; its ceiling is
+    """Least learned limit of a verdict, however short the measured times are; the ceiling is
     `max_progress_age_s`."""
     limit_ceiling_s: Annotated[float, Field(gt=0)] = 600.0
-    """Greatest age of the feed's heartbeat and of an epoch, whatever was measured."""
+    """Greatest learned limit for the age of the feed's heartbeat and of an epoch."""
     verdict_window_s: Annotated[float, Field(gt=0)] = 300.0
-    """How far the looks go back that a verdict is made of."""
+    """Length of the sliding window of looks on which a verdict is based."""
     idle_after_s: Annotated[float, Field(gt=0)] = 60.0
-    """A partition in which nothing waits, and to which nothing has come for so long, is idle."""
+    """Time without new or waiting records after which a partition is idle."""
     runbook: str = "docs/runbook.md"
     """Address of the runbook; a reason code is an anchor in it."""
 
     mlflow_tracking_uri: str = ""
-    """Where the models are registered; empty: rollouts can be steered, but none proposed from here."""
+    """Address of the model registry; empty: rollouts can be steered but not proposed from here."""
     four_eyes: bool = False
-    """Whether who has proposed a rollout may not promote it."""
+    """Whether the proposer of a rollout may not promote it."""
     partitioner: Partitioner = Partitioner.MURMUR2
-    """Of the producers of the transactions, as the job's setting."""
+    """Partitioner of the transactions' producers, as in the job's settings."""
     tokens_file: Path | None = None
-    """Who may call (`fraud tokens`); without it processes of this machine, as admin."""
+    """Tokens of the callers (`fraud tokens`); without it, processes of this machine are served as admin."""
     tls_cert: Path | None = None
     """PEM file of the certificate and its chain."""
     tls_key: Path | None = None
@@ -56,11 +56,11 @@ class ServiceSettings(BaseSettings):
     insecure_http: bool = False
     """Listen beyond this machine without TLS, because a proxy does it."""
     rate_per_s: Annotated[float, Field(ge=0)] = 250.0
-    """Requests a second that a caller may send, on average; 0: no limit."""
+    """Average requests per second that a caller may send; 0: no limit."""
     rate_burst: Annotated[int, Field(ge=1)] = 500
     """Requests that a caller may send at once."""
     max_body_bytes: Annotated[int, Field(ge=1)] = 64 * 1024
-    """Size of a request's body at most."""
+    """Largest request body, bytes."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -69,16 +69,16 @@ class ServiceSettings(BaseSettings):
 
     @property
     def feed(self) -> dict[str, str]:
-        """The topics that show whether the feed of profiles lives, by signal."""
+        """Signal -> topic whose newest record shows that the profile feed is alive."""
         return {"change": self.topics.profiles, "heartbeat": self.topics.heartbeats}
 
     def client(self, **more: Any) -> dict[str, Any]:
-        """Configuration of a Kafka client: ours, then the operator's."""
-        # what fails is shown by /readyz and in the metrics, not on stderr by a C library
+        """Return the configuration of a Kafka client: the sidecar's defaults, overridden by `kafka`."""
+        # failures appear in /readyz and in the metrics, not on the C library's stderr
         return {"log_level": 0, **more, **self.kafka, "bootstrap.servers": self.bootstrap_servers}
 
 
-def say(error: KafkaException | TimeoutError) -> str:
-    """A Kafka error in words."""
+def describe(error: KafkaException | TimeoutError) -> str:
+    """Return the text of a Kafka error."""
     cause = error.args[0] if error.args else "no answer in time"
     return str(cause.str() if hasattr(cause, "str") else cause)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from service.background import Background
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 from streaming_job.log import topic_reader
 
 POLL_S = 0.2
@@ -83,7 +83,7 @@ class TopicFollower(Background):
                 if topic_reader.is_missing(error):
                     self._fault = f"topic {self._topic} does not exist"
                 else:
-                    self._fault = f"{self._what} cannot be read: {say(error)}"
+                    self._fault = f"{self._what} cannot be read: {describe(error)}"
                 self._stop.wait(RETRY_S)
 
     def _follow(self) -> None:

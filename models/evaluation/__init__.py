@@ -1,1 +1,1 @@
-"""Evaluation on the future: the Fraud Detection Handbook's protocol and metrics on any labelled history."""
+"""Evaluation on later days: the Fraud Detection Handbook's protocol and metrics for any labelled history."""

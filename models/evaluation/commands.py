@@ -28,8 +28,10 @@ def evaluate_command(
     train_start: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First day to train on (UTC)")],
     report: Annotated[Path, typer.Option(help="JSON file to write")],
     train_days: Annotated[int, typer.Option(min=1, help="Days to train on")] = 7,
-    delay_days: Annotated[int, typer.Option(min=0, help="Days between, whose labels are not known yet")] = 7,
-    test_days: Annotated[int, typer.Option(min=1, help="Days to judge by")] = 7,
+    delay_days: Annotated[
+        int, typer.Option(min=0, help="Days between training and test, whose labels are not known yet")
+    ] = 7,
+    test_days: Annotated[int, typer.Option(min=1, help="Days to test on")] = 7,
     folds: Annotated[int, typer.Option(min=1, help="Fold i moves every date by 7 days x i")] = 1,
     html: Annotated[Path | None, typer.Option(help="HTML file to write, with plots")] = None,
     labels: Annotated[
@@ -46,28 +48,28 @@ def evaluate_command(
         float | None,
         typer.Option(
             min=0,
-            help="From a transaction to its label, where labels have no times of their own; what nobody has "
-            "reported after it is taken for genuine. Default: --delay-days",
+            help="Days from a transaction to its label, where labels have no times of their own; "
+            "transactions without a report by then count as genuine. Default: --delay-days",
         ),
     ] = None,
-    algorithm: Annotated[Algorithm, typer.Option(help="What to fit")] = _LEARNER.algorithm,
+    algorithm: Annotated[Algorithm, typer.Option(help="Algorithm to fit")] = _LEARNER.algorithm,
     alert_budget: Annotated[
         float, typer.Option(min=0, max=1, help="Share of transactions that may become alerts")
     ] = 0.005,
     iterations: Annotated[int, typer.Option(min=1, help="Number of trees")] = _LEARNER.iterations,
     leaves: Annotated[int, typer.Option(min=2, help="Leaves of each boosted tree")] = _LEARNER.leaves,
     learning_rate: Annotated[
-        float, typer.Option(min=0.0001, help="Of gradient boosting")
+        float, typer.Option(min=0.0001, help="Learning rate of gradient boosting")
     ] = _LEARNER.learning_rate,
     feature_share: Annotated[
-        float, typer.Option(min=0.01, max=1, help="Of the features, what each split may choose from")
+        float, typer.Option(min=0.01, max=1, help="Share of the features that each split may choose from")
     ] = _LEARNER.feature_share,
     seed: Annotated[int, typer.Option(help="The same data and seed give the same report")] = 0,
 ) -> None:
-    """Train on some days, judge on later ones, fold by fold, as the Fraud Detection Handbook does.
+    """Train on some days and test on later ones, fold by fold, as the Fraud Detection Handbook does.
 
-    Between the two lie the days whose labels are late; cards that are known as compromised by a test day are
-    left out of it. See docs/model-quality.md.
+    Between training and test lie the days whose labels are late. Cards that are known as compromised before a
+    test day are excluded from it. See docs/model-quality.md.
     """
     from feature_store.transaction_files import TransactionFiles, read_table
     from models.evaluation.history import Source
@@ -81,18 +83,18 @@ def evaluate_command(
     files = TransactionFiles(transactions)
     source = Source(
         files,
-        _reported(labels, int(label_delay * DAY_MS)),
+        _reports(labels, int(label_delay * DAY_MS)),
         read_table(profiles) if profiles else None,
         int(label_delay * DAY_MS) if merchant_labels else None,
     )
     windows = Windows(train_start.date(), train_days, delay_days, test_days)
     learner = Learner(algorithm, seed, iterations, leaves, learning_rate, feature_share)
-    with _bar() as bar:
-        shown = bar.add_task("features", total=files.rows)
+    with _progress_bar() as bar:
+        task = bar.add_task("features", total=files.rows)
         history, results = run(
-            source, windows, folds, learner, alert_budget, lambda rows: bar.update(shown, advance=rows)
+            source, windows, folds, learner, alert_budget, lambda rows: bar.update(task, advance=rows)
         )
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "algorithm": algorithm.value,
         "iterations": iterations,
         "leaves": leaves,
@@ -110,14 +112,14 @@ def evaluate_command(
         "transactions_sha256": digest(sorted({Path(piece.path) for piece in files.pieces})),
         "notes": [NOT_STREAMED] if merchant_labels else [],
     }
-    made = report_of(results, told)
-    write(json.dumps(made, indent=2, allow_nan=False) + "\n", report)
+    content = report_of(results, options)
+    write(json.dumps(content, indent=2, allow_nan=False) + "\n", report)
     if html:
-        write(page(made), html)
-    _tell(made, report, html)
+        write(page(content), html)
+    _print_summary(content, report, html)
 
 
-def _reported(labels: Path | None, delay_ms: int) -> "Undated | Reports":
+def _reports(labels: Path | None, delay_ms: int) -> "Undated | Reports":
     from feature_store.labels import Labels
     from feature_store.merchants.reports import Reports, Undated
     from feature_store.transaction_files import read_table
@@ -128,23 +130,23 @@ def _reported(labels: Path | None, delay_ms: int) -> "Undated | Reports":
     return Reports(table) if "reported_at" in table.column_names else Undated(delay_ms, Labels(table))
 
 
-def _bar() -> Progress:
+def _progress_bar() -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def _tell(made: dict[str, Any], report: Path, html: Path | None) -> None:
+def _print_summary(content: dict[str, Any], report: Path, html: Path | None) -> None:
     from models.evaluation.report import HEADLINES
 
     for fold in [
-        *made["folds"],
-        *([{"test_start": "mean", **made["mean"]}] if len(made["folds"]) > 1 else []),
+        *content["folds"],
+        *([{"test_start": "mean", **content["mean"]}] if len(content["folds"]) > 1 else []),
     ]:
-        measured = "  ".join(
+        metrics = "  ".join(
             f"{name} {'unknown' if fold[name] is None else format(fold[name], '.3f')}" for name in HEADLINES
         )
         size = f"  ({fold['n_test']:,} transactions, {fold['n_fraud']:,} frauds)" if "n_test" in fold else ""
-        typer.echo(f"{fold['test_start']:<10}  {measured}{size}")
-    for note in made["notes"]:
+        typer.echo(f"{fold['test_start']:<10}  {metrics}{size}")
+    for note in content["notes"]:
         typer.echo(f"note: {note}", err=True)
     typer.echo(f"report: {report}{f', {html}' if html else ''}")

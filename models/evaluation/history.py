@@ -1,4 +1,4 @@
-"""A labelled history in order of arrival, with point-in-time features of the rows that are looked at."""
+"""A labelled history in order of arrival, with point-in-time features of the rows to evaluate."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,54 +31,53 @@ class History:
     """n accepted transactions in order of arrival."""
 
     names: tuple[str, ...]
-    """Of the features."""
+    """Feature names."""
     features: NDArray[np.float64]
     """Shape (n, len(names)); NaN where unknown."""
     arrival: NDArray[np.int64]
-    """ms."""
+    """Arrival of each transaction, ms."""
     card: NDArray[np.int64]
-    """Number of each one's card, from 0 on."""
+    """Card number of each transaction, from 0."""
     amount: NDArray[np.float64]
     known: FraudSpans
-    """When which of them were known as frauds."""
+    """The transactions reported as fraud, with the times of report and reversal."""
     scenario: NDArray[np.str_] | None
-    """Kind of each one's fraud, where the file has it."""
+    """Fraud scenario of each transaction; None if the file has no such column."""
     not_decided: int
-    """Rows of the file up to the last one that are left out, as the stream does not decide them: repeated, or
-    event times too far off."""
+    """Rows that the stream would not decide either: repeated, or with an event time out of range."""
 
     @property
     def day(self) -> NDArray[np.int64]:
-        """Number of each one's day of arrival (UTC), from 1970-01-01."""
+        """Day of arrival of each transaction (UTC), counted from 1970-01-01."""
         return self.arrival // DAY_MS
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a history is read from."""
+    """Inputs of a history."""
 
     transactions: TransactionFiles
     labels: Undated | Reports
     profiles: pa.Table | None = None
     merchant_delay_ms: int | None = None
-    """Label delay of merchant label features; None leaves them out."""
+    """Label delay of the merchant label features, ms; None leaves these features out."""
 
 
 def read(
     source: Source, first: date, end: date, progress: Callable[[int], None] = lambda rows: None
 ) -> History:
-    """Compute features over a whole history and keep those of some days.
+    """Compute features over a whole history and keep those of a range of days.
 
     Args:
-        source: what to read.
-        first: first day to keep, by arrival (UTC); what precedes it is state.
-        end: day after the last one to keep; what follows is not read.
+        source: transactions, labels and profiles.
+        first: first day to keep, by arrival (UTC); earlier rows only build up state.
+        end: day after the last one to keep; later rows are not read.
         progress: called with the number of rows done.
 
     Raises:
         TrainingSetError: the input breaks the contract.
-        LabelError: there are no labels, or unreadable ones.
-        ModelError: nothing arrived in these days.
+        LabelError: labels are missing or unreadable.
+        ModelError: no transactions arrived before `end`.
     """
     keep_from, keep_until = ((day - _EPOCH).days * DAY_MS for day in (first, end))
     files = source.transactions
@@ -95,13 +94,13 @@ def read(
         parts.append(_Part.of(rows.take(accepted), decided.features[accepted], source.labels, keep_from))
         progress(len(rows))
     if not parts:
-        raise ModelError(f"nothing arrived before {end}; move --train-start")
+        raise ModelError(f"no transactions arrived before {end}; move --train-start")
     return _assemble(source, parts, keep_from, keep_until, refused)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One chunk's accepted rows; features of its last rows only, those to keep."""
+    """Accepted rows of one chunk; features only of the rows to keep, which are the last ones."""
 
     records: NDArray[np.void]
     spike: NDArray[np.bool_]
@@ -110,10 +109,10 @@ class _Part:
 
     @staticmethod
     def of(rows: Rows, features: NDArray[np.float64], labels: Undated | Reports, keep_from: int) -> "_Part":
-        kept = int(np.searchsorted(rows.records["arrival"], keep_from))
-        # unknown ratios compare as no spike
+        first = int(np.searchsorted(rows.records["arrival"], keep_from))
+        # an unknown ratio is NaN and compares as no spike
         spike = features[:, COLUMN["ratio_robust"]] > SPIKE_RATIO
-        return _Part(rows.records, spike, features[kept:].copy(), labels.fraud_spans(rows))
+        return _Part(rows.records, spike, features[first:].copy(), labels.fraud_spans(rows))
 
 
 def _assemble(
@@ -128,41 +127,41 @@ def _assemble(
         ]
     )
     begin, end = np.searchsorted(records["arrival"], [keep_from, keep_until]).tolist()
-    kept = records[begin:end]
-    features = np.concatenate([part.features for part in parts])[: kept.size]
+    selected = records[begin:end]
+    features = np.concatenate([part.features for part in parts])[: selected.size]
     names: tuple[str, ...] = NAMES
     if source.merchant_delay_ms is not None:
         spike = np.concatenate([part.spike for part in parts])
         in_time = known.reported_within(label_age_ms(DEFAULT_LATENESS_MS), records["time"])
         facts = facts_of(records["merchant"], records["arrival"], spike, in_time)
-        merchant = features_as_of(facts, kept["merchant"], kept["arrival"], source.merchant_delay_ms)
+        merchant = features_as_of(facts, selected["merchant"], selected["arrival"], source.merchant_delay_ms)
         features, names = np.hstack([features, merchant]), (*NAMES, *MERCHANT_NAMES)
     inside = (known.row >= begin) & (known.row < end)
     scenario = _scenarios(source.transactions)
     return History(
         names,
         features,
-        kept["arrival"].copy(),
-        _numbers(kept),
-        kept["amount"] / UNITS_PER_CURRENCY,
+        selected["arrival"].copy(),
+        _card_numbers(selected),
+        selected["amount"] / UNITS_PER_CURRENCY,
         FraudSpans(known.row[inside] - begin, known.reported_at[inside], known.reversed_at[inside]),
-        None if scenario is None else scenario[kept["offset"]],
+        None if scenario is None else scenario[selected["offset"]],
         not_decided,
     )
 
 
-def _numbers(records: NDArray[np.void]) -> NDArray[np.int64]:
-    """Cards numbered from 0 on by their hashes, shape (n,)."""
+def _card_numbers(records: NDArray[np.void]) -> NDArray[np.int64]:
+    """Number the cards from 0 by their hashes, shape (n,)."""
     order = np.lexsort((records["hi"], records["lo"]))
     ranked = records[order]
-    other = (ranked["lo"][1:] != ranked["lo"][:-1]) | (ranked["hi"][1:] != ranked["hi"][:-1])
+    changes = (ranked["lo"][1:] != ranked["lo"][:-1]) | (ranked["hi"][1:] != ranked["hi"][:-1])
     numbers = np.zeros(records.size, dtype=np.int64)
-    numbers[order[1:]] = np.cumsum(other)
+    numbers[order[1:]] = np.cumsum(changes)
     return numbers
 
 
 def _scenarios(files: TransactionFiles) -> NDArray[np.str_] | None:
-    """Name of every row's scenario, by row number; None where a file has none."""
+    """Read the scenario of every row, in row order; None if a file has no such column."""
     parts = []
     for piece in files.pieces:
         file = open_parquet(Path(piece.path))
@@ -171,9 +170,11 @@ def _scenarios(files: TransactionFiles) -> NDArray[np.str_] | None:
         if column not in names:
             return None
         try:
-            read = file.read_row_group(piece.row_group, columns=[column])[column].cast(pa.string())
+            values = file.read_row_group(piece.row_group, columns=[column])[column].cast(pa.string())
         except (OSError, pa.ArrowException) as fault:
-            raise ModelError(f"column {column} of {piece.path} cannot be read ({fault}); mend it") from fault
-        encoded = read.fill_null("unknown").combine_chunks().dictionary_encode()
+            raise ModelError(
+                f"column {column} of {piece.path} cannot be read ({fault}); repair the file"
+            ) from fault
+        encoded = values.fill_null("unknown").combine_chunks().dictionary_encode()
         parts.append(np.array(encoded.dictionary.to_pylist(), dtype=np.str_)[np.asarray(encoded.indices)])
     return np.concatenate(parts)

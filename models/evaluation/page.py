@@ -1,4 +1,4 @@
-"""The report of an evaluation as a page: HTML without any other file, plots as inline SVG."""
+"""The evaluation report as a self-contained HTML page, with plots as inline SVG."""
 
 from html import escape
 from typing import Any
@@ -23,10 +23,10 @@ svg { display: block; margin: 1rem 0; max-width: 100% } text { font: 12px system
 
 
 def page(report: dict[str, Any]) -> str:
-    """The page, HTML.
+    """Render a report as HTML.
 
     Args:
-        report: see `report.report`.
+        report: object that `report.report` returns.
     """
     folds = report["folds"]
     starts = [fold["test_start"] for fold in folds]
@@ -52,11 +52,11 @@ def page(report: dict[str, Any]) -> str:
 
 
 def _plot(title: str, labels: list[str], values: list[float | None], mean: float | None) -> str:
-    """A line over equidistant points, with the mean dashed; unknown values are gaps."""
-    known = [value for value in values if value is not None]
-    if not known:
+    """Draw a line over equidistant points, with a dashed line for the mean; unknown values are gaps."""
+    known_values = [value for value in values if value is not None]
+    if not known_values:
         return f"<p>{escape(title)}: unknown</p>"
-    top = min(1.0, max(known) * 1.15) or 1.0
+    top = min(1.0, max(known_values) * 1.15) or 1.0
     right = _WIDTH - _RIGHT
     wide, high = right - _LEFT, _HEIGHT - _TOP - _BOTTOM
 
@@ -109,18 +109,18 @@ def _number(value: float | None, form: str = ".3f") -> str:
 
 def _folds(report: dict[str, Any]) -> str:
     head = ["test from", "transactions", "frauds", *TITLES.values(), "precision", "recall", "money saved"]
-    measured = (*HEADLINES, "precision", "recall", "saved_share")
+    metrics = (*HEADLINES, "precision", "recall", "saved_share")
     rows = [
         [
             fold["test_start"],
             f"{fold['n_test']:,}",
             f"{fold['n_fraud']:,}",
-            *(_number(fold[name]) for name in measured),
+            *(_number(fold[name]) for name in metrics),
         ]
         for fold in report["folds"]
     ]
     for name in ("mean", "std"):
-        rows.append([name, "", "", *(_number(report[name][key]) for key in measured)])
+        rows.append([name, "", "", *(_number(report[name][key]) for key in metrics)])
     return _table(head, rows)
 
 
@@ -128,8 +128,8 @@ def _scenarios(scenarios: list[dict[str, Any]]) -> str:
     if not scenarios:
         return ""
     rows = [
-        [one["scenario"], f"{one['frauds']:,}", f"{one['alerted']:,}", _number(one["recall"])]
-        for one in scenarios
+        [row["scenario"], f"{row['frauds']:,}", f"{row['alerted']:,}", _number(row["recall"])]
+        for row in scenarios
     ]
     return "<h2>By scenario, all test windows</h2>" + _table(
         ["scenario", "frauds", "alerted", "recall"], rows
@@ -137,11 +137,11 @@ def _scenarios(scenarios: list[dict[str, Any]]) -> str:
 
 
 def _about(report: dict[str, Any]) -> str:
-    shown = [
+    options = [
         [key, ", ".join(map(str, value)) if isinstance(value, list) else str(value)]
         for key, value in report.items()
         if key
         in ("algorithm", "train_days", "delay_days", "label_delay_days", "test_days", "alert_budget", "seed")
     ]
-    shown.append(["features", str(len(report.get("features", [])))])
-    return _table(["option", ""], shown)
+    options.append(["features", str(len(report.get("features", [])))])
+    return _table(["option", ""], options)

@@ -1,4 +1,4 @@
-"""The handbook's split in time: a training window, the label delay, a test window, known cards removed.
+"""The handbook's split by time: training window, label delay, test window without known compromised cards.
 
 Le Borgne et al., Reproducible Machine Learning for Credit Card Fraud Detection (2022), chapters 3 and 5.
 Days are UTC days of arrival, numbered from 1970-01-01.
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from models.errors import ModelError
 
 STEP_DAYS = 7
-"""By how many days each fold lies after the one before it."""
+"""Days from one fold to the next."""
 _EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Training days, the days whose labels are not known yet, and test days: one after the other."""
+    """Consecutive windows: training days, delay days whose labels are not known yet, test days."""
 
     train_start: date
     train_days: int = 7
@@ -27,7 +27,7 @@ class Windows:
     test_days: int = 7
 
     def fold(self, number: int) -> "Windows":
-        """The windows of fold 0, 1, ...: every date moved by STEP_DAYS for each."""
+        """Return the windows of fold 0, 1, ...: every date moves by STEP_DAYS per fold."""
         return replace(self, train_start=self.train_start + timedelta(STEP_DAYS * number))
 
     @property
@@ -53,7 +53,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Fold:
-    """Rows of one fold, ascending."""
+    """Row numbers of one fold, ascending."""
 
     windows: Windows
     train: NDArray[np.int64]
@@ -63,16 +63,16 @@ class Fold:
 def split(
     windows: Windows, day: NDArray[np.int64], card: NDArray[np.int64], fraud: NDArray[np.bool_]
 ) -> Fold:
-    """Rows to train on and rows to judge by.
+    """Select the rows to train on and the rows to test on.
 
-    A card that had a fraud since the first training day is known as compromised once the delay has passed:
-    on test day d all cards are dropped with a fraud on a day from the first training day to d - delay - 1.
+    A card with a fraud since the first training day is known as compromised once the delay has passed: test
+    day d excludes all cards with a fraud on a day from the first training day to d - delay - 1.
 
     Args:
-        windows: of the fold.
-        day: number of each row's day, shape (n,).
-        card: number of each row's card, shape (n,).
-        fraud: shape (n,).
+        windows: windows of the fold.
+        day: day number of each row, shape (n,).
+        card: card number of each row, shape (n,).
+        fraud: whether each row is fraud, shape (n,).
 
     Raises:
         ModelError: the history has no rows in one of the windows, or ends before the last test day.
@@ -82,13 +82,13 @@ def split(
     if day.size and (day.min() > windows.first_day or day.max() < windows.end_day - 1):
         first, last = (_EPOCH + timedelta(int(number)) for number in (day.min(), day.max()))
         raise ModelError(
-            f"training from {windows.train_start} on and testing need transactions up to "
-            f"{_EPOCH + timedelta(windows.end_day - 1)}, but there are some from {first} to {last} only; "
+            f"training and test need transactions from {windows.train_start} to "
+            f"{_EPOCH + timedelta(windows.end_day - 1)}, but the history has {first} to {last} only; "
             "move --train-start, or ask for fewer --folds"
         )
     known_from = np.full(int(card.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-    since = fraud & (day >= windows.first_day)
-    np.minimum.at(known_from, card[since], day[since] + windows.delay_days + 1)
+    recent = fraud & (day >= windows.first_day)
+    np.minimum.at(known_from, card[recent], day[recent] + windows.delay_days + 1)
     in_test = (day >= windows.first_test_day) & (day < windows.end_day)
     test = np.flatnonzero(in_test & (known_from[card] > day))
     if not train.size or not test.size:

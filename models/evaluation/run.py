@@ -1,4 +1,4 @@
-"""Train and judge, fold by fold."""
+"""Training and evaluation, fold by fold."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from models.evaluation.protocol import Fold, Windows, split
 from models.train import Quality, evaluate, threshold_for_budget
 
 TOP_CARDS = 100
-"""Cards that investigators look at in a day: the handbook's k."""
+"""Cards that investigators can check in a day: the handbook's k."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,19 @@ class FoldResult:
     windows: Windows
     n_train: int
     n_train_fraud: int
-    """Known as frauds when the test window begins."""
+    """Training rows known as fraud when the test window begins."""
     n_test: int
     n_fraud: int
     quality: Quality
-    """Its threshold is the lowest that keeps the alert budget on these very scores: no forecast."""
+    """Quality at the lowest threshold that keeps the alert budget on these test scores: not a forecast."""
     card_precision_by_day: tuple[float, ...]
     detection: Detection
     scenarios: tuple[ScenarioRecall, ...]
-    """Empty where the file has none."""
+    """Empty if the file has no scenarios."""
 
     @property
     def card_precision(self) -> float:
-        """Mean over the days of card precision at TOP_CARDS."""
+        """Mean card precision at TOP_CARDS over the test days."""
         return float(np.mean(self.card_precision_by_day))
 
 
@@ -55,20 +55,20 @@ def run(
     alert_budget: float,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> tuple[History, list[FoldResult]]:
-    """Read a history and judge a fresh model on each fold.
+    """Read a history, and train and evaluate a new model on each fold.
 
     Args:
-        source: what to read.
-        windows: of fold 0.
-        folds: how many.
-        learner: what to fit.
+        source: transactions, labels and profiles.
+        windows: windows of fold 0.
+        folds: number of folds.
+        learner: algorithm and options.
         alert_budget: share of the test transactions that may become alerts, 0 to 1.
         progress: called with the number of rows whose features are done.
 
     Raises:
         ModelError: the history is too short, or a training window lacks a class.
         TrainingSetError: the history breaks the contract.
-        LabelError: its labels do.
+        LabelError: labels are missing or unreadable.
     """
     last = windows.fold(folds - 1)
     end = last.test_start + timedelta(last.test_days)
@@ -79,9 +79,9 @@ def run(
 def judge(
     history: History, windows: Windows, folds: int, learner: Learner, alert_budget: float
 ) -> Iterator[FoldResult]:
-    """Train and judge fold by fold; arguments and errors as those of `run`."""
+    """Train and evaluate fold by fold; arguments and errors as for `run`."""
     fraud = history.known.fraud(history.arrival.size)
-    # all splits first: a history that is too short is found before the first model
+    # all splits first: a history that is too short fails before the first model is trained
     splits = [split(windows.fold(number), history.day, history.card, fraud) for number in range(folds)]
     for fold in splits:
         yield _judge(history, fraud, fold, learner, alert_budget)
@@ -91,7 +91,7 @@ def _judge(
     history: History, fraud: np.ndarray, fold: Fold, learner: Learner, alert_budget: float
 ) -> FoldResult:
     train, test = fold.train, fold.test
-    # what is reported later than this is not known to anybody who trains for the test window
+    # frauds reported after the test window begins are not known at training time
     outcome = history.known.fraud_at(fold.windows.first_test_day * DAY_MS, history.arrival.size)[train]
     estimator = learner.fit(history.features[train], outcome)
     scores = estimator.predict_proba(history.features[test])[:, 1]

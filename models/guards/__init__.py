@@ -1,6 +1,7 @@
-"""Guards of a rollout: from paired counts to pass, breach or insufficient. Pure: no Kafka, no clock.
+"""Guards of a rollout: tests of a challenger against the champion, from paired counts. Pure.
 
-`verdict.verdict(counts, guards)` is the entrance. In the order of the data's way: `counts` (what the job's
-progress records say of champion and challenger), `policy` (which guards a rollout has), `rules` (what each
-guard asks), `betting` and `psi` (how), `verdict` (all of them together, and what follows).
+`verdict.verdict(counts, guards)` is the entry point: pass, breach or insufficient. Neither Kafka nor a clock
+is needed. Modules in the order of the data flow: `counts` (champion and challenger in the job's progress
+records), `policy` (the guards of a rollout and their parameters), `rules` (the test of each guard), `betting`
+and `psi` (the statistics), `verdict` (the overall verdict and the next step).
 """

@@ -1,12 +1,13 @@
-"""Betting against the hypothesis that one model alerts at most `ratio` times as often as another.
+"""Test by betting of the hypothesis that a model alerts at most `ratio` times as often as another.
 
-Each unit (a card-hour) has two flags: x says whether the model under test alerted, y the other one. The
-hypothesis is that E[x - ratio * y] <= 0, whatever came before. Who starts with a wealth of 1 and stakes the
-share l of it on x - ratio * y, unit after unit, multiplies it by 1 + l (x - ratio * y), which is never
-negative for l < 1/ratio. If the hypothesis holds, the wealth is a non-negative supermartingale: the chance
-that it *ever* reaches 1/alpha is at most alpha (Ville's inequality), so it may be looked at after every
-unit. Factors commute, so the wealth is a function of three counts; the mean over several stakes is a
-supermartingale again, and loses at most a factor of their number to the best of them.
+Each unit (a card-hour) has two flags: x is 1 if the model under test alerted, y is 1 if the other did. The
+hypothesis is that E[x - ratio * y] <= 0, given all earlier units. The bettor starts with a wealth of 1 and
+stakes the share l of it on x - ratio * y, unit after unit. Each unit multiplies the wealth by
+1 + l (x - ratio * y), which is never negative for l < 1/ratio. Under the hypothesis the wealth is a
+non-negative supermartingale: the probability that it *ever* reaches 1/alpha is at most alpha (Ville's
+inequality), so it may be checked after every unit. Factors commute, so the wealth is a function of three
+counts. The mean over several stakes is again a supermartingale, and smaller than the best of them by at most
+a factor of their number.
 
 Source: G. Shafer, "Testing by betting" (2021); I. Waudby-Smith and A. Ramdas, "Estimating means of bounded
 random variables by betting" (2024).
@@ -18,25 +19,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 STAKES = 20
-"""Points of the grid."""
+"""Number of stakes in the grid."""
 LARGEST_STAKE = 1.0
-"""One unit never more than doubles the wealth, so 1/alpha = 100 takes seven units at least."""
+"""Upper bound of a stake: a unit at most doubles the wealth, so 1/alpha = 100 takes at least seven units."""
 DIGITS = 9
-"""Decimals of a wealth's logarithm that count: another machine's log1p may differ in the last bit."""
+"""Decimals to which log wealth is rounded: another machine's log1p may differ in the last bit."""
 
 
 def stakes(ratio: float) -> NDArray[np.float64]:
-    """The grid, float64[STAKES]: evenly spaced inside (0, min(1, 1/ratio))."""
+    """Return the grid of stakes, float64[STAKES], evenly spaced inside (0, min(1, 1/ratio))."""
     return np.arange(1, STAKES + 1) / (STAKES + 1) * min(LARGEST_STAKE, 1.0 / ratio)
 
 
 def log_wealth(only_x: ArrayLike, only_y: ArrayLike, both: ArrayLike, ratio: float) -> Any:
-    """Natural logarithm of the wealth of the bet on x - ratio * y, mean over the grid.
+    """Compute the natural logarithm of the mean wealth over the grid, from the bet on x - ratio * y.
 
     Args:
-        only_x: units in which only the model under test alerted; int or int[...].
-        only_y: units in which only the other alerted; broadcast against `only_x`.
-        both: units in which both alerted; the same.
+        only_x: number of units in which only the model under test alerted; int or int[...].
+        only_y: number of units in which only the other model alerted; broadcast against `only_x`.
+        both: number of units in which both alerted; broadcast against `only_x`.
         ratio: above 0.
 
     Returns:
@@ -50,11 +51,11 @@ def log_wealth(only_x: ArrayLike, only_y: ArrayLike, both: ArrayLike, ratio: flo
             + np.asarray(both) * np.log1p(stake * (1.0 - ratio))
         )
     top = np.max(exponents, axis=0)
-    # in logarithms: a thousand units are beyond what float64 can multiply
+    # in logarithms: the product over a thousand units overflows float64
     total = np.sum([np.exp(exponent - top) for exponent in exponents], axis=0)
     return np.round(top + np.log(total / STAKES), DIGITS)
 
 
 def log_target(alpha: float) -> float:
-    """Natural logarithm of the wealth that refutes the hypothesis, 1/alpha."""
+    """Return the natural logarithm of 1/alpha, the wealth that refutes the hypothesis."""
     return round(-float(np.log(alpha)), DIGITS)

@@ -1,4 +1,4 @@
-"""Paired counts of one challenger and the champion: COUNTS of a progress record's `trials`. Pure."""
+"""Paired counts of a challenger and the champion: the COUNTS object in a progress record's `trials`. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from models.score_histogram import EMPTY, ScoreHistogram
 
 @dataclass(frozen=True)
 class Pairs:
-    """Units (transactions, card-hours or cards) by which of the two models alerted; not those of neither."""
+    """Units (transactions, card-hours or cards) in which at least one of the two models alerted."""
 
     both: int = 0
     only_champion: int = 0
@@ -30,38 +30,38 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Counts:
-    """What champion and challenger made of the same transactions.
+    """Results of champion and challenger on the same transactions.
 
-    A card-hour is a card and a clock hour of arrival; a flag says for each model whether it alerted in it.
+    A card-hour is a card and a clock hour of arrival; a flag per model says whether it alerted in it.
     """
 
     transactions: int = 0
-    """Accepted transactions that both were asked about."""
+    """Accepted transactions given to both models."""
     decided: int = 0
-    """Those among them that the challenger decided, as a canary."""
+    """Of these, transactions that the challenger decided as a canary."""
     failures: int = 0
-    """Those among them that the challenger gave no score."""
+    """Of these, transactions for which the challenger returned no score."""
     verdicts: Pairs = Pairs()
-    """Of transactions."""
+    """Transactions in which the models alerted."""
     card_hours: Pairs = Pairs()
     cards: Pairs = Pairs()
     rows: int = 0
-    """Rows that both scored while the time was taken."""
+    """Rows that both models scored while the time was measured."""
     time_ms: float = 0.0
-    """That the challenger took for them."""
+    """Time in which the challenger scored these rows."""
     champion_time_ms: float = 0.0
-    """That the champion took for them."""
+    """Time in which the champion scored these rows."""
     scores: ScoreHistogram = EMPTY
-    """The challenger's."""
+    """Scores of the challenger."""
     champion_scores: ScoreHistogram = EMPTY
-    """The champion's."""
+    """Scores of the champion."""
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Counts":
-        """From one COUNTS object; unknown fields are ignored.
+        """Read one COUNTS object; unknown fields are ignored.
 
         Raises:
-            GuardError: a field is missing, or holds something else.
+            GuardError: a field is missing, or has another type.
         """
         try:
             return Counts(
@@ -85,7 +85,7 @@ class Counts:
 
     @staticmethod
     def of_groups(groups: Iterable["Counts"]) -> "Counts":
-        """The sum over key groups, the same in any order, to the last bit."""
+        """Sum the counts of the key groups; the result is bit-identical in any order."""
         parts = list(groups)
         return Counts(
             transactions=sum(part.transactions for part in parts),
@@ -102,7 +102,7 @@ class Counts:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The COUNTS object, of Python's own types."""
+        """Return the COUNTS object in built-in types."""
         return {
             "transactions": self.transactions,
             "decided": self.decided,

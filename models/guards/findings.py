@@ -1,4 +1,4 @@
-"""What one guard says."""
+"""The result of one guard."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,32 +7,32 @@ from typing import Any
 
 
 class Outcome(StrEnum):
-    """The three answers; there is no fourth, so silence is never taken for consent."""
+    """Outcome of a guard or of a verdict; missing data never counts as a pass."""
 
     PASS = "pass"
     """The data prove that the limit is kept."""
     BREACH = "breach"
-    """The data prove that it is not."""
+    """The data prove that the limit is broken."""
     INSUFFICIENT = "insufficient"
-    """Neither: wait. Nothing advances on it."""
+    """The data prove neither: wait. A rollout does not advance on it."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one guard says of a challenger."""
+    """Result of one guard for a challenger."""
 
     guard: str
-    """Its name."""
+    """Name of the guard."""
     outcome: Outcome
     has_data: bool
-    """Whether it has seen anything at all; a canary may not begin before each guard has."""
+    """Whether the guard has had any data; a canary may not begin before every guard has."""
     detail: str
-    """For a person: the numbers and the limit."""
+    """Numbers and limit, for people."""
     evidence: Mapping[str, Any]
-    """JSON: the counts used and the numbers made of them, all finite; null where there is none."""
+    """JSON: the counts used and the numbers computed from them, finite; null where undefined."""
 
     def to_json(self) -> dict[str, Any]:
-        """Of Python's own types."""
+        """Return the finding in built-in types."""
         return {
             "guard": self.guard,
             "verdict": self.outcome.value,

@@ -1,4 +1,4 @@
-"""Typed parameters of an object in JSON or YAML: names and ranges are checked; errors say what was meant."""
+"""Typed parameters of a JSON or YAML object, with checked names and ranges; errors suggest a correction."""
 
 import difflib
 import math
@@ -10,25 +10,25 @@ from models.errors import GuardError
 from models.score_histogram import ScoreHistogram
 
 Path = tuple[str | int, ...]
-"""Of a value in the guards' object, as `("rules", 0, "max_ratio")`."""
+"""Path of a value in the guards' object, as `("rules", 0, "max_ratio")`."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers that a parameter may have."""
+    """Range of a numeric parameter."""
 
     above: float
-    """Exclusive."""
+    """Exclusive lower bound."""
     at_most: float
-    """Inclusive."""
+    """Inclusive upper bound."""
     whole: bool = False
-    """Whether it is an integer."""
+    """Whether the parameter is an integer."""
 
     def read(self, value: Any, path: Path) -> float | int:
-        """The number.
+        """Return the value as a number.
 
         Raises:
-            GuardError: it is none, or out of range.
+            GuardError: the value is no number, or out of range.
         """
         kinds = (int,) if self.whole else (int, float)
         fits = (
@@ -48,55 +48,55 @@ class Range:
 
 
 def number(above: float, at_most: float, *, default: Any = MISSING, whole: bool = False) -> Any:
-    """A dataclass field that `build` reads; None is a possible value only where it is the default."""
+    """Declare a dataclass field that `build` reads; None is allowed only where it is the default."""
     return field(default=default, metadata={"kind": Range(above, at_most, whole)})
 
 
-def build(made: type[Any], given: Mapping[str, Any], path: Path, besides: Iterable[str] = ()) -> Any:
-    """A `made`, whose fields are `number` or have HISTOGRAM as metadata, from an object.
+def build(target: type[Any], given: Mapping[str, Any], path: Path, besides: Iterable[str] = ()) -> Any:
+    """Build a dataclass from an object whose parameters are fields made by `number` or marked HISTOGRAM.
 
     Args:
-        made: a dataclass; fields without these are ignored.
+        target: the dataclass; fields of other kinds are ignored.
         given: parameters by name.
-        path: of the object.
+        path: path of the object.
         besides: further names that the object may have.
 
     Raises:
         GuardError: a parameter is unknown, missing, of another type, or out of range.
     """
-    kinds = {known.name: known for known in fields(made) if "kind" in known.metadata}
+    parameters = {item.name: item for item in fields(target) if "kind" in item.metadata}
     for name in given:
-        if name not in kinds and name not in besides:
+        if name not in parameters and name not in besides:
             raise GuardError(
-                f"{text_of(path)} has no parameter {shown(name)}; {nearest(name, [*kinds, *besides])}",
+                f"{text_of(path)} has no parameter {shown(name)}; {nearest(name, [*parameters, *besides])}",
                 (*path, str(name)),
             )
     values = {}
-    for name, known in kinds.items():
-        value, below = given.get(name, MISSING), (*path, name)
-        if value is MISSING or (value is None and known.default is None):
-            if known.default is MISSING:
+    for name, parameter in parameters.items():
+        value, value_path = given.get(name, MISSING), (*path, name)
+        if value is MISSING or (value is None and parameter.default is None):
+            if parameter.default is MISSING:
                 raise GuardError(f"{text_of(path)} lacks {name}; give it", path)
             continue
-        kind = known.metadata["kind"]
-        values[name] = kind.read(value, below) if isinstance(kind, Range) else kind(value, below)
-    return made(**values)
+        kind = parameter.metadata["kind"]
+        values[name] = kind.read(value, value_path) if isinstance(kind, Range) else kind(value, value_path)
+    return target(**values)
 
 
-def nearest(name: Any, known: Iterable[str]) -> str:
-    """What may have been meant, and what else there is."""
-    names = list(known)
+def nearest(name: Any, allowed: Iterable[str]) -> str:
+    """Suggest the nearest of the allowed names, and list all of them."""
+    names = list(allowed)
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
     return f"did you mean {near[0]}? There are {', '.join(names)}"
 
 
 def text_of(path: Path) -> str:
-    """A path for a person: guards.rules[0].max_ratio."""
+    """Format a path for people: guards.rules[0].max_ratio."""
     return "guards" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
 
 
 def shown(value: Any) -> str:
-    """A value in one short line."""
+    """Format a value in one short line."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -104,15 +104,15 @@ def shown(value: Any) -> str:
 def _read_histogram(value: Any, path: Path) -> ScoreHistogram:
     advice = "give a model version's training_scores, {le, counts}, or leave it out"
     try:
-        made = ScoreHistogram.from_json(value)
+        histogram = ScoreHistogram.from_json(value)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise GuardError(f"{text_of(path)} is no score histogram: {why}; {advice}", path) from error
-    if not made.total:
+    if not histogram.total:
         raise GuardError(f"{text_of(path)} holds no scores; {advice}", path)
-    if not math.isclose(made.le[-1], 1.0) or made.le[0] <= 0:
+    if not math.isclose(histogram.le[-1], 1.0) or histogram.le[0] <= 0:
         raise GuardError(f"{text_of(path)} does not end at 1; {advice}", path)
-    return made
+    return histogram
 
 
 HISTOGRAM = {"kind": _read_histogram}

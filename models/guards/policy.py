@@ -1,4 +1,4 @@
-"""Guards of a rollout: which ones, with which parameters. What cannot be understood is refused."""
+"""The guards of a rollout and their parameters, read from JSON or YAML."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -21,14 +21,14 @@ from models.score_histogram import ScoreHistogram
 
 @dataclass(frozen=True)
 class Guards:
-    """The field `guards` of a proposed rollout; the defaults are those of a rollout that names none."""
+    """The field `guards` of a proposed rollout; the defaults apply to a rollout without this field."""
 
     alpha: float = number(0, 0.2, default=0.01)
-    """Chance of a false breach, of each bet."""
+    """Probability of a false breach, per bet."""
     deadline_h: float = number(0, 8_760, default=72.0)
     """Hours after the start of the shadow at which `insufficient` becomes a rollback."""
     min_card_hours: int = number(0, 1e9, default=100, whole=True)
-    """Card-hours with an alert below which nothing about alerts passes; a breach does not wait for them."""
+    """Minimum of card-hours with an alert for a pass of the guards on alerts; a breach needs no minimum."""
     rules: tuple[Rule, ...] = (
         AlertRate(max_ratio=1.5, min_ratio=0.5),
         Failures(max_share=0.001),
@@ -36,15 +36,15 @@ class Guards:
         ScoringTime(max_ratio=3.0),
         ScoreDrift(max_psi=0.25),
     )
-    """Each guard at most once."""
+    """Guards, each at most once."""
 
     @property
     def limits(self) -> Limits:
-        """What each guard is told."""
+        """Parameters that all guards share."""
         return Limits(self.alpha, self.min_card_hours)
 
     def to_json(self) -> dict[str, Any]:
-        """The field's object with every parameter; `read` of it gives the same guards."""
+        """Return the field's object with every parameter; `read` of it returns the same guards."""
         return {
             "alpha": self.alpha,
             "deadline_h": self.deadline_h,
@@ -54,11 +54,11 @@ class Guards:
 
 
 def read(given: Mapping[str, Any] | None) -> Guards:
-    """Guards from JSON or YAML; None gives the defaults, because no rollout is without guards.
+    """Read guards from JSON or YAML; None returns the defaults, because every rollout has guards.
 
     Raises:
-        GuardError: a name is unknown, a guard is named twice, there is none, or a number is missing or out of
-            range. Names the place and what to do.
+        GuardError: a name is unknown, a guard is named twice, the list is empty, or a number is missing or
+            out of range. The text has the path and what to do.
     """
     if given is None:
         return Guards()
@@ -74,11 +74,11 @@ def read(given: Mapping[str, Any] | None) -> Guards:
             "the defaults",
             ("rules",),
         )
-    rules = tuple(_rule(rule, ("rules", place)) for place, rule in enumerate(listed))
+    rules = tuple(_rule(rule, ("rules", index)) for index, rule in enumerate(listed))
     names = [rule.NAME for rule in rules]
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            raise GuardError(f"guards.rules[{place}] names {name} again; keep one of them", ("rules", place))
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise GuardError(f"guards.rules[{index}] names {name} again; keep one of them", ("rules", index))
     return Guards(common.alpha, common.deadline_h, common.min_card_hours, rules)
 
 
@@ -101,7 +101,7 @@ def _rule(given: Any, path: Path) -> Rule:
 
 
 def _rule_json(rule: Rule) -> dict[str, Any]:
-    values = {known.name: getattr(rule, known.name) for known in fields(rule)}
+    values = {parameter.name: getattr(rule, parameter.name) for parameter in fields(rule)}
     return {
         "name": rule.NAME,
         **{

@@ -5,22 +5,22 @@ import math
 from models.score_histogram import ScoreHistogram
 
 FEWEST_BINS = 5
-"""Common bins below which an index says nothing."""
+"""Minimum of common bins: with fewer the index means nothing."""
 PRIOR = 0.5
-"""Added to each bin, so that an empty one does not make the index infinite."""
+"""Count added to each bin, so that an empty bin does not make the index infinite."""
 _SAME = 9
 """Decimals to which bounds are compared: 0.15 and 3 * 0.05 are the same bound."""
 
 
 def index(new: ScoreHistogram, old: ScoreHistogram) -> float | None:
-    """The population stability index, sum of (p - q) ln(p / q) over the bins: 0 for equal shares.
+    """Compute the population stability index, the sum of (p - q) ln(p / q) over the bins: 0 for equal shares.
 
     Bins end at the bounds that both histograms have; bins that are empty in both are left out. A common
-    reading: below 0.1 stable, above 0.25 another population. Symmetric in its arguments. With n and m scores
-    of one law in b bins it is about (b - 1) (1/n + 1/m).
+    reading: below 0.1 stable, above 0.25 another population. Symmetric in its arguments. For n and m scores
+    of one distribution in b bins its expectation is about (b - 1) (1/n + 1/m).
 
     Returns:
-        At least 0, finite; None without scores in one of them, or with fewer than FEWEST_BINS common bins.
+        At least 0, finite; None if a histogram is empty, or with fewer than FEWEST_BINS common bins.
     """
     common = {round(bound, _SAME) for bound in new.le} & {round(bound, _SAME) for bound in old.le}
     if not (new.total and old.total) or len(common) + 1 < FEWEST_BINS:
@@ -33,7 +33,7 @@ def index(new: ScoreHistogram, old: ScoreHistogram) -> float | None:
 
 
 def _merged(histogram: ScoreHistogram, bounds: set[float]) -> list[int]:
-    """Counts of the bins that end at `bounds`, which the histogram has; the last bin is open."""
+    """Merge a histogram's bins into bins that end at `bounds`, a subset of its own; the last bin is open."""
     merged, running = [], 0
     for bound, count in zip(histogram.le, histogram.counts, strict=False):
         running += count

@@ -1,7 +1,8 @@
-"""The guards: what each one asks of the counts, with its parameters.
+"""The five guards: parameters, and the test of the counts.
 
-Each has `judge(counts, limits) -> Finding`. `alert_rate`, `disagreement` and `failures` are bets that may be
-looked at any time; `scoring_time` and `score_drift` compare a number with a limit once there are enough rows.
+Each guard has `judge(counts, limits) -> Finding`. `alert_rate`, `disagreement` and `failures` are sequential
+tests by betting, valid at any time. `scoring_time` and `score_drift` compare a number with a limit once there
+are enough rows.
 """
 
 import math
@@ -18,26 +19,26 @@ from models.score_histogram import ScoreHistogram
 
 @dataclass(frozen=True)
 class Limits:
-    """What all guards of a rollout share."""
+    """Parameters that all guards of a rollout share."""
 
     alpha: float
-    """Chance of a false breach, of each bet."""
+    """Probability of a false breach, per bet."""
     min_card_hours: int
-    """Card-hours with an alert below which nothing about alerts passes."""
+    """Minimum of card-hours with an alert for a pass of the guards on alerts."""
 
 
 @dataclass(frozen=True)
 class AlertRate:
-    """Whether the challenger alerts in too many, or too few, card-hours for each of the champion's."""
+    """Guard on the ratio of card-hours with an alert, challenger to champion."""
 
     NAME: ClassVar[str] = "alert_rate"
     max_ratio: float = number(0, 100)
-    """Challenger's card-hours with an alert for each of the champion's, at most."""
+    """Upper limit of the ratio."""
     min_ratio: float | None = number(0, 100, default=None)
-    """... at least; None: any."""
+    """Lower limit of the ratio; None: no lower limit."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Breach when a bet refutes the ratio, pass when the mirrored bets prove it."""
+        """Return breach if a bet refutes the ratio, pass if the mirrored bets prove it."""
         pairs, target = counts.card_hours, log_target(limits.alpha)
         challenger, champion, both = pairs.only_challenger, pairs.only_champion, pairs.both
         high, low = self.max_ratio, self.min_ratio
@@ -52,10 +53,10 @@ class AlertRate:
             "ratio": ratio,
             **_wealth(against | proofs, target),
         }
-        wanted = f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
+        allowed = f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
         detail = (
             f"alerts in {both + challenger} card-hours, the champion in {both + champion}: ratio "
-            f"{_text(ratio)}, wanted {wanted}"
+            f"{_text(ratio)}, wanted {allowed}"
         )
         if max(against.values()) >= target:
             return Finding(self.NAME, Outcome.BREACH, True, detail, evidence)
@@ -68,46 +69,46 @@ class AlertRate:
 
 @dataclass(frozen=True)
 class Failures:
-    """Whether the challenger gives no score to too large a share of transactions."""
+    """Guard on the share of transactions for which the challenger returns no score."""
 
     NAME: ClassVar[str] = "failures"
     max_share: float = number(0, 0.5)
-    """Of transactions."""
+    """Upper limit of the share of transactions."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Breach when a bet refutes the share, pass when the mirrored one proves it."""
-        what = f"no score for {counts.failures} of {counts.transactions} transactions"
-        return _judge_share(self.NAME, counts.failures, counts.transactions, self.max_share, limits, what)
+        """Return breach if a bet refutes the share, pass if the mirrored bet proves it."""
+        detail = f"no score for {counts.failures} of {counts.transactions} transactions"
+        return _judge_share(self.NAME, counts.failures, counts.transactions, self.max_share, limits, detail)
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Whether too many card-hours have an alert of only one of the two, whichever it is."""
+    """Guard on the number of card-hours in which exactly one of the two models alerted."""
 
     NAME: ClassVar[str] = "disagreement"
     max_share: float = number(0, 0.5)
-    """One-sided card-hours for each transaction: a burst of one card counts once."""
+    """Upper limit of one-sided card-hours per transaction; a burst of one card counts once."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Breach when a bet refutes the share, pass when the mirrored one proves it."""
+        """Return breach if a bet refutes the share, pass if the mirrored bet proves it."""
         hours, transactions = counts.card_hours, counts.transactions
-        what = f"{hours.one_sided} one-sided card-hours in {transactions} transactions"
-        made = _judge_share(self.NAME, hours.one_sided, transactions, self.max_share, limits, what)
-        if made.outcome is Outcome.PASS and hours.total < limits.min_card_hours:
-            detail = f"{made.detail}; {hours.total} card-hours of {limits.min_card_hours}"
-            return Finding(self.NAME, Outcome.INSUFFICIENT, True, detail, made.evidence)
-        return made
+        detail = f"{hours.one_sided} one-sided card-hours in {transactions} transactions"
+        finding = _judge_share(self.NAME, hours.one_sided, transactions, self.max_share, limits, detail)
+        if finding.outcome is Outcome.PASS and hours.total < limits.min_card_hours:
+            detail = f"{finding.detail}; {hours.total} card-hours of {limits.min_card_hours}"
+            return Finding(self.NAME, Outcome.INSUFFICIENT, True, detail, finding.evidence)
+        return finding
 
 
 @dataclass(frozen=True)
 class ScoringTime:
-    """Whether the challenger takes too long for a row; measured, so it guards and never decides."""
+    """Guard on the challenger's scoring time: it is measured, so it may end a rollout, not decide alerts."""
 
     NAME: ClassVar[str] = "scoring_time"
     max_ratio: float = number(0, 1000)
-    """Of the champion's time for the same rows."""
+    """Upper limit of the ratio to the champion's time for the same rows."""
     min_rows: int = number(0, 1e9, default=10_000, whole=True)
-    """Below it there is no verdict: the first calls of a model are slow."""
+    """Minimum of rows for a verdict: the first calls of a model are slow."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
         """Compare the times for the same rows."""
@@ -127,15 +128,15 @@ class ScoringTime:
 
 @dataclass(frozen=True)
 class ScoreDrift:
-    """Whether the challenger's scores come from another population: in training, or the champion's now."""
+    """Guard on drift of the challenger's scores from those in training, or from the champion's scores."""
 
     NAME: ClassVar[str] = "score_drift"
     max_psi: float = number(0, 100)
-    """Population stability index."""
+    """Upper limit of the population stability index."""
     against: ScoreHistogram | None = field(default=None, metadata=HISTOGRAM)
     """The model version's training_scores; None: the champion's scores in the same trial."""
     min_scores: int = number(0, 1e9, default=1_000, whole=True)
-    """Below it, of either histogram, there is no verdict."""
+    """Minimum of scores in each histogram for a verdict."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
         """Compare the histograms."""
@@ -163,11 +164,11 @@ Rule = AlertRate | Failures | Disagreement | ScoringTime | ScoreDrift
 RULES: dict[str, type[Rule]] = {
     rule.NAME: rule for rule in (AlertRate, Failures, Disagreement, ScoringTime, ScoreDrift)
 }
-"""By the name that a rollout gives them."""
+"""Guards by name, as rollouts use it."""
 
 
-def _judge_share(name: str, hits: int, trials: int, max_share: float, limits: Limits, what: str) -> Finding:
-    """A share is a ratio to a model that always alerts: each trial is a unit in which y is 1."""
+def _judge_share(name: str, hits: int, trials: int, max_share: float, limits: Limits, detail: str) -> Finding:
+    """Judge a share as the ratio to a model that always alerts: each trial is a unit in which y is 1."""
     target, misses = log_target(limits.alpha), max(trials - hits, 0)
     above = log_wealth(0, misses, hits, max_share)
     within = log_wealth(misses, 0, hits, 1 / max_share)
@@ -183,7 +184,7 @@ def _judge_share(name: str, hits: int, trials: int, max_share: float, limits: Li
         outcome = Outcome.BREACH
     elif within >= target:
         outcome = Outcome.PASS
-    return Finding(name, outcome, trials > 0, f"{what}, wanted at most {max_share:g}", evidence)
+    return Finding(name, outcome, trials > 0, f"{detail}, wanted at most {max_share:g}", evidence)
 
 
 def _compare(
@@ -195,7 +196,7 @@ def _compare(
     detail: str,
     evidence: dict[str, Any],
 ) -> Finding:
-    """A number against its limit, once `size` (rows there are, rows it takes) allows it."""
+    """Compare a number with its limit, if `size` (rows available, rows required) allows it."""
     if value is None or size[0] < size[1]:
         return Finding(
             name, Outcome.INSUFFICIENT, has_data, f"{detail}; {size[0]} rows of {size[1]}", evidence
@@ -205,13 +206,13 @@ def _compare(
 
 
 def _wealth(logs: dict[str, Any], target: float) -> dict[str, Any]:
-    """Evidence of bets: a wealth itself may be beyond a float64, its logarithm is not."""
+    """Return the evidence of bets as logarithms: the wealth itself may overflow float64."""
     tens = {name: round(float(log) / math.log(10), 6) for name, log in logs.items()}
     return {"log10_wealth": tens, "log10_target": round(target / math.log(10), 6)}
 
 
 def _ratio(above: float, below: float) -> float | None:
-    """The quotient, finite; None where there is none."""
+    """Return the quotient; None if it is not finite."""
     if not below:
         return None
     quotient = above / below

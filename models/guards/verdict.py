@@ -1,4 +1,4 @@
-"""Verdict on a challenger: what all guards of a rollout say of its counts, and what follows from it."""
+"""The verdict of all guards of a rollout on a challenger, and the step that follows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,29 +16,29 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the guards say of one challenger; a pure function of `counts` and `guards`."""
+    """The guards' verdict on one challenger; a pure function of `counts` and `guards`."""
 
     outcome: Outcome
-    """breach if any guard says so, pass if all do, else insufficient."""
+    """Breach if any guard is breached, pass if all guards pass, else insufficient."""
     findings: tuple[Finding, ...]
-    """Of each guard, in the rollout's order."""
+    """One finding per guard, in the rollout's order."""
     counts: Counts
-    """All that was looked at."""
+    """Counts that were judged."""
     guards: Guards
-    """The guards that looked."""
+    """Guards that judged them."""
 
     @property
     def breaches(self) -> tuple[Finding, ...]:
-        """The guards that say breach."""
+        """Findings of the breached guards."""
         return tuple(finding for finding in self.findings if finding.outcome is Outcome.BREACH)
 
     @property
     def without_data(self) -> tuple[str, ...]:
-        """Names of the guards that have seen nothing; a canary may not begin before there are none."""
+        """Names of the guards that have had no data; a canary may not begin while there are any."""
         return tuple(finding.guard for finding in self.findings if not finding.has_data)
 
     def to_json(self) -> dict[str, Any]:
-        """The evidence, of Python's own types, numbers finite: `verdict` of a breached event."""
+        """Return the evidence in built-in types with finite numbers: `verdict` of a breached event."""
         return {
             "verdict": self.outcome.value,
             "findings": [finding.to_json() for finding in self.findings],
@@ -51,25 +51,25 @@ def verdict(counts: Mapping[str, Any] | Counts, guards: Guards) -> Verdict:
     """Judge a challenger.
 
     Args:
-        counts: COUNTS of the challenger, summed over the key groups (`Counts.of_groups`), or one object.
-        guards: of the rollout.
+        counts: counts of the challenger, summed over the key groups (`Counts.of_groups`), or a COUNTS object.
+        guards: guards of the rollout.
 
     Raises:
-        GuardError: these are no counts.
+        GuardError: the COUNTS object is invalid.
     """
-    known = counts if isinstance(counts, Counts) else Counts.from_json(counts)
-    findings = tuple(rule.judge(known, guards.limits) for rule in guards.rules)
-    said = {finding.outcome for finding in findings}
+    paired = counts if isinstance(counts, Counts) else Counts.from_json(counts)
+    findings = tuple(rule.judge(paired, guards.limits) for rule in guards.rules)
+    outcomes = {finding.outcome for finding in findings}
     outcome = Outcome.INSUFFICIENT
-    if Outcome.BREACH in said:
+    if Outcome.BREACH in outcomes:
         outcome = Outcome.BREACH
-    elif said == {Outcome.PASS}:
+    elif outcomes == {Outcome.PASS}:
         outcome = Outcome.PASS
-    return Verdict(outcome, findings, known, guards)
+    return Verdict(outcome, findings, paired, guards)
 
 
 def recomputed(evidence: Mapping[str, Any]) -> Verdict:
-    """The verdict again, from the counts and guards in its evidence; its `to_json` must be the evidence.
+    """Compute a verdict again from the counts and guards in its evidence; `to_json` must equal the evidence.
 
     Raises:
         GuardError: the evidence cannot be read.
@@ -84,29 +84,29 @@ def recomputed(evidence: Mapping[str, Any]) -> Verdict:
 
 
 class Step(StrEnum):
-    """What follows from a verdict."""
+    """Step that follows from a verdict."""
 
     HOLD = "hold"
-    """Stay as it is."""
+    """Leave the rollout as it is."""
     MAY_ADVANCE = "may_advance"
-    """A person may go on; nothing goes on by itself."""
+    """A person may take the next step; a rollout never advances by itself."""
     BREACHED = "breached"
     """Write `breached` and `rolled_back`."""
     ROLL_BACK = "roll_back"
     """Write `rolled_back`: the deadline has passed without proof."""
 
 
-def next_step(said: Verdict, *, shadow_started_at: int, now: int) -> Step:
-    """What to do now.
+def next_step(result: Verdict, *, shadow_started_at: int, now: int) -> Step:
+    """Return the step that follows from a verdict.
 
     Args:
-        said: the verdict on the challenger.
+        result: the verdict on the challenger.
         shadow_started_at: Kafka timestamp of `shadow_started`, ms.
-        now: log time, ms: the newest arrival that the counts include, or a later record of the broker's.
+        now: log time, ms: the newest arrival that the counts include, or the timestamp of a later record.
     """
-    if said.outcome is Outcome.BREACH:
+    if result.outcome is Outcome.BREACH:
         return Step.BREACHED
-    if said.outcome is Outcome.PASS:
+    if result.outcome is Outcome.PASS:
         return Step.MAY_ADVANCE
-    late = now - shadow_started_at >= said.guards.deadline_h * HOUR_MS
+    late = now - shadow_started_at >= result.guards.deadline_h * HOUR_MS
     return Step.ROLL_BACK if late else Step.HOLD

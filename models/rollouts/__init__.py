@@ -1,5 +1,5 @@
-"""Rollouts: events of a log that change who decides, and the state machine that they drive.
+"""Rollouts of models and policies: the events of a log, and the state machine that they drive.
 
-`events` are the records, `machine` says which are accepted and who decides after them, `membership` which
-cards a canary gets, `policy_file` reads a policy from YAML, `publishing` writes events.
+Modules: `events` (the records), `machine` (which events are accepted, and which model decides after them),
+`membership` (the cards of a canary), `policy_file` (policies in YAML), `publishing` (writes events).
 """

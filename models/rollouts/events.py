@@ -1,4 +1,4 @@
-"""Events of the model-rollouts topic: what is proposed, started, promoted and taken back."""
+"""Events of the model-rollouts topic: proposals, shadow and canary starts, promotions, withdrawals."""
 
 import hashlib
 import json
@@ -16,11 +16,11 @@ from streaming_job.contracts import Contract, ContractError, validate
 
 SCHEMA_VERSION = 2
 SHADOW, CANARY = "shadow", "canary"
-"""What a challenger may be meant to become."""
+"""Intended roles of a challenger."""
 
 
 class Type(StrEnum):
-    """What an event does to a rollout."""
+    """Type of a rollout event."""
 
     PROPOSED = "proposed"
     SHADOW_STARTED = "shadow_started"
@@ -35,14 +35,14 @@ class Type(StrEnum):
 
 @dataclass(frozen=True)
 class Challenger:
-    """A model and a policy that might decide one day."""
+    """A model and a policy in trial beside the champion."""
 
     name: str
     """Unique within the rollout."""
     role: str
-    """What it is meant to become: `shadow`, compared only; `canary`, decides for some cards first."""
+    """Intended role: `shadow`, only compared; `canary`, decides for a share of the cards."""
     share_bp: int
-    """The share of the cards that it is meant to get as a canary, basis points."""
+    """Intended share of the cards as a canary, basis points."""
     model: ModelRef
     policy: Policy
 
@@ -51,7 +51,7 @@ class Challenger:
 class Event:
     """One step of a rollout: contract model-rollout.v2.
 
-    Takes effect at the Kafka timestamp of its record. Fields that its type does not have are left at their
+    It takes effect at the Kafka timestamp of its record. Fields that its type does not have keep their
     defaults.
     """
 
@@ -61,25 +61,25 @@ class Event:
     seq: int
     """Number of the event within the rollout, from 1."""
     idempotency_key: str
-    """Names the request: the same one again changes nothing."""
+    """Key of the request: a repeated request with the same key changes nothing."""
     actor: str
-    """Who asked for it."""
+    """User or component that requested the event."""
     reason: str
-    """For a person."""
+    """Free text for people."""
     created_at: int
-    """When it was asked for, ms since 1970-01-01 UTC."""
+    """Time of the request, ms since 1970-01-01 UTC."""
     approved_by: str | None = None
-    """Who agreed, where two have to."""
+    """Second person, where approval by two is required."""
     champion: ModelRef | None = None
-    """proposed: the model in force, as the proposer believes; None: there is none."""
+    """proposed: the model in force that the proposal expects; None: no model is in force."""
     any_champion: bool = False
-    """proposed: whatever is in force, `champion` is not looked at."""
+    """proposed: whether to ignore `champion` and accept every model in force."""
     challengers: tuple[Challenger, ...] = ()
-    """proposed."""
+    """proposed: the challengers."""
     guards: Mapping[str, Any] | None = None
-    """proposed: what may stop the rollout."""
+    """proposed: the guards that may stop the rollout."""
     line: str = ""
-    """proposed: the line of models, which names the salt of the membership."""
+    """proposed: the model line, from which the salt of the membership is derived."""
     challenger: str = ""
     """canary_set, breached, promoted: name of the challenger."""
     share_bp: int = 0
@@ -89,7 +89,7 @@ class Event:
     verdict: Mapping[str, Any] | None = None
     """breached: the evidence."""
     from_the_beginning: bool = False
-    """withdrawn: whether the rollout is also passed over for what arrived under it and is not decided yet."""
+    """withdrawn: whether it also covers transactions that arrived under the rollout and are not decided."""
     schema_version: int = field(default=SCHEMA_VERSION, kw_only=True)
     """1: read from a record of the first version, which no rule of `machine` refuses."""
 
@@ -100,13 +100,13 @@ class Event:
 
     @property
     def content(self) -> str:
-        """SHA-256 of all that a repetition has to repeat: everything but when it was asked for."""
+        """SHA-256 of all fields that a repeated request must repeat: all but `created_at`."""
         return hashlib.sha256(
             orjson.dumps({**self._fields(), "created_at": 0}, option=orjson.OPT_SORT_KEYS)
         ).hexdigest()
 
     def to_json(self) -> bytes:
-        """The record's value.
+        """Serialise the event as a record's value.
 
         Raises:
             ContractError: a field breaks the contract.
@@ -147,27 +147,29 @@ FIELDS: Mapping[Type, tuple[str, ...]] = {
     Type.PROMOTED: ("challenger",),
     Type.WITHDRAWN: ("from_the_beginning",),
 }
-"""What each type has beside the common fields."""
+"""Fields of each type beside the common ones."""
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, ModelRef | Challenger):
         return asdict(value)
-    return [asdict(one) for one in value] if isinstance(value, tuple) else value
+    return [asdict(item) for item in value] if isinstance(value, tuple) else value
 
 
 def installation(
     model: ModelRef, policy: Policy, rollout_id: str, actor: str, at_ms: int, *, reason: str = "installed"
 ) -> tuple[Event, Event]:
-    """A model that decides at once for every card, whatever was in force: proposed, and promoted.
+    """Create the events that let a model decide for every card at once: proposed and promoted.
+
+    They replace every model in force.
 
     Args:
-        model: what scores.
-        policy: what makes an alert of a score.
+        model: the model.
+        policy: its policy.
         rollout_id: unique name.
-        actor: who asks for it.
-        at_ms: when, ms since 1970-01-01 UTC.
-        reason: for a person.
+        actor: user or component that requests it.
+        at_ms: time of the request, ms since 1970-01-01 UTC.
+        reason: free text for people.
     """
     only = Challenger(CHALLENGER, CANARY, 10_000, model, policy)
     proposed = Event(
@@ -187,15 +189,16 @@ CHALLENGER = "challenger"
 def withdrawal(
     rollout_id: str, seq: int, actor: str, reason: str, at_ms: int, *, from_the_beginning: bool = False
 ) -> Event:
-    """Takes a promotion back.
+    """Create the event that withdraws a promotion.
 
     Args:
-        rollout_id: what was promoted.
-        seq: one more than that of the rollout's newest event.
-        actor: who asks for it.
-        reason: for a person.
-        at_ms: when, ms since 1970-01-01 UTC.
-        from_the_beginning: also for what arrived under it and is not decided yet.
+        rollout_id: the promoted rollout.
+        seq: seq of the rollout's newest event, plus one.
+        actor: user or component that requests it.
+        reason: free text for people.
+        at_ms: time of the request, ms since 1970-01-01 UTC.
+        from_the_beginning: whether the withdrawal also covers transactions that arrived under the rollout and
+            are not decided yet.
     """
     return Event(
         Type.WITHDRAWN, rollout_id, seq, f"{rollout_id}/{seq}"[-64:], actor, reason, at_ms,
@@ -207,28 +210,28 @@ def read(value: bytes) -> tuple[Event, ...]:
     """Read a record's value; unknown fields are ignored.
 
     Returns:
-        One event; of a rollout of the first version two, proposed and promoted.
+        One event; two for a rollout of the first version: proposed and promoted.
 
     Raises:
-        ContractError: neither a model-rollout.v2 nor a record of the first version.
+        ContractError: the record is neither a model-rollout.v2 nor of the first version.
     """
     try:
         record: Any = json.loads(value.decode())
     except (ValueError, RecursionError) as error:
-        raise ContractError(f"not a model-rollout.v2: no JSON: {error}; mend the producer") from error
-    contract, made = _kind(record)
+        raise ContractError(f"not a model-rollout.v2: no JSON: {error}; correct the producer") from error
+    contract, parse = _version_of(record)
     validate(contract, record)
     try:
-        events = made(record)
-        # what JSON takes and nothing else does: lone surrogates, integers beyond 64 bits
+        events = parse(record)
+        # refuse values that only Python's JSON accepts: lone surrogates, integers beyond 64 bits
         for event in events:
             orjson.dumps(event._fields())
     except (ModelError, TypeError, OverflowError) as error:
-        raise ContractError(f"not a {contract.value}: {error}; mend the producer") from error
+        raise ContractError(f"not a {contract.value}: {error}; correct the producer") from error
     return events
 
 
-def _kind(record: Any) -> tuple[Contract, Callable[[dict[str, Any]], tuple[Event, ...]]]:
+def _version_of(record: Any) -> tuple[Contract, Callable[[dict[str, Any]], tuple[Event, ...]]]:
     if isinstance(record, dict) and "withdraws" in record:
         return Contract.MODEL_WITHDRAWAL_V1, _withdrawal_v1
     if isinstance(record, dict) and record.get("schema_version") == 1:
@@ -239,12 +242,12 @@ def _kind(record: Any) -> tuple[Contract, Callable[[dict[str, Any]], tuple[Event
 def _event(record: dict[str, Any]) -> tuple[Event, ...]:
     kind = Type(record["type"])
     if record["expected_seq"] != record["seq"] - 1:
-        raise ModelError(f"expected_seq {record['expected_seq']} is not seq {record['seq']} less one")
+        raise ModelError(f"expected_seq {record['expected_seq']} is not seq {record['seq']} minus one")
     own: dict[str, Any] = {name: record[name] for name in FIELDS[kind] if name in record}
     if kind is Type.PROPOSED:
         champion = own["champion"]
         own["champion"] = None if champion is None else ModelRef.from_json(champion)
-        own["challengers"] = tuple(_challenger(one) for one in own["challengers"])
+        own["challengers"] = tuple(_challenger(challenger) for challenger in own["challengers"])
         _require_distinct(own["challengers"])
     if "share_bp" in own:
         own["share_bp"] = int(own["share_bp"])
@@ -267,10 +270,10 @@ def _challenger(fields: Mapping[str, Any]) -> Challenger:
 
 
 def _require_distinct(challengers: tuple[Challenger, ...]) -> None:
-    if len({one.name for one in challengers}) < len(challengers):
+    if len({challenger.name for challenger in challengers}) < len(challengers):
         raise ModelError("two challengers have the same name")
-    if sum(one.role == CANARY for one in challengers) > 1:
-        raise ModelError("more than one challenger is to be a canary")
+    if sum(challenger.role == CANARY for challenger in challengers) > 1:
+        raise ModelError("more than one challenger has the role canary")
 
 
 def _rollout_v1(record: dict[str, Any]) -> tuple[Event, ...]:

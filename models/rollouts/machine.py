@@ -1,11 +1,11 @@
-"""The state machine of rollouts: which events are accepted, and who decides after them. Pure.
+"""The state machine of rollouts: which events are accepted, and which models decide after them. Pure.
 
     proposed -> shadow -> canary -> promoted -> withdrawn
                  paused: from shadow and canary, and back
                  breached: from shadow, canary and paused; then rolled_back
     rolled_back is accepted in every phase that is not final.
 
-Events of the first version are accepted whatever the state: they knew no rules.
+Events of the first version are accepted in every state: that version had no such rules.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ CHAMPION = "champion"
 
 
 class Phase(StrEnum):
-    """Where a rollout is."""
+    """Phase of a rollout."""
 
     PROPOSED = "proposed"
     SHADOW = "shadow"
@@ -37,9 +37,9 @@ class Phase(StrEnum):
 
 
 FINAL = frozenset({Phase.PROMOTED, Phase.ROLLED_BACK, Phase.WITHDRAWN})
-"""A rollout in one of these is not open any more; only a promotion may still be withdrawn."""
+"""Phases of a rollout that is no longer open; only a promotion may still be withdrawn."""
 TRIED = frozenset({Phase.SHADOW, Phase.CANARY, Phase.PAUSED})
-"""Challengers are scored."""
+"""Phases in which challengers are scored."""
 ALLOWED: Mapping[Type, frozenset[Phase]] = {
     Type.SHADOW_STARTED: frozenset({Phase.PROPOSED}),
     Type.CANARY_SET: TRIED,
@@ -48,7 +48,7 @@ ALLOWED: Mapping[Type, frozenset[Phase]] = {
     Type.BREACHED: TRIED,
     Type.ROLLED_BACK: frozenset(Phase) - FINAL,
     Type.PROMOTED: TRIED | {Phase.PROPOSED},
-    # a withdrawn one again: its files are lost, so it is to be passed over from the beginning
+    # again after a withdrawal, with from_the_beginning: if the model's files are lost, nothing may need them
     Type.WITHDRAWN: frozenset({Phase.PROMOTED, Phase.WITHDRAWN}),
 }
 """Phases in which each type is accepted."""
@@ -64,74 +64,74 @@ class ConflictError(FraudError):
 
 @dataclass(frozen=True)
 class Decides:
-    """A model and a policy, and the rollout that gave them their part."""
+    """A model and a policy with a role, and the rollout that assigned it."""
 
     rollout_id: str
     seq: int
-    """Of the champion: of its promotion; of a challenger: of the rollout's newest event."""
+    """Event number: for the champion that of its promotion, for a challenger the rollout's newest."""
     model: ModelRef
     policy: Policy
     role: str
     """champion, canary or shadow."""
     challenger: str
-    """Its name; empty for the champion."""
+    """Name of the challenger; empty for the champion."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A rollout."""
+    """State of a rollout."""
 
     rollout_id: str
     seq: int
-    """Of its newest event."""
+    """Number of the newest event."""
     phase: Phase
     before_pause: Phase | None
-    """While paused: where it goes on."""
+    """While paused: the phase to resume."""
     challengers: tuple[Challenger, ...]
     canary: str
-    """Name of the challenger that decides for its share of the cards, or would if it were not paused."""
+    """Name of the challenger that decides for its share of the cards, or will when resumed."""
     share_bp: int
     guards: Mapping[str, Any] | None
     line: str
     keys: Mapping[str, str]
     """Idempotency key of each accepted event -> its content (`Event.content`)."""
     opened_by: str
-    """Who proposed it."""
+    """Actor of the proposal."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """All rollouts so far, and who decides."""
+    """State of all rollouts, with the stack of champions."""
 
     champions: tuple[Decides, ...] = ()
-    """A stack: the last one is in force, a withdrawal brings back the one below."""
+    """A stack: the last champion is in force; its withdrawal restores the one below."""
     trials: Mapping[str, Trial] = field(default_factory=dict)
-    """By rollout_id, in the order in which they were proposed."""
+    """rollout_id -> rollout, in the order of the proposals."""
     open: str | None = None
-    """rollout_id of the one that is not final."""
+    """rollout_id of the rollout that is not final; None without one."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Who scores and who decides."""
+    """The champion and challengers that score, and the cards that each decides for."""
 
     champion: Decides
     challengers: tuple[Decides, ...]
-    """Scored beside it; role canary for the one that decides for its members."""
+    """Models scored beside the champion; the one that decides for its members has role canary."""
     trial: str | None
-    """rollout_id of the challengers; None without any."""
+    """rollout_id of the challengers; None without challengers."""
     seq: int
-    """Of the trial's newest event; without one of the champion's promotion."""
+    """Number of the trial's newest event; without a trial that of the champion's promotion."""
     canary: str
-    """Name of the challenger that decides for some cards; empty if none does."""
+    """Name of the challenger that decides for a share of the cards; empty without canary."""
     share_bp: int
-    """Of the cards; 0 without canary."""
+    """Share of the cards, basis points; 0 without canary."""
     salt: str
-    """Of the membership; empty without challengers."""
+    """Salt of the membership; empty without challengers."""
 
 
 def apply(line: Line, event: Event) -> Line:
-    """The rollouts after an event; `line` itself if it repeats an accepted one.
+    """Apply an event to the rollouts; return `line` itself if the event repeats an accepted one.
 
     Raises:
         ConflictError: the event is refused; `.reason` is the dead letter's.
@@ -139,36 +139,36 @@ def apply(line: Line, event: Event) -> Line:
     if is_repetition(line, event):
         return line
     require_allowed(line, event)
-    return moved(line, event)
+    return apply_accepted(line, event)
 
 
 def is_repetition(line: Line, event: Event) -> bool:
-    """Whether an accepted event had the same idempotency key and says the same."""
-    known = line.trials.get(event.rollout_id)
-    if known is None or event.schema_version == 1:
+    """Return whether an accepted event has the same idempotency key and the same content."""
+    trial = line.trials.get(event.rollout_id)
+    if trial is None or event.schema_version == 1:
         return False
-    return known.keys.get(event.idempotency_key) == event.content
+    return trial.keys.get(event.idempotency_key) == event.content
 
 
 def require_allowed(line: Line, event: Event) -> None:
-    """See that an event may follow.
+    """Check that an event may follow.
 
     Raises:
-        ConflictError: it may not.
+        ConflictError: the state of the rollouts does not allow it.
     """
-    known = line.trials.get(event.rollout_id)
+    trial = line.trials.get(event.rollout_id)
     if event.type is Type.PROPOSED:
         if event.schema_version > 1:
-            _require_proposable(line, event, known)
+            _require_proposable(line, event, trial)
         return
-    if known is None:
+    if trial is None:
         raise ConflictError(
             f"there is no rollout {event.rollout_id} before this; see `fraud rollouts list`",
             Reason.UNKNOWN_ROLLOUT,
         )
     if event.schema_version > 1:
-        _require_next(known, event)
-    others = [one for one in line.champions if one.rollout_id != event.rollout_id]
+        _require_next(trial, event)
+    others = [champion for champion in line.champions if champion.rollout_id != event.rollout_id]
     if event.type is Type.WITHDRAWN and line.champions and not others:
         raise ConflictError(
             f"nothing could decide without {event.rollout_id}; promote another model first",
@@ -176,8 +176,8 @@ def require_allowed(line: Line, event: Event) -> None:
         )
 
 
-def _require_proposable(line: Line, event: Event, known: Trial | None) -> None:
-    if known is not None:
+def _require_proposable(line: Line, event: Event, trial: Trial | None) -> None:
+    if trial is not None:
         raise ConflictError(f"there is a rollout {event.rollout_id} already; give another rollout_id")
     if event.seq != 1:
         raise ConflictError(f"a proposal is event 1 of its rollout, not {event.seq}; give seq 1")
@@ -186,50 +186,48 @@ def _require_proposable(line: Line, event: Event, known: Trial | None) -> None:
     if event.any_champion:
         return
     in_force = line.champions[-1].model if line.champions else None
-    told, found = (model.digest if model else None for model in (event.champion, in_force))
-    if told != found:
+    expected, actual = (model.digest if model else None for model in (event.champion, in_force))
+    if expected != actual:
         raise ConflictError(
-            f"the proposal is to replace {_named(event.champion)}, but {_named(in_force)} is in force; "
+            f"the proposal is to replace {_label(event.champion)}, but {_label(in_force)} is in force; "
             "propose it against that one"
         )
 
 
-def _named(model: ModelRef | None) -> str:
+def _label(model: ModelRef | None) -> str:
     return f"{model.name}/{model.version} ({model.digest[:12]})" if model else "no model"
 
 
-def _require_next(known: Trial, event: Event) -> None:
+def _require_next(trial: Trial, event: Event) -> None:
     name = event.rollout_id
-    if event.idempotency_key in known.keys:
+    if event.idempotency_key in trial.keys:
         raise ConflictError(
-            f"idempotency key {event.idempotency_key!r} of {name} stood for something else; give a new one"
+            f"idempotency key {event.idempotency_key!r} of {name} belongs to another request; give a new one"
         )
-    follows = event.seq > known.seq if event.type is Type.ROLLED_BACK else event.seq == known.seq + 1
+    follows = event.seq > trial.seq if event.type is Type.ROLLED_BACK else event.seq == trial.seq + 1
     if not follows:
         raise ConflictError(
-            f"{event.type} is event {event.seq} of {name}, which stands at {known.seq}; look at it, "
+            f"{event.type} is event {event.seq} of {name}, which stands at {trial.seq}; look at it, "
             "then ask again"
         )
-    if known.phase not in ALLOWED[event.type] or (
-        known.phase is Phase.WITHDRAWN and not event.from_the_beginning
+    if trial.phase not in ALLOWED[event.type] or (
+        trial.phase is Phase.WITHDRAWN and not event.from_the_beginning
     ):
         raise ConflictError(
-            f"{name} is {known.phase}, which does not allow {event.type}; see `fraud rollouts show {name}`"
+            f"{name} is {trial.phase}, which does not allow {event.type}; see `fraud rollouts show {name}`"
         )
-    if event.challenger and event.challenger not in {one.name for one in known.challengers}:
-        raise ConflictError(
-            f"{name} has no challenger {event.challenger!r}; it has "
-            f"{', '.join(one.name for one in known.challengers)}"
-        )
+    names = [challenger.name for challenger in trial.challengers]
+    if event.challenger and event.challenger not in names:
+        raise ConflictError(f"{name} has no challenger {event.challenger!r}; it has {', '.join(names)}")
 
 
-def moved(line: Line, event: Event) -> Line:
-    """The rollouts after an event that is known to be accepted; asks nothing."""
+def apply_accepted(line: Line, event: Event) -> Line:
+    """Apply an event that is known to be accepted, without checks."""
     if event.type is Type.PROPOSED:
         return _opened(line, event)
-    known = line.trials[event.rollout_id]
-    seq = event.seq if event.schema_version > 1 else known.seq + 1
-    trial = replace(known, seq=seq, keys={**known.keys, event.idempotency_key: event.content})
+    before = line.trials[event.rollout_id]
+    seq = event.seq if event.schema_version > 1 else before.seq + 1
+    trial = replace(before, seq=seq, keys={**before.keys, event.idempotency_key: event.content})
     champions = line.champions
     match event.type:
         case Type.SHADOW_STARTED:
@@ -239,36 +237,36 @@ def moved(line: Line, event: Event) -> Line:
                 trial, phase=Phase.CANARY, before_pause=None, canary=event.challenger, share_bp=event.share_bp
             )
         case Type.PAUSED:
-            trial = replace(trial, phase=Phase.PAUSED, before_pause=known.phase)
+            trial = replace(trial, phase=Phase.PAUSED, before_pause=before.phase)
         case Type.RESUMED:
-            trial = replace(trial, phase=known.before_pause or Phase.SHADOW, before_pause=None)
+            trial = replace(trial, phase=before.before_pause or Phase.SHADOW, before_pause=None)
         case Type.BREACHED:
             trial = replace(trial, phase=Phase.BREACHED, before_pause=None)
         case Type.ROLLED_BACK:
             trial = replace(trial, phase=Phase.ROLLED_BACK, before_pause=None)
         case Type.PROMOTED:
             trial = replace(trial, phase=Phase.PROMOTED, before_pause=None)
-            best = next(one for one in known.challengers if one.name == event.challenger)
+            promoted = next(item for item in before.challengers if item.name == event.challenger)
             champions = (
-                *champions, Decides(event.rollout_id, seq, best.model, best.policy, CHAMPION, "")
+                *champions, Decides(event.rollout_id, seq, promoted.model, promoted.policy, CHAMPION, "")
             )  # fmt: skip
         case Type.WITHDRAWN:
             trial = replace(trial, phase=Phase.WITHDRAWN)
-            champions = tuple(one for one in champions if one.rollout_id != event.rollout_id)
+            champions = tuple(item for item in champions if item.rollout_id != event.rollout_id)
     is_open = trial.phase not in FINAL
-    still = trial.rollout_id if is_open else None if line.open == trial.rollout_id else line.open
-    return Line(champions, {**line.trials, trial.rollout_id: trial}, still)
+    open_id = trial.rollout_id if is_open else None if line.open == trial.rollout_id else line.open
+    return Line(champions, {**line.trials, trial.rollout_id: trial}, open_id)
 
 
 def _opened(line: Line, event: Event) -> Line:
     trials = dict(line.trials)
-    if line.open is not None:  # by an event of the first version, which knew of no open rollouts
-        left = trials[line.open]
-        trials[line.open] = replace(left, phase=Phase.ROLLED_BACK, before_pause=None)
-    again = trials.pop(event.rollout_id, None)
+    if line.open is not None:  # only events of the first version ignore an open rollout
+        abandoned = trials[line.open]
+        trials[line.open] = replace(abandoned, phase=Phase.ROLLED_BACK, before_pause=None)
+    earlier = trials.pop(event.rollout_id, None)
     trials[event.rollout_id] = Trial(
         event.rollout_id,
-        event.seq if again is None else again.seq + 1,
+        event.seq if earlier is None else earlier.seq + 1,
         Phase.PROPOSED,
         None,
         event.challengers,
@@ -283,18 +281,18 @@ def _opened(line: Line, event: Event) -> Line:
 
 
 def allowed(line: Line, rollout_id: str) -> tuple[Type, ...]:
-    """Types of the events that may follow in a rollout, in their usual order; proposed if there is none."""
-    known = line.trials.get(rollout_id)
-    if known is None:
+    """List the types of events that may follow, in their usual order; `proposed` for an unknown rollout."""
+    trial = line.trials.get(rollout_id)
+    if trial is None:
         return () if line.open is not None else (Type.PROPOSED,)
-    found = [kind for kind, phases in ALLOWED.items() if known.phase in phases]
-    if all(champion.rollout_id == rollout_id for champion in line.champions) and Type.WITHDRAWN in found:
-        found.remove(Type.WITHDRAWN)
-    return tuple(found)
+    types = [kind for kind, phases in ALLOWED.items() if trial.phase in phases]
+    if all(champion.rollout_id == rollout_id for champion in line.champions) and Type.WITHDRAWN in types:
+        types.remove(Type.WITHDRAWN)
+    return tuple(types)
 
 
 def plan(line: Line) -> Plan | None:
-    """Who scores and who decides; None if no model has been promoted."""
+    """Return which models score and which decide; None if no model has been promoted."""
     if not line.champions:
         return None
     champion = line.champions[-1]
@@ -306,12 +304,12 @@ def plan(line: Line) -> Plan | None:
         Decides(
             trial.rollout_id,
             trial.seq,
-            one.model,
-            one.policy,
-            CANARY if one.name == canary else SHADOW,
-            one.name,
+            challenger.model,
+            challenger.policy,
+            CANARY if challenger.name == canary else SHADOW,
+            challenger.name,
         )
-        for one in trial.challengers
+        for challenger in trial.challengers
     )
     share_bp = trial.share_bp if canary else 0
     return Plan(champion, challengers, trial.rollout_id, trial.seq, canary, share_bp, salt_of(trial.line))

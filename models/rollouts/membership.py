@@ -1,7 +1,7 @@
-"""Which cards a canary decides for: sticky, monotone in the share, and the same in every replay.
+"""Membership of cards in a canary: sticky, monotone in the share, and the same in every replay.
 
-A card's bucket is a hash of the card and of the model line's salt, so a card keeps its side when a rollout is
-restarted, and a larger share only adds cards.
+A card's bucket is a hash of the card and of the model line's salt. So a card stays a member or non-member
+when a rollout is restarted, and a larger share only adds cards.
 """
 
 import numpy as np
@@ -14,19 +14,19 @@ BUCKETS = 10_000
 
 
 def salt_of(line: str) -> str:
-    """The salt of a line of models, which all its rollouts share."""
+    """Return the salt of a model line, which all its rollouts share."""
     return f"card-fraud/{line}"
 
 
 def bucket(card_hash: NDArray[np.uint64], salt: str) -> NDArray[np.int64]:
-    """The bucket of each card, 0 to 9,999, shape (n,); a card is a member if it is below the share.
+    """Compute the bucket of each card, 0 to 9,999, shape (n,); a card is a member if it is below the share.
 
-    The low half of the card's murmur3 hash, mixed with that of the salt by murmur3's 64-bit finaliser: cards
-    and lines are independent, and nothing but a multiplication or two is spent on each row.
+    The low half of the card's murmur3 hash is mixed with that of the salt by murmur3's 64-bit finaliser. So
+    memberships in different lines are independent, at the cost of a few multiplications per row.
 
     Args:
         card_hash: low 64 bits of `feature_store.hashing` of the card ids, shape (n,).
-        salt: of the model line.
+        salt: salt of the model line.
     """
     x = card_hash.astype(np.uint64) ^ np.uint64(hash_string(salt)[0])
     x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)

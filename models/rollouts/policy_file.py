@@ -1,4 +1,4 @@
-"""A policy as a file: YAML that people review, named by the digest of what it says.
+"""Policy files: YAML that people review, identified by the digest of its content.
 
     policy:
       threshold: 0.87
@@ -7,8 +7,8 @@
     guards:
       alpha: 0.01
 
-Anything that could be misread is refused with its line: names that do not exist or come twice, text where a
-number belongs, a bare word that YAML takes for a truth value.
+Ambiguous content is refused with its line number: unknown or repeated names, text instead of a number, a bare
+word that YAML reads as a boolean.
 """
 
 import difflib
@@ -22,16 +22,16 @@ from models.policy import COUNTS, Policy
 
 POLICY, GUARDS = "policy", "guards"
 REQUIRED = ("threshold", "max_count_5m")
-NAMES = tuple(one.name for one in fields(Policy))
+NAMES = tuple(parameter.name for parameter in fields(Policy))
 LARGEST = 64 * 1024
-"""Bytes of a file; nobody reviews more."""
+"""Largest file, bytes: no larger policy can be reviewed."""
 
 
 class PolicyFileError(ModelError):
-    """A policy file that cannot be taken."""
+    """A policy file is invalid."""
 
-    def __init__(self, path: Path, line: int, why: str) -> None:
-        super().__init__(f"{path}:{line}: {why}")
+    def __init__(self, path: Path, line: int, reason: str) -> None:
+        super().__init__(f"{path}:{line}: {reason}")
         self.line = line
 
 
@@ -39,13 +39,13 @@ def load(path: Path) -> tuple[Policy, Mapping[str, Any] | None, str]:
     """Read a policy file.
 
     Args:
-        path: of YAML with `policy` and, if there are any, `guards`.
+        path: YAML file with `policy` and, optionally, `guards`.
 
     Returns:
-        The policy; the guards as they stand there, None without any; the policy's digest (`Policy.digest`).
+        The policy; the guards as given, None without any; the policy's digest (`Policy.digest`).
 
     Raises:
-        PolicyFileError: it cannot be read, is no YAML, or says something that no policy says; with the line.
+        PolicyFileError: the file cannot be read, is no YAML, or has invalid content; the text has the line.
     """
     import yaml
 
@@ -106,42 +106,42 @@ def _value(path: Path, name: str, node: Any) -> object:
     return value
 
 
-def _mapping(path: Path, node: Any, known: Sequence[str]) -> dict[str, Any]:
-    """Nodes by name."""
+def _mapping(path: Path, node: Any, allowed: Sequence[str]) -> dict[str, Any]:
+    """Return the nodes of a mapping by name; unknown and repeated names are refused."""
     import yaml
 
     if not isinstance(node, yaml.MappingNode):
-        raise PolicyFileError(path, _line(node), f"names are expected here: {', '.join(known)}")
-    found: dict[str, Any] = {}
+        raise PolicyFileError(path, _line(node), f"names are expected here: {', '.join(allowed)}")
+    nodes: dict[str, Any] = {}
     for key, value in node.value:
         name = str(key.value)
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.0)[0]
+        if name not in allowed:
+            near = difflib.get_close_matches(name, allowed, 1, 0.0)[0]
             raise PolicyFileError(path, _line(key), f"`{name}` is unknown; did you mean `{near}`?")
-        if name in found:
+        if name in nodes:
             raise PolicyFileError(path, _line(key), f"`{name}` is there twice; remove one")
-        found[name] = value
-    return found
+        nodes[name] = value
+    return nodes
 
 
 def _plain(path: Path, node: Any) -> Any:
-    """What a node says, in Python's types; aliases and tags are refused, and names that come twice."""
+    """Convert a node into built-in types; aliases, tags and repeated names are refused."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(path, one) for one in node.value]
+        return [_plain(path, item) for item in node.value]
     if isinstance(node, yaml.MappingNode):
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key, value in node.value:
-            if str(key.value) in found:
+            if str(key.value) in values:
                 raise PolicyFileError(path, _line(key), f"`{key.value}` is there twice; remove one")
-            found[str(key.value)] = _plain(path, value)
-        return found
+            values[str(key.value)] = _plain(path, value)
+        return values
     try:
         return yaml.SafeLoader("").construct_object(node)
     except (yaml.YAMLError, ValueError) as error:
-        why = f"{node.value!r} is no plain value; correct the line"
-        raise PolicyFileError(path, _line(node), why) from error
+        reason = f"{node.value!r} is no plain value; correct the line"
+        raise PolicyFileError(path, _line(node), reason) from error
 
 
 def _line(node: Any) -> int:

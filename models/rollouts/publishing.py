@@ -1,4 +1,4 @@
-"""Writes events to the model-rollouts topic."""
+"""Publishing of events to the model-rollouts topic."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def publish(
     """Write events in their order and wait until every in-sync replica has them.
 
     Args:
-        events: of one rollout.
+        events: events of one rollout.
         bootstrap_servers: Kafka brokers.
         topic: the model-rollouts topic.
         kafka: more client settings (librdkafka names).
@@ -37,7 +37,7 @@ def publish(
         if error is not None:
             failures.append(str(error))
 
-    place = f"topic {topic} at {bootstrap_servers}"
+    target = f"topic {topic} at {bootstrap_servers}"
     values = [event.to_json() for event in events]
     try:
         producer = Producer(
@@ -45,7 +45,7 @@ def publish(
                 "acks": "all",
                 "enable.idempotence": True,
                 "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
-                "log_level": 2,  # what fails is raised below
+                "log_level": 2,  # failures are raised below
                 **(kafka or {}),
                 "bootstrap.servers": bootstrap_servers,
             }
@@ -56,13 +56,13 @@ def publish(
                 key=event.rollout_id,
                 value=value,
                 on_delivery=delivered,
-                timestamp=timestamp_ms or 0,  # 0: librdkafka's word for now
+                timestamp=timestamp_ms or 0,  # 0 means now
             )
-        waiting = producer.flush(DELIVERY_TIMEOUT_S + 5.0)
+        undelivered = producer.flush(DELIVERY_TIMEOUT_S + 5.0)
     except KafkaException as error:
-        raise ModelError(f"the event cannot be written to {place}: {error}; check the settings") from error
-    if waiting or failures:
-        why = failures[0] if failures else "no answer"
+        raise ModelError(f"the event cannot be written to {target}: {error}; check the settings") from error
+    if undelivered or failures:
+        reason = failures[0] if failures else "no answer"
         raise ModelError(
-            f"the event was not written to {place}: {why}; check the brokers, then repeat the command"
+            f"the event was not written to {target}: {reason}; check the brokers, then repeat the command"
         )

@@ -1,1 +1,1 @@
-"""Reasons of alerts in words, for people."""
+"""Reasons of alerts as sentences for people."""

@@ -1,4 +1,4 @@
-"""Why a transaction was stopped, as sentences: the rules that fired, and what moved the score. Pure."""
+"""Reasons of an alert as sentences: the rules that fired, and the features that raised the score. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,34 +8,36 @@ from models.sentences.quantities import plural
 
 
 def of_alert(alert: Mapping[str, Any]) -> list[str]:
-    """Why a transaction was stopped, strongest first: rules, then what moved the score.
+    """List the reasons of an alert, strongest first: rules, then the features that raised the score.
 
     Args:
-        alert: of contract alert.v1.
+        alert: an alert of contract alert.v1.
 
     Returns:
         Each sentence once; at least one.
     """
     values, currency = alert["features"], alert["currency"]
-    said = [of_rule(rule, alert) for rule in alert["rules"] if rule != "score"]
+    sentences = [of_rule(rule, alert) for rule in alert["rules"] if rule != "score"]
     if alert.get("model_failure"):
-        said.append("the model failed; the rules decided alone")
-    said += [of_feature(one["feature"], one["value"], values, currency) for one in alert["reasons"]]
-    if not said:
-        said = [of_rule(rule, alert) for rule in alert["rules"]]
-    return list(dict.fromkeys(said))
+        sentences.append("the model failed; the rules decided alone")
+    sentences += [
+        of_feature(reason["feature"], reason["value"], values, currency) for reason in alert["reasons"]
+    ]
+    if not sentences:
+        sentences = [of_rule(rule, alert) for rule in alert["rules"]]
+    return list(dict.fromkeys(sentences))
 
 
 def of_rule(rule: str, alert: Mapping[str, Any]) -> str:
-    """What it means that a rule of the policy fired; of an unknown one its name."""
+    """Explain why a rule of the policy fired; return the name of an unknown rule."""
     values = alert["features"]
     stem, _, window = rule.partition("_")
     if stem == "velocity" and window in WORDS:
-        # the policy looks at both, so that no sender's clock hides a burst
+        # the policy uses the greater of both, so that no sender's clock hides a burst
         counts = [values.get(f"{kind}_{window}") for kind in ("count", "arrivals")]
-        most = max((count for count in counts if count is not None), default=None)
-        told = "payments" if most is None else plural(most, "payment")
-        return f"{told} in {WORDS[window]}, more than the policy allows"
+        count = max((count for count in counts if count is not None), default=None)
+        payments = "payments" if count is None else plural(count, "payment")
+        return f"{payments} in {WORDS[window]}, more than the policy allows"
     match rule:
         case "score" if alert["score"] is not None:
             share = alert.get("score_percentile")

@@ -1,9 +1,8 @@
-"""What a feature of an alert says of the card, as a sentence: "7 payments in 5 minutes; usually 0.4 an hour".
+"""Features of an alert as sentences: "7 payments in 5 minutes; usually 0.4 an hour". Pure.
 
-A sentence names the value, its window, and what is usual of the card where the alert's own features tell it.
-*Usual* is the card's rate or mean over the 30 days before the window, by event time; of a single amount it is
-the median of the latest ones. A card that is new has little behind it: where there is nothing, it says so.
-Pure.
+A sentence has the value, its window, and the card's usual value if the alert's own features contain it. The
+usual value is the card's rate or mean over the 30 days before the window, by event time; for a single amount
+it is the median of the latest amounts. Where a new card has no earlier payments, the sentence says so.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,61 +14,61 @@ from models.sentences.quantities import duration, money, number, plural
 Values = Mapping[str, float | None]
 """Feature -> value; None where unknown."""
 Sentence = Callable[[float, Values, str], str]
-"""Of a feature's value, all values, and the currency."""
+"""(the feature's value, all values, the currency) -> sentence."""
 
 WORDS = {
     "1m": "1 minute", "5m": "5 minutes", "1h": "1 hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days",
 }  # fmt: skip
-"""The windows of the catalogue."""
+"""Windows of the catalogue in words."""
 LONGEST = "30d"
 NO_PROFILE = "no profile of the card"
 LEAST_RATE = 0.1
-"""A count or amount below it is told for a longer time."""
+"""Least rate per unit of time; a lower rate is given per longer unit."""
 
 
 def of_feature(name: str, value: float | None, values: Values, currency: str) -> str:
-    """A feature that raised the score, in words; of a feature of another release its name and value.
+    """Describe a feature that raised the score; return name and value of a feature of another release.
 
     Args:
-        name: of the feature.
-        value: of the feature; None: unknown.
-        values: of all features of the transaction.
+        name: name of the feature.
+        value: value of the feature; None: unknown.
+        values: all features of the transaction.
         currency: ISO 4217.
     """
     if value is None:
         return UNKNOWN.get(name) or MERCHANT_UNKNOWN.get(name) or f"{name} is not known"
-    if (of_merchant := MERCHANT_SENTENCES.get(name)) is not None:
-        return of_merchant(value)
-    made = SENTENCES.get(name)
-    return f"{name} is {number(value)}" if made is None else made(value, values, currency)
+    if (merchant_sentence := MERCHANT_SENTENCES.get(name)) is not None:
+        return merchant_sentence(value)
+    sentence = SENTENCES.get(name)
+    return f"{name} is {number(value)}" if sentence is None else sentence(value, values, currency)
 
 
-def _rate(amount: float, window: str, shown: Callable[[float], str]) -> str:
-    """What lies in the 30 days beside a window, for the time in which a person counts such windows."""
+def _rate(amount: float, window: str, text_of: Callable[[float], str]) -> str:
+    """Format the rate of the amount before a window, per hour, day or 30 days as suits the window."""
     over_ms = WINDOWS[LONGEST] - WINDOWS[window]
     for word, length in (("an hour", HOUR_MS), ("a day", DAY_MS)):
         if WINDOWS[window] <= length and amount * length / over_ms >= LEAST_RATE:
-            return f"{shown(amount * length / over_ms)} {word}"
-    return f"{shown(amount * WINDOWS[LONGEST] / over_ms)} in 30 days"
+            return f"{text_of(amount * length / over_ms)} {word}"
+    return f"{text_of(amount * WINDOWS[LONGEST] / over_ms)} in 30 days"
 
 
-def _others(stem: str, window: str, values: Values) -> float | None:
-    """What the longest window holds beside a shorter one; None where either is unknown."""
+def _before(stem: str, window: str, values: Values) -> float | None:
+    """Return the part of the longest window that precedes a shorter one; None if either is unknown."""
     whole, part = values.get(f"{stem}_{LONGEST}"), values.get(f"{stem}_{window}")
     return None if whole is None or part is None else whole - part
 
 
-def _usual_rate(stem: str, window: str, values: Values, shown: Callable[[float], str]) -> str:
-    before, count = _others(stem, window, values), _others("count", window, values)
-    if window == LONGEST or before is None or count is None:
+def _usual_rate(stem: str, window: str, values: Values, text_of: Callable[[float], str]) -> str:
+    amount, count = _before(stem, window, values), _before("count", window, values)
+    if window == LONGEST or amount is None or count is None:
         return ""
     if round(count) <= 0:
         return "; none in the 30 days before"
-    return f"; usually {_rate(max(0.0, before), window, shown)}"
+    return f"; usually {_rate(max(0.0, amount), window, text_of)}"
 
 
 def _usual_amount(window: str, values: Values, currency: str) -> str:
-    total, count = _others("sum", window, values), _others("count", window, values)
+    total, count = _before("sum", window, values), _before("count", window, values)
     if window == LONGEST or total is None or count is None:
         return ""
     if round(count) <= 0:
@@ -112,7 +111,7 @@ def _windowed(window: str) -> Iterator[tuple[str, Sentence]]:
         f"sum_{window}",
         lambda value, values, currency: (
             f"{money(value, currency)} in {within}"
-            f"{_usual_rate('sum', window, values, lambda one: money(one, currency))}"
+            f"{_usual_rate('sum', window, values, lambda amount: money(amount, currency))}"
         ),
     )
     yield (
@@ -202,7 +201,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "risk_tier": lambda value, _, __: f"risk tier {number(value)} of 0 to 3",
     "away_from_home": _either("outside the card's home country", "in the card's home country"),
 }
-"""By feature of the catalogue."""
+"""Feature of the catalogue -> sentence."""
 
 _TOO_FEW = "too few payments before to compare the amount with"
 UNKNOWN: Mapping[str, str] = {
@@ -217,4 +216,4 @@ UNKNOWN: Mapping[str, str] = {
     "risk_tier": NO_PROFILE,
     "away_from_home": "the card's home country is not known",
 }
-"""What is said where a feature is unknown."""
+"""Feature -> sentence for an unknown value."""

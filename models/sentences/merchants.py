@@ -1,8 +1,7 @@
-"""What a label feature of an alert says of the merchant, as a sentence. Pure.
+"""Merchant label features of an alert as sentences. Pure.
 
-A fraud is *hidden* here if its amount was no spike on its card: such frauds are what a compromised merchant
-shows. A payment has a known outcome if a label names it, or if no label came within the label delay
-(docs/labels.md).
+A fraud is *hidden* if its amount was no spike on its card: a compromised merchant shows such frauds. A
+payment has a known outcome if it has a label, or if no label came within the label delay (docs/labels.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +10,7 @@ from models.sentences.quantities import duration, number, plural
 
 DAY_S = 86_400
 Sentence = Callable[[float], str]
-"""Of a feature's value."""
+"""Feature value -> sentence."""
 
 
 def _windowed(window: str, days: int) -> Iterator[tuple[str, Sentence]]:
@@ -30,8 +29,8 @@ def _windowed(window: str, days: int) -> Iterator[tuple[str, Sentence]]:
     )
 
 
-def _ago(what: str) -> Sentence:
-    return lambda days: f"{what} at this merchant was {duration(days * DAY_S)} ago"
+def _ago(event: str) -> Sentence:
+    return lambda days: f"{event} at this merchant was {duration(days * DAY_S)} ago"
 
 
 MERCHANT_SENTENCES: Mapping[str, Sentence] = {
@@ -48,7 +47,7 @@ MERCHANT_SENTENCES: Mapping[str, Sentence] = {
         f"{plural(value, 'genuine payment')} at this merchant since the newest hidden fraud"
     ),
 }
-"""By feature of `feature_store.merchants.catalogue`."""
+"""Feature of `feature_store.merchants.catalogue` -> sentence."""
 
 _NONE_KNOWN = "no payment at this merchant whose outcome is known"
 _NONE_HIDDEN = "no hidden fraud at this merchant in 30 days"
@@ -62,4 +61,4 @@ MERCHANT_UNKNOWN: Mapping[str, str] = {
         _NONE_HIDDEN,
     ),
 }
-"""What is said where a feature is unknown."""
+"""Feature -> sentence for an unknown value."""

@@ -1,1 +1,1 @@
-"""What is wrong, since when, and what to do: lag, verdicts, readiness, status."""
+"""Health of the job: lag, verdicts, readiness, and the status with reasons, onset and runbook links."""

@@ -1,11 +1,11 @@
-"""Reason codes of verdicts and checks: the registry that docs/runbook.md has one entry for each of."""
+"""Registry of the reason codes of verdicts and checks; docs/runbook.md has an entry for each."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """How an input partition, or the whole job, does; in order of severity."""
+    """Verdict on an input partition or on the whole job, in order of severity."""
 
     IDLE = "IDLE"
     OK = "OK"
@@ -15,16 +15,16 @@ class Verdict(StrEnum):
     REWIND = "REWIND"
     STOP = "STOP"
     UNKNOWN = "UNKNOWN"
-    """Of the whole job alone: what the sidecar needs in order to judge does not answer."""
+    """Only for the whole job: the sidecar lacks the data that it needs to judge."""
 
     @property
     def severity(self) -> int:
-        """Place in the order; greater is worse."""
+        """Rank of the verdict; greater is worse."""
         return list(Verdict).index(self)
 
     @property
     def is_fine(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether no action is needed."""
         return self in (Verdict.IDLE, Verdict.OK)
 
 
@@ -33,7 +33,7 @@ OF_PARTITIONS = tuple(verdict for verdict in Verdict if verdict is not Verdict.U
 
 @dataclass(frozen=True)
 class Code:
-    """Why a verdict was given."""
+    """Reason code of a verdict."""
 
     name: str
     verdict: Verdict
@@ -68,14 +68,14 @@ REGISTRY = {
         Code("rollouts_set_aside", Verdict.WARN, "A rollout cannot be used; the last good one decides."),
     )
 }
-"""By name."""
+"""Name -> code."""
 
 
 def link(name: str, runbook: str) -> str:
-    """Where the runbook says what to do.
+    """Return the link to a code's entry in the runbook.
 
     Args:
-        name: of a code in the registry.
+        name: name of a code in the registry.
         runbook: address of the page.
     """
     return f"{runbook}#{REGISTRY[name].name}"

@@ -1,4 +1,4 @@
-"""The verdict on the whole job, and every reason for it that asks for somebody. Pure."""
+"""Diagnosis of the whole job: its verdict, and all reasons that need action. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from service.health.readiness import Check
 
 @dataclass(frozen=True)
 class Reason:
-    """Something that is not as it should be."""
+    """A problem of the job."""
 
     code: str
-    """In the registry of codes."""
+    """Name in the registry of codes."""
     detail: str
     since_s: float | None = None
-    """When it began, seconds since 1970-01-01 UTC; None if that is not known."""
+    """Onset, seconds since 1970-01-01 UTC; None if unknown."""
 
     @property
     def verdict(self) -> Verdict:
-        """That of the code."""
+        """The code's verdict."""
         return REGISTRY[self.code].verdict
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All reasons, the most severe first."""
+    """The verdict on the job, with all reasons, the most severe first."""
 
     verdict: Verdict
     reasons: tuple[Reason, ...]
@@ -38,30 +38,30 @@ class Diagnosis:
 def diagnose(
     now_s: float, checks: Sequence[Check], assessment: Assessment | None, lag: Lag | None, groups: Groups
 ) -> Diagnosis:
-    """Put together what checks, verdicts and ages say.
+    """Combine readiness checks, partition verdicts and ages into a diagnosis.
 
     Args:
         now_s: seconds since 1970-01-01 UTC.
-        checks: of readiness.
-        assessment: of the looks; None before the first.
+        checks: readiness checks.
+        assessment: assessment of the looks; None before the first.
         lag: the broker's last answer; None before the first.
         groups: newest progress record of each key group.
     """
-    found = [
+    reasons = [
         *_of_checks(checks, groups),
         *_of_partitions(assessment),
         *_of_ages(now_s, assessment, lag, groups),
         *_of_rollouts(groups),
     ]
-    found.sort(key=lambda reason: -reason.verdict.severity)
-    calm = assessment.verdict if assessment is not None and assessment.verdict.is_fine else Verdict.OK
-    return Diagnosis(found[0].verdict if found else calm, tuple(found))
+    reasons.sort(key=lambda reason: -reason.verdict.severity)
+    fine = assessment.verdict if assessment is not None and assessment.verdict.is_fine else Verdict.OK
+    return Diagnosis(reasons[0].verdict if reasons else fine, tuple(reasons))
 
 
 def _of_checks(checks: Sequence[Check], groups: Groups) -> Iterator[Reason]:
     for check in checks:
         for reason in check.reasons:
-            # partitions tell of these, too, and since when
+            # the partitions' findings report these two, with their onset
             if check.code not in ("open_transaction", "loading_tables"):
                 yield Reason(check.code, reason, _silent_since(check, groups))
         if check.code == "loading_tables" and check.reasons:
@@ -85,13 +85,14 @@ def _of_ages(
 ) -> Iterator[Reason]:
     if assessment is None:
         return
-    beat = lag.feed_ms.get("heartbeat") if lag is not None else None
-    if beat is not None and now_s - beat / 1e3 > assessment.heartbeat_s:
-        age = f"{now_s - beat / 1e3:.0f} s (limit {assessment.heartbeat_s:.0f} s)"
-        yield Reason("feed_silent", f"the newest heartbeat of the profiles' feed is {age} old", beat / 1e3)
+    heartbeat = lag.feed_ms.get("heartbeat") if lag is not None else None
+    if heartbeat is not None and now_s - heartbeat / 1e3 > assessment.heartbeat_s:
+        age = f"{now_s - heartbeat / 1e3:.0f} s (limit {assessment.heartbeat_s:.0f} s)"
+        text = f"the newest heartbeat of the profiles' feed is {age} old"
+        yield Reason("feed_silent", text, heartbeat / 1e3)
     for group, epoch in assessment.epochs.items():
         written_s = _number(groups.get(group), "written_at") / 1e3
-        # a group that is silent is told as that
+        # measured up to the group's last record: a silent group has a reason of its own
         if written_s - epoch.since_s > assessment.epoch_s:
             lasts = f"{written_s - epoch.since_s:.0f} s (limit {assessment.epoch_s:.0f} s)"
             yield Reason(
@@ -101,8 +102,8 @@ def _of_ages(
 
 def _of_rollouts(groups: Groups) -> Iterator[Reason]:
     for group, record in groups.items():
-        for offset, why in record["rollouts_set_aside"].items():
-            yield Reason("rollouts_set_aside", f"key group {group}: rollout at offset {offset}: {why}")
+        for offset, cause in record["rollouts_set_aside"].items():
+            yield Reason("rollouts_set_aside", f"key group {group}: rollout at offset {offset}: {cause}")
 
 
 def _number(record: Mapping[str, Any] | None, name: str) -> float:

@@ -1,4 +1,4 @@
-"""Where event time stands in the input partitions: watermarks, and which partitions are idle. Pure."""
+"""Event time of the input partitions: watermarks, and which partitions are idle. Pure."""
 
 from dataclasses import dataclass
 
@@ -17,21 +17,21 @@ class PartitionTime:
     newest_s: float | None
     """Greatest event time seen."""
     watermark_s: float | None
-    """Estimate: nearly all that happened before has arrived."""
+    """Estimated event time before which nearly all events have arrived."""
     is_idle: bool
-    """Whether nothing waits and nothing has come for a while: it does not hold back the job's watermark."""
+    """Whether no records wait and none have come for a while; it does not hold back the job's watermark."""
 
 
 def event_times(
     groups: Groups, lag: Lag | None, now_s: float, idle_after_s: float = IDLE_AFTER_S
 ) -> tuple[PartitionTime, ...]:
-    """Each input partition.
+    """Return the event time of each input partition.
 
     Args:
         groups: newest progress record of each key group.
         lag: the broker's last answer; None before the first.
         now_s: seconds since 1970-01-01 UTC.
-        idle_after_s: without records.
+        idle_after_s: seconds without records after which a partition is idle.
     """
     waiting = {(p.topic, p.partition) for p in lag.partitions if p.records or p.held} if lag else set()
     return tuple(
@@ -48,5 +48,5 @@ def event_times(
 
 
 def watermark_of(times: tuple[PartitionTime, ...]) -> float | None:
-    """The least watermark of the partitions that are not idle; None when all are."""
+    """Return the least watermark of the partitions that are not idle; None if all are idle."""
     return min((t.watermark_s for t in times if t.watermark_s is not None and not t.is_idle), default=None)

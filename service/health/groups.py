@@ -1,35 +1,35 @@
-"""What the newest progress records of a job's key groups say together: pure."""
+"""Views over the newest progress records of all key groups. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from service.health.waiting import Place
+from service.health.waiting import PartitionId
 
 Groups = Mapping[int, Mapping[str, Any]]
 """Key group -> its newest progress record (job-progress.v2)."""
 
 
 def key_groups(groups: Groups) -> int:
-    """How many key groups the job has, with those that have not written yet; 0 before any has."""
+    """Return the job's number of key groups, including those without a record; 0 before the first record."""
     return max((record["key_groups"] for record in groups.values()), default=0)
 
 
 def partitions(groups: Groups) -> list[dict[str, Any]]:
-    """The records' `partitions`, one entry for each input partition.
+    """Merge the records' `partitions` into one entry for each input partition.
 
-    A partition of a table is read by every group: it has been read as far as the slowest has, and was active
-    when any found something new in it.
+    Every group reads the partitions of a table. Their merged entry has the end offset of the slowest group,
+    and the newest time at which any group read a new record.
     """
-    merged: dict[Place, dict[str, Any]] = {}
+    merged: dict[PartitionId, dict[str, Any]] = {}
     for record in groups.values():
         for entry in record["partitions"]:
-            place = (entry["topic"], entry["partition"])
-            known = merged.setdefault(place, dict(entry))
-            known["end_offset"] = min(known["end_offset"], entry["end_offset"])
-            known["active_at"] = max(known["active_at"] or 0, entry["active_at"] or 0) or None
-    return [merged[place] for place in sorted(merged)]
+            partition = (entry["topic"], entry["partition"])
+            total = merged.setdefault(partition, dict(entry))
+            total["end_offset"] = min(total["end_offset"], entry["end_offset"])
+            total["active_at"] = max(total["active_at"] or 0, entry["active_at"] or 0) or None
+    return [merged[partition] for partition in sorted(merged)]
 
 
-def end_offsets(groups: Groups) -> dict[Place, int]:
-    """(topic, partition) -> offset up to which every group that reads it has taken it in."""
+def end_offsets(groups: Groups) -> dict[PartitionId, int]:
+    """Return (topic, partition) -> offset up to which every group that reads the partition has read it."""
     return {(entry["topic"], entry["partition"]): entry["end_offset"] for entry in partitions(groups)}

@@ -1,4 +1,4 @@
-"""Everything that the sidecar knows of the job at one moment."""
+"""The sidecar's view of the job at one moment, and the threads that keep it up to date."""
 
 import threading
 from collections.abc import Callable, Collection
@@ -26,37 +26,37 @@ class View:
     lag: Lag | None
     """The broker's last answer; None before the first."""
     assessment: Assessment | None
-    """What the looks so far come to; None before the first."""
+    """Assessment of the looks so far; None before the first."""
     diagnosis: Diagnosis
     totals: Totals
     broker_is_up: bool
     progress_is_complete: bool
     unreadable: int
-    """Records of the progress topic that were no progress."""
+    """Number of invalid records on the progress topic."""
 
 
 class Onsets:
-    """Remembers when each of several things was first met, as long as it is met every time."""
+    """The onset of each reason code, for as long as the code is present at every check."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def of(self, met: Collection[str], now_s: float) -> dict[str, float]:
-        """Since when each has been met; what is not met any more is forgotten."""
+    def of(self, codes: Collection[str], now_s: float) -> dict[str, float]:
+        """Return the onset of each present code, and forget codes that are no longer present."""
         with self._lock:
-            self._since = {name: self._since.get(name, now_s) for name in met}
+            self._since = {code: self._since.get(code, now_s) for code in codes}
             return self._since
 
 
 class JobWatch:
-    """Follows progress and offsets of one job; its threads live from `start` to `stop`."""
+    """Follower of one job's progress and offsets; its threads run from `start` to `stop`."""
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
-        """Know nothing yet.
+        """Prepare the threads without starting them.
 
         Args:
-            settings: what to watch.
+            settings: settings of the sidecar.
             clock: seconds since 1970-01-01 UTC.
         """
         self.settings = settings
@@ -69,17 +69,17 @@ class JobWatch:
         )
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the threads."""
         self.progress.start()
         self._lag_watch.start()
 
     def stop(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._lag_watch.stop()
         self.progress.stop()
 
     def checks(self) -> tuple[Check, ...]:
-        """The rules of readiness as they stand."""
+        """Evaluate the readiness checks now."""
         settings = self.settings
         return checks(
             now_s=self._clock(),
@@ -93,16 +93,16 @@ class JobWatch:
         )
 
     def view(self) -> View:
-        """Everything at once."""
+        """Return the job's state now."""
         now, groups, lag = self._clock(), self.progress.groups, self._lag_watch.lag
-        assessment, found = self._monitor.assessment, self.checks()
+        assessment, readiness = self._monitor.assessment, self.checks()
         return View(
             now_s=now,
-            checks=found,
+            checks=readiness,
             groups=groups,
             lag=lag,
             assessment=assessment,
-            diagnosis=self._with_onsets(diagnose(now, found, assessment, lag, groups), now),
+            diagnosis=self._with_onsets(diagnose(now, readiness, assessment, lag, groups), now),
             totals=self.progress.totals,
             broker_is_up=self._lag_watch.fault is None,
             progress_is_complete=self.progress.waiting_for is None,
@@ -110,10 +110,10 @@ class JobWatch:
         )
 
     def _see(self, lag: Lag) -> None:
-        # what is not known yet would look like a job that does nothing
+        # before progress has been read to its end, the job would look as if it did nothing
         if self.progress.waiting_for is None:
             self._monitor.see(lag, self.progress.groups, self.progress.totals)
-        self.view()  # so that reasons are met when they begin, not when somebody asks
+        self.view()  # so that the onset of a reason is recorded when it begins, not at the next request
 
     def _with_onsets(self, diagnosis: Diagnosis, now_s: float) -> Diagnosis:
         since = self._onsets.of({reason.code for reason in diagnosis.reasons}, now_s)

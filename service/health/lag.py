@@ -1,4 +1,4 @@
-"""How far the job is behind its inputs at one moment: pure."""
+"""Lag of the job behind its inputs at one moment. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """One input partition."""
+    """Lag in one input partition."""
 
     topic: str
     partition: int
@@ -15,16 +15,16 @@ class PartitionLag:
     end: int
     """Offset that the next record will get (high watermark)."""
     committed: int | None
-    """Offset from which the job reads next; None before it committed any."""
+    """Offset from which the job reads next; None before its first commit."""
     waiting_since_ms: int | None = None
-    """Since when the oldest record not yet processed has been there (see `Waiting`); None without one."""
+    """Arrival of the oldest unprocessed record (see `Waiting`); None without such a record."""
     held_from: int | None = None
-    """Last stable offset: first offset of an open transaction, from which on consumers that read committed
-    records get none; None where there is none."""
+    """Last stable offset, if a producer's transaction is open: read_committed consumers get no records from
+    this offset on. None otherwise."""
 
     @property
     def position(self) -> int:
-        """Offset of the oldest record not yet processed, if there is one."""
+        """Offset of the oldest unprocessed record, if there is one."""
         return max(self.start, self.committed or 0)
 
     @property
@@ -33,22 +33,22 @@ class PartitionLag:
 
     @property
     def records(self) -> int:
-        """Records that the job could have processed and has not."""
+        """Number of records that the job could have processed and has not."""
         return max(0, self._readable_end - self.position)
 
     @property
     def held(self) -> int:
-        """Records that wait for a producer to end its transaction."""
+        """Number of records that wait for a producer to end its transaction."""
         return max(0, self.end - max(self._readable_end, self.position))
 
     def seconds(self, now_s: float) -> float:
-        """How long the oldest record not yet processed has been waiting, for whomever."""
+        """Return how long the oldest unprocessed record has been waiting, for the job or for a producer."""
         return 0.0 if self.waiting_since_ms is None else max(0.0, now_s - self.waiting_since_ms / 1e3)
 
 
 @dataclass(frozen=True)
 class Lag:
-    """All input partitions at one moment."""
+    """Lag of all input partitions at one moment."""
 
     taken_at: float
     """Seconds since 1970-01-01 UTC."""
@@ -56,20 +56,20 @@ class Lag:
     missing: tuple[str, ...] = ()
     """Input topics that do not exist."""
     feed_ms: Mapping[str, int] = field(default_factory=dict)
-    """Timestamps of the newest signs of life of the profiles' feed, by signal: `change`, `heartbeat`."""
+    """Signal of the profile feed (`change`, `heartbeat`) -> timestamp of its newest record, ms."""
     instances: frozenset[str] = frozenset()
-    """Processes of the job that committed its offsets of transactions last, by the offsets' metadata."""
+    """Processes of the job that made the newest commits of transactions, from the offsets' metadata."""
 
     @property
     def records(self) -> int:
-        """Records of all inputs that the job could have processed and has not."""
+        """Number of records in all inputs that the job could have processed and has not."""
         return sum(partition.records for partition in self.partitions)
 
     @property
     def held(self) -> int:
-        """Records of all inputs that wait for a producer to end its transaction."""
+        """Number of records in all inputs that wait for a producer to end its transaction."""
         return sum(partition.held for partition in self.partitions)
 
     def seconds(self, now_s: float) -> float:
-        """How long the oldest record not yet processed has been waiting."""
+        """Return how long the oldest unprocessed record has been waiting."""
         return max((partition.seconds(now_s) for partition in self.partitions), default=0.0)

@@ -1,4 +1,4 @@
-"""Watches how far the job is behind its inputs, by the broker's own account."""
+"""A thread that queries the job's lag from the broker's offsets."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
 
 from service.background import Background
 from service.health.lag import Lag, PartitionLag
-from service.health.waiting import Place, Waiting
-from service.settings import ServiceSettings, say
+from service.health.waiting import PartitionId, Waiting
+from service.settings import ServiceSettings, describe
 from streaming_job.transaction.written import Mark
 
 TIMEOUT_S = 5.0
@@ -32,22 +32,22 @@ NEWEST: Any = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 
 
 class LagWatch(Background):
-    """Asks the broker now and then; keeps the last answer and the last fault."""
+    """Periodic query of offsets at the broker; keeps the last answer and the last error."""
 
     def __init__(
         self,
         settings: ServiceSettings,
-        read_by_job: Callable[[], Mapping[Place, int]],
+        read_by_job: Callable[[], Mapping[PartitionId, int]],
         clock: Callable[[], float] = time.time,
         after_look: Callable[[Lag], None] | None = None,
     ) -> None:
-        """Ask for nothing yet.
+        """Prepare the thread without connecting.
 
         Args:
-            settings: what to watch.
-            read_by_job: tells the offsets up to which every key group has taken its inputs in.
+            settings: settings of the sidecar.
+            read_by_job: returns the offsets up to which all key groups have read their inputs.
             clock: seconds since 1970-01-01 UTC.
-            after_look: is called with each answer, in the thread that asks.
+            after_look: called with each answer, in this thread.
         """
         super().__init__("lag-watch")
         self._settings = settings
@@ -57,7 +57,7 @@ class LagWatch(Background):
         self._lag: Lag | None = None
         self._fault: str | None = "the broker has not answered yet"
         self._waiting = Waiting()
-        self._ages: dict[tuple[Place, int], int] = {}
+        self._ages: dict[tuple[PartitionId, int], int] = {}
 
     @property
     def lag(self) -> Lag | None:
@@ -66,7 +66,7 @@ class LagWatch(Background):
 
     @property
     def fault(self) -> str | None:
-        """Why the broker did not answer last time; None when it did."""
+        """Why the broker did not answer the last query; None if it did."""
         if self.has_died:
             return "the thread that asks the broker has died; restart the sidecar"
         return self._fault
@@ -76,33 +76,33 @@ class LagWatch(Background):
             try:
                 self._watch()
             except (KafkaException, TimeoutError) as error:
-                self._fault = f"the broker does not answer: {say(error)}"
+                self._fault = f"the broker does not answer: {describe(error)}"
                 self._stop.wait(self._settings.offsets_interval_s)
 
     def _watch(self) -> None:
-        """Ask until told to stop, or until an answer stays out.
+        """Query until stopped, or until the broker does not answer.
 
-        Then with new clients, which know nothing of the brokers as they were.
+        The next call makes new clients, which have no stale metadata of the brokers.
         """
         admin = AdminClient(self._settings.client())
         consumer = Consumer(
             self._settings.client(
                 **{
-                    "group.id": self._settings.job_id,  # asked for its offsets, never joined
+                    "group.id": self._settings.job_id,  # only to query its offsets: it is never joined
                     "enable.auto.commit": False,
                     "allow.auto.create.topics": False,
                     "auto.offset.reset": "earliest",
-                    # what stands in an open transaction waits, too
+                    # records of an open transaction count as waiting, too
                     "isolation.level": "read_uncommitted",
-                    "fetch.message.max.bytes": 4096,  # one record is wanted, not the backlog
+                    "fetch.message.max.bytes": 4096,  # only the first record is needed, not the backlog
                     "queued.max.messages.kbytes": 64,
                 }
             )
         )
         try:
             while not self._stop.is_set():
-                found = self._offsets(admin, consumer)
-                self._lag = replace(found, partitions=self._with_ages(consumer, found.partitions))
+                lag = self._query(admin, consumer)
+                self._lag = replace(lag, partitions=self._with_ages(consumer, lag.partitions))
                 self._fault = None
                 if self._after_look is not None:
                     self._after_look(self._lag)
@@ -110,49 +110,50 @@ class LagWatch(Background):
         finally:
             consumer.close()
 
-    def _offsets(self, admin: AdminClient, group: Consumer) -> Lag:
+    def _query(self, admin: AdminClient, group: Consumer) -> Lag:
         topics = admin.list_topics(timeout=METADATA_S).topics
-        places = {
+        by_topic = {
             topic: [TopicPartition(topic, partition) for partition in sorted(topics[topic].partitions)]
             for topic in (*self._settings.inputs, self._settings.topics.heartbeats)
             if topic in topics
         }
-        inputs = [place for topic in self._settings.inputs for place in places.get(topic, ())]
+        inputs = [partition for topic in self._settings.inputs for partition in by_topic.get(topic, ())]
         missing = tuple(topic for topic in self._settings.inputs if topic not in topics)
         if not inputs:
             return Lag(self._clock(), (), missing)
-        # an admin client that asks for them crashes while the group's coordinator starts (librdkafka #5040)
-        asked = group.committed(inputs, TIMEOUT_S)
-        starts = _ask(admin, inputs, EARLIEST)
-        ends = _ask(admin, inputs, LATEST)
-        # asked last: what has come meanwhile is not taken for held back
-        stable = _ask(admin, inputs, LATEST, isolation_level=IsolationLevel.READ_COMMITTED)
-        offsets = [p for p in asked if p.offset >= 0]
+        # not the admin client's call: it crashes while the group's coordinator starts (librdkafka #5040)
+        answers = group.committed(inputs, TIMEOUT_S)
+        starts = _list_offsets(admin, inputs, EARLIEST)
+        ends = _list_offsets(admin, inputs, LATEST)
+        # queried last, so that records that arrived meanwhile do not appear to be held back
+        stable = _list_offsets(admin, inputs, LATEST, isolation_level=IsolationLevel.READ_COMMITTED)
+        offsets = [p for p in answers if p.offset >= 0]
         committed = {(p.topic, p.partition): p.offset for p in offsets}
-        # a table's offsets are those of key group 0, whoever of several instances runs it
+        # only from transactions: a table's offsets are committed by key group 0 alone
         marks = [
             Mark.from_metadata(p.metadata) for p in offsets if p.topic == self._settings.topics.transactions
         ]
-        # the group's offsets may have expired; and those of tables tell of key group 0 alone
-        for place, end in self._read_by_job().items():
-            is_table = place[0] != self._settings.topics.transactions
-            committed[place] = min(end, committed.get(place, end)) if is_table else committed.get(place, end)
+        # progress fills two gaps: the group's offsets may have expired, and tables' offsets are key group 0's
+        for key, end in self._read_by_job().items():
+            is_table = key[0] != self._settings.topics.transactions
+            committed[key] = min(end, committed.get(key, end)) if is_table else committed.get(key, end)
         partitions = tuple(
             PartitionLag(
-                *place,
-                start=starts[place].offset,
+                *key,
+                start=starts[key].offset,
                 end=end.offset,
-                committed=committed.get(place),
-                held_from=stable[place].offset if stable[place].offset < end.offset else None,
+                committed=committed.get(key),
+                held_from=stable[key].offset if stable[key].offset < end.offset else None,
             )
-            for place, end in ends.items()
+            for key, end in ends.items()
         )
         feed = {
             signal: max(
-                (found.timestamp for found in _ask(admin, places[topic], NEWEST).values()), default=-1
+                (newest.timestamp for newest in _list_offsets(admin, by_topic[topic], NEWEST).values()),
+                default=-1,
             )
             for signal, topic in self._settings.feed.items()
-            if topic in places
+            if topic in by_topic
         }
         return Lag(
             self._clock(),
@@ -165,32 +166,32 @@ class LagWatch(Background):
     def _with_ages(
         self, consumer: Consumer, partitions: tuple[PartitionLag, ...]
     ) -> tuple[PartitionLag, ...]:
-        """Add since when each partition's oldest waiting record has been there."""
+        """Add the arrival of each partition's oldest waiting record."""
         for p in partitions:
             self._waiting.see((p.topic, p.partition), p.position, p.end, self._clock())
-        wanted = {((p.topic, p.partition), p.position): p for p in partitions if p.records or p.held}
-        self._ages = {at: stamp for at, stamp in self._ages.items() if at in wanted}
-        unknown = {place: offset for place, offset in wanted if (place, offset) not in self._ages}
+        oldest = {((p.topic, p.partition), p.position) for p in partitions if p.records or p.held}
+        self._ages = {record: stamp for record, stamp in self._ages.items() if record in oldest}
+        unknown = {key: offset for key, offset in oldest if (key, offset) not in self._ages}
         if unknown:
-            consumer.assign([TopicPartition(*place, offset) for place, offset in unknown.items()])
+            consumer.assign([TopicPartition(*key, offset) for key, offset in unknown.items()])
             deadline = time.monotonic() + TIMEOUT_S
             while unknown and time.monotonic() < deadline and not self._stop.is_set():
                 message = consumer.poll(0.2)
                 if message is None or message.error() is not None:
                     continue
-                place = (message.topic(), message.partition())
-                if place in unknown:
+                key = (message.topic(), message.partition())
+                if key in unknown:
                     kind, stamp = message.timestamp()
-                    offset = unknown.pop(place)
-                    stamped = stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None
-                    self._ages[place, offset] = stamped or self._waiting.since_ms(place, offset)
+                    offset = unknown.pop(key)
+                    appended = stamp if kind == TIMESTAMP_LOG_APPEND_TIME else None
+                    self._ages[key, offset] = appended or self._waiting.since_ms(key, offset)
             consumer.unassign()
-        ages = {place: stamp for (place, _), stamp in self._ages.items()}
+        ages = {key: stamp for (key, _), stamp in self._ages.items()}
         return tuple(replace(p, waiting_since_ms=ages.get((p.topic, p.partition))) for p in partitions)
 
 
-def _ask(
-    admin: AdminClient, places: list[TopicPartition], which: Any, **more: Any
-) -> dict[Place, ListOffsetsResultInfo]:
-    asked = admin.list_offsets(dict.fromkeys(places, which), request_timeout=TIMEOUT_S, **more)
-    return {(place.topic, place.partition): answer.result(2 * TIMEOUT_S) for place, answer in asked.items()}
+def _list_offsets(
+    admin: AdminClient, partitions: list[TopicPartition], spec: Any, **more: Any
+) -> dict[PartitionId, ListOffsetsResultInfo]:
+    futures = admin.list_offsets(dict.fromkeys(partitions, spec), request_timeout=TIMEOUT_S, **more)
+    return {(p.topic, p.partition): future.result(2 * TIMEOUT_S) for p, future in futures.items()}

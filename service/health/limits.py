@@ -1,4 +1,4 @@
-"""Limits that follow from measured times: ten times the 99th percentile of what is waited for."""
+"""Limits learned from measured times: ten times their 99th percentile."""
 
 import math
 from collections import deque
@@ -7,24 +7,24 @@ from collections.abc import Collection
 TIMES = 10.0
 SHARE = 0.99
 KEPT = 1_000
-"""Measured times of a kind that are kept: at one every two seconds those of half an hour."""
+"""Number of measured times that are kept: half an hour at one every two seconds."""
 
 
-class Learned:
-    """The newest measured times of a kind, and the limit that follows."""
+class LearnedLimit:
+    """A limit that is learned from the newest measured times of one kind."""
 
     def __init__(self, floor_s: float, ceiling_s: float) -> None:
-        """Nothing is known yet, so the limit is the ceiling.
+        """Start without measurements, with the ceiling as limit.
 
         Args:
-            floor_s: least limit: what is fast for a while may be called slow only from here on.
+            floor_s: least limit, so that a short time is not called slow after a fast period.
             ceiling_s: greatest limit, whatever was measured.
         """
         self._floor_s, self._ceiling_s = floor_s, max(floor_s, ceiling_s)
         self._measured: deque[float] = deque(maxlen=KEPT)
 
     def add(self, seconds: float) -> None:
-        """Take in a measured time; what is negative (clocks disagree) counts as 0."""
+        """Add a measured time; a negative time (clocks disagree) counts as 0."""
         self._measured.append(max(0.0, seconds))
 
     @property
@@ -34,12 +34,12 @@ class Learned:
 
 
 def percentile(measured: Collection[float]) -> float | None:
-    """The 99th percentile by nearest rank; None of nothing."""
+    """Return the 99th percentile by nearest rank; None without values."""
     if not measured:
         return None
     return sorted(measured)[math.ceil(SHARE * len(measured)) - 1]
 
 
 def bounded(p99_s: float | None, floor_s: float, ceiling_s: float) -> float:
-    """The limit that follows from a 99th percentile; the ceiling where none is known."""
+    """Return the limit for a 99th percentile; the ceiling if it is unknown."""
     return ceiling_s if p99_s is None else min(ceiling_s, max(floor_s, TIMES * p99_s))

@@ -1,4 +1,4 @@
-"""Throughput and latency over the last minute, from how the job's totals grew."""
+"""Throughput and latency of the last minute, from the growth of the job's totals."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,33 +12,33 @@ PERCENTILES = (50, 95, 99)
 
 @dataclass(frozen=True)
 class Rates:
-    """What the last minute came to."""
+    """Throughput and latency of the last minute."""
 
     per_s: float
-    """Transactions decided a second."""
+    """Transactions decided per second."""
     latency_s: dict[int, float]
     """Percentile -> seconds from arrival to commit; empty without transactions."""
 
 
-class Recent:
-    """The totals as they were during the last minute."""
+class RecentTotals:
+    """The job's totals during the last minute."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, dict[float, int]]] = deque()
-        """Seconds, transactions, and cumulative counts of latencies by upper bound in ms."""
+        """(time in s, transactions, cumulative counts of latencies by upper bound in ms)."""
 
     def add(self, now_s: float, totals: Totals) -> None:
-        """Take in the totals as they are."""
+        """Add the current totals."""
         transactions = totals.counts["transactions"]
         if self._seen and transactions < self._seen[-1][1]:
-            self._seen.clear()  # they have begun anew
+            self._seen.clear()  # the totals were restarted
         self._seen.append((now_s, transactions, dict(totals.histograms["latency_ms"].cumulative())))
         while len(self._seen) > 2 and now_s - self._seen[1][0] >= OVER_S:
             self._seen.popleft()
 
     @property
     def rates(self) -> Rates | None:
-        """Those of the last minute, or of what there is of it; None before the second look."""
+        """Rates of the last minute, or of the shorter time seen so far; None before the second look."""
         if len(self._seen) < 2:
             return None
         (first_s, before, old), (last_s, after, new) = self._seen[0], self._seen[-1]
@@ -46,12 +46,12 @@ class Recent:
             return None
         grown = [(bound, count - old.get(bound, 0)) for bound, count in sorted(new.items())]
         latencies = {share: quantile(grown, share / 100) for share in PERCENTILES}
-        known = {share: ms / 1e3 for share, ms in latencies.items() if ms is not None}
-        return Rates((after - before) / (last_s - first_s), known)
+        latency_s = {share: ms / 1e3 for share, ms in latencies.items() if ms is not None}
+        return Rates((after - before) / (last_s - first_s), latency_s)
 
 
 def quantile(cumulative: Sequence[tuple[float, int]], share: float) -> float | None:
-    """A quantile by a histogram, linear within a bucket, as Prometheus' histogram_quantile.
+    """Estimate a quantile from a histogram, linear within a bucket, as Prometheus' histogram_quantile does.
 
     Args:
         cumulative: (upper bound, values at or below it), ascending; the last bound is infinity.

@@ -1,4 +1,4 @@
-"""Readiness rules: the sidecar's metrics can be believed, and every key group keeps up."""
+"""Readiness checks: the sidecar's metrics are complete and current, and every key group keeps up. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from service.health.lag import Lag
 
 @dataclass(frozen=True)
 class Check:
-    """One rule."""
+    """Result of one readiness check."""
 
     name: str
     code: str
-    """In the registry of codes: what it means if the rule is broken."""
+    """Reason code of a failure, in the registry of codes."""
     reasons: tuple[str, ...] = ()
-    """What breaks it, in words."""
+    """Causes of a failure, for people."""
     is_open: bool = False
-    """Whether it could not be looked at, because a rule before it is broken."""
+    """Whether the check was not made, because an earlier check failed."""
 
     @property
     def is_ok(self) -> bool:
-        """Whether it was looked at and holds."""
+        """Whether the check was made and passed."""
         return not self.reasons and not self.is_open
 
     def to_json(self) -> dict[str, Any]:
-        """For `/readyz?verbose`."""
+        """Return the check as `/readyz?verbose` shows it."""
         return {
             "name": self.name,
             "ok": None if self.is_open else self.is_ok,
@@ -60,7 +60,7 @@ def checks(
     max_age_s: float,
     max_silence_s: float,
 ) -> tuple[Check, ...]:
-    """Every rule, by NAMES; ready means that all hold.
+    """Make every check, in the order of NAMES; the sidecar is ready if all pass.
 
     The broker answers, progress has been read to its end, every key group has written a progress record
     lately, none leaves transactions waiting without taking any, and no producer's transaction has kept
@@ -68,14 +68,14 @@ def checks(
 
     Args:
         now_s: seconds since 1970-01-01 UTC.
-        broker_fault: of the last question about offsets; None when it was answered.
-        waiting_for: why the totals are not complete; None when they are.
-        lag: the last answer; None before the first.
+        broker_fault: error of the last query of offsets; None if it was answered.
+        waiting_for: why the totals are not complete; None if they are.
+        lag: the broker's last answer; None before the first.
         groups: newest progress record of each group.
-        transactions_topic: name.
-        max_age_s: how long transactions may wait while their group takes none, and records for the end of a
-            producer's transaction.
-        max_silence_s: allowed age of a group's newest record, for it writes one even when it is idle.
+        transactions_topic: name of the topic.
+        max_age_s: longest time that transactions may wait for a group that decides none, and records for the
+            end of a producer's transaction.
+        max_silence_s: greatest age of a group's newest record; an idle group writes records, too.
     """
     broken: dict[str, list[str]] = {name: [] for name in NAMES}
     broken["broker"] += [broker_fault] if broker_fault else []
@@ -83,10 +83,10 @@ def checks(
     if lag is not None:
         broken["topics"] += [f"topic {topic} does not exist" for topic in lag.missing]
     if any(broken.values()) or lag is None:
-        return _checks(broken, looked_at=2 if lag is None else 3)
+        return _checks(broken, evaluated=2 if lag is None else 3)
     if not groups:
         broken["job"].append(f"the job has not written progress yet; {lag.records} records wait")
-        return _checks(broken, looked_at=4)
+        return _checks(broken, evaluated=4)
     broken["producers"] += [
         f"{p.topic}-{p.partition}: {p.held} records have been waiting for {p.seconds(now_s):.0f} s for a "
         "producer to end its transaction"
@@ -110,28 +110,28 @@ def checks(
             broken["transactions"].append(
                 f"key group {group} has taken no transactions for {stalled_s:.0f} s and {count} wait"
             )
-    return _checks(broken, looked_at=len(NAMES))
+    return _checks(broken, evaluated=len(NAMES))
 
 
-def reasons_of(found: tuple[Check, ...]) -> list[str]:
-    """Why not ready; empty when ready."""
-    return [reason for check in found for reason in check.reasons]
+def reasons_of(results: tuple[Check, ...]) -> list[str]:
+    """Return why the sidecar is not ready; empty if it is."""
+    return [reason for check in results for reason in check.reasons]
 
 
-def _checks(broken: Mapping[str, list[str]], looked_at: int) -> tuple[Check, ...]:
+def _checks(broken: Mapping[str, list[str]], evaluated: int) -> tuple[Check, ...]:
     return tuple(
-        Check(name, code, tuple(broken[name]), is_open=number >= looked_at)
+        Check(name, code, tuple(broken[name]), is_open=number >= evaluated)
         for number, (name, code) in enumerate(NAMES.items())
     )
 
 
 def _stalled(record: Mapping[str, Any], lag: Lag, transactions_topic: str, now_s: float) -> tuple[float, int]:
-    """For how long a group has left transactions waiting without taking any, and how many wait."""
+    """Return for how long a group has left transactions waiting without deciding any, and how many wait."""
     mine = {part["partition"]: part for part in record["partitions"] if part["topic"] == transactions_topic}
     waiting = [
         p for p in lag.partitions if p.topic == transactions_topic and p.partition in mine and p.records
     ]
-    taken_s = max((part["active_at"] or 0 for part in mine.values()), default=0) / 1e3
-    # after an hour in which nothing came the newest transaction is old, and nobody is late
-    stalled_s = min(now_s - taken_s, max((p.seconds(now_s) for p in waiting), default=0.0))
+    active_s = max((part["active_at"] or 0 for part in mine.values()), default=0) / 1e3
+    # the lesser of both: after an hour without transactions the newest one is old, but no group is late
+    stalled_s = min(now_s - active_s, max((p.seconds(now_s) for p in waiting), default=0.0))
     return stalled_s, sum(p.records for p in waiting)

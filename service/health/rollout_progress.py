@@ -1,6 +1,6 @@
-"""What progress tells of rollouts: who decides, and how the newest ones do. Pure.
+"""Rollouts in the job's progress records: champion, phases, and counts of the challengers. Pure.
 
-Progress of a release without rollouts in phases has neither `applied` nor `trials`; they may be absent.
+Progress records of releases before rollout phases have neither `applied` nor `trials`.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ PHASES = {
     "promoted": "promoted",
     "withdrawn": "withdrawn",
 }
-"""Phase after an event, by type; `resumed` goes back to the one before the pause."""
+"""Event type -> phase after it; `resumed` restores the phase before the pause."""
 FINAL = frozenset({"promoted", "rolled_back", "withdrawn"})
 NAMES = ("transactions", "decided", "failures", "both", "only_champion", "only_challenger", "rows")
 UNITS = ("card_hours", "cards")
@@ -27,42 +27,42 @@ TIMES = ("time_ms", "champion_time_ms")
 
 
 def champions(groups: Groups) -> dict[str, Any] | None:
-    """Rollout and model that decided last, by the newest record; None before any did."""
-    told = [record for record in groups.values() if record.get("model")]
-    if not told:
+    """Return the rollout and model that decided last, from the newest record; None before any decision."""
+    records = [record for record in groups.values() if record.get("model")]
+    if not records:
         return None
-    newest = max(told, key=lambda record: record["written_at"])
+    newest = max(records, key=lambda record: record["written_at"])
     return {"rollout_id": newest["rollout_id"], "model": dict(newest["model"])}
 
 
 def phases(groups: Groups) -> dict[str, str]:
-    """Phase by rollout, in the order of the events that the key groups have applied."""
-    found: dict[str, str] = {}
-    before: dict[str, str] = {}
+    """Return rollout_id -> phase, in the order of the events that the key groups have applied."""
+    phase_of: dict[str, str] = {}
+    before_pause: dict[str, str] = {}
     for event in _events(groups):
         rollout, kind = event["rollout_id"], event["type"]
         if kind == "paused":
-            before[rollout] = found.get(rollout, "paused")
+            before_pause[rollout] = phase_of.get(rollout, "paused")
         if kind == "resumed":
-            found[rollout] = before.get(rollout, "shadow")
+            phase_of[rollout] = before_pause.get(rollout, "shadow")
         elif kind in PHASES:
-            found[rollout] = PHASES[kind]
-    return found
+            phase_of[rollout] = PHASES[kind]
+    return phase_of
 
 
 def trials(groups: Groups) -> dict[str, dict[str, dict[str, Any]]]:
-    """COUNTS of each rollout and challenger, summed over the key groups from their totals."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    """Return rollout_id -> challenger -> COUNTS, summed over the key groups' totals."""
+    by_rollout: dict[str, dict[str, dict[str, Any]]] = {}
     for record in groups.values():
         for rollout, trial in record["totals"].get("trials", {}).items():
             for name, counts in trial["challengers"].items():
-                known = found.setdefault(rollout, {}).get(name)
-                found[rollout][name] = dict(counts) if known is None else _sum(known, counts)
-    return found
+                total = by_rollout.setdefault(rollout, {}).get(name)
+                by_rollout[rollout][name] = dict(counts) if total is None else _sum(total, counts)
+    return by_rollout
 
 
 def open_rollout(groups: Groups) -> dict[str, Any] | None:
-    """The rollout that is not over, with what its challengers came to; None without one."""
+    """Return the open rollout with its challengers' counts; None without one."""
     phase_of = phases(groups)
     rollout = next((name for name in reversed(phase_of) if phase_of[name] not in FINAL), None)
     if rollout is None:
@@ -72,9 +72,9 @@ def open_rollout(groups: Groups) -> dict[str, Any] | None:
     held_from: dict[str, int] = {}
     applied = []
     for group, record in sorted(groups.items()):
-        mine = [e for e in record.get("applied", []) if e["rollout_id"] == rollout and e["seq"] == seq]
-        applied += [group] if mine else []
-        for event in mine:
+        newest = [e for e in record.get("applied", []) if e["rollout_id"] == rollout and e["seq"] == seq]
+        applied += [group] if newest else []
+        for event in newest:
             held_from |= event.get("held_from", {})
     return {
         "rollout_id": rollout,
@@ -87,23 +87,23 @@ def open_rollout(groups: Groups) -> dict[str, Any] | None:
 
 
 def _events(groups: Groups) -> Iterator[Mapping[str, Any]]:
-    """Events that any key group has applied, each once, in the order of the topic."""
-    met = {}
+    """Return the events that any key group has applied, each once, in the order of the topic."""
+    by_key = {}
     for record in groups.values():
         for event in record.get("applied", []):
-            met[event["offset"], event["rollout_id"], event["seq"]] = event
-    return (met[place] for place in sorted(met))
+            by_key[event["offset"], event["rollout_id"], event["seq"]] = event
+    return (by_key[key] for key in sorted(by_key))
 
 
-def _sum(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    total: dict[str, Any] = {**one}
+def _sum(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    total: dict[str, Any] = {**first}
     for name in (*NAMES, *TIMES):
-        total[name] = one.get(name, 0) + other.get(name, 0)
+        total[name] = first.get(name, 0) + second.get(name, 0)
     for name in UNITS:
-        total[name] = dict(Counter(one.get(name, {})) + Counter(other.get(name, {})))
+        total[name] = dict(Counter(first.get(name, {})) + Counter(second.get(name, {})))
     for name in ("scores", "champion_scores"):
-        first, second = one.get(name), other.get(name)
-        if first and second and first["le"] == second["le"]:
-            counts = [a + b for a, b in zip(first["counts"], second["counts"], strict=True)]
-            total[name] = {"le": first["le"], "counts": counts, "sum": first["sum"] + second["sum"]}
+        left, right = first.get(name), second.get(name)
+        if left and right and left["le"] == right["le"]:
+            counts = [a + b for a, b in zip(left["counts"], right["counts"], strict=True)]
+            total[name] = {"le": left["le"], "counts": counts, "sum": left["sum"] + right["sum"]}
     return total

@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from service.health.groups import key_groups
 from service.health.job_watch import JobWatch
 from service.health.readiness import reasons_of
-from service.health.shared import Shared
+from service.health.shared import CachedAnswer
 from service.health.status import status_of
 from service.security.problems import Problem
 from service.security.roles import Anyone, Viewer
@@ -21,51 +21,51 @@ OFF = ("0", "false", "no")
 
 
 def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
-    """The router.
+    """Create the router.
 
     Args:
-        job: what is known of the job.
-        registry: of the metrics.
+        job: view of the job.
+        registry: registry of the metrics.
     """
     router = APIRouter()
     versions = {"sidecar": sidecar_version(), "python": platform.python_version()}
-    metrics = Shared(lambda: generate_latest(registry))
-    status = Shared(lambda: orjson.dumps(status_of(job.view(), job.settings, versions)))
+    metrics = CachedAnswer(lambda: generate_latest(registry))
+    status = CachedAnswer(lambda: orjson.dumps(status_of(job.view(), job.settings, versions)))
 
     @router.get("/livez")
     async def live(_: Anyone) -> dict[str, str]:
-        """This process answers; it asks nobody else."""
+        """Answer that this process is alive, without asking any other."""
         return {"status": "ok"}
 
     @router.get("/healthz")
     async def health(_: Anyone) -> dict[str, str]:
-        """As `/livez`."""
+        """Answer as `/livez`."""
         return {"status": "ok"}
 
     @router.get("/readyz")
     def ready(caller: Anyone, verbose: str | None = None) -> JSONResponse:
-        """The metrics can be believed and every key group keeps up; 503 if not: viewers get reasons."""
-        found = job.checks()
-        body: dict[str, Any] = {"ready": all(check.is_ok for check in found)}
-        if caller is not None:  # they name topics and brokers
-            body["reasons"] = reasons_of(found)
+        """Report whether metrics are complete and all key groups keep up; 503 if not, reasons for viewers."""
+        checks = job.checks()
+        body: dict[str, Any] = {"ready": all(check.is_ok for check in checks)}
+        if caller is not None:  # reasons name topics and brokers
+            body["reasons"] = reasons_of(checks)
         if caller is not None and verbose is not None and verbose.lower() not in OFF:
-            body["checks"] = [check.to_json() for check in found]
+            body["checks"] = [check.to_json() for check in checks]
         return JSONResponse(body, status_code=200 if body["ready"] else 503)
 
     @router.get("/metrics")
     async def scrape(_: Viewer) -> Response:
-        """For Prometheus."""
+        """Return the metrics for Prometheus."""
         return Response(await metrics.get(), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/v1/status")
-    async def told(_: Viewer) -> Response:
-        """What is wrong, since when, and what to do."""
+    async def current_status(_: Viewer) -> Response:
+        """Return the status: problems with their onset and runbook links, rates, lag, state and rollouts."""
         return Response(await status.get(), media_type="application/json")
 
     @router.get("/v1/progress")
     def newest(_: Viewer) -> JSONResponse:
-        """The newest progress record (job-progress.v2) of each key group; 404 before the first."""
+        """Return the newest progress record (job-progress.v2) of each key group; 404 before the first."""
         groups = job.progress.groups
         if not groups:
             raise Problem(404, "no_progress", "the job has not written progress yet; is it running?")
@@ -76,8 +76,8 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
 
 
 def sidecar_version() -> str:
-    """Version of the installed package."""
+    """Return the version of the installed package."""
     try:
         return version("card-fraud")
     except PackageNotFoundError:
-        return "0"  # run from a checkout that is not installed
+        return "0"  # runs from a checkout that is not installed

@@ -1,4 +1,4 @@
-"""An answer that is made now and then and shared by all who ask meanwhile."""
+"""A short-lived cache of one answer, shared by concurrent requests."""
 
 import asyncio
 import time
@@ -9,37 +9,37 @@ from fastapi.concurrency import run_in_threadpool
 KEPT_S = 0.5
 
 
-class Shared:
-    """Bytes that are made in a thread when somebody asks, at most once in KEPT_S.
+class CachedAnswer:
+    """An answer computed in a thread on request, at most once per KEPT_S.
 
-    Who asks while they are being made waits for them; so fifty clients cost as much as one.
+    Concurrent requests wait for the same computation, so fifty clients cost as much as one.
     """
 
-    def __init__(self, make: Callable[[], bytes], clock: Callable[[], float] = time.monotonic) -> None:
-        """Make nothing yet.
+    def __init__(self, compute: Callable[[], bytes], clock: Callable[[], float] = time.monotonic) -> None:
+        """Start with an empty cache.
 
         Args:
-            make: makes the answer.
-            clock: seconds; never goes back.
+            compute: computes the answer.
+            clock: seconds, monotonic.
         """
-        self._make = make
+        self._compute = compute
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._made: tuple[float, bytes] | None = None
+        self._cached: tuple[float, bytes] | None = None
 
     async def get(self) -> bytes:
-        """The answer, at most KEPT_S old."""
-        made = self._fresh()
-        if made is not None:
-            return made
+        """Return the answer, at most KEPT_S old."""
+        answer = self._fresh()
+        if answer is not None:
+            return answer
         async with self._lock:
-            made = self._fresh()
-            if made is None:
-                made = await run_in_threadpool(self._make)
-                self._made = (self._clock(), made)
-            return made
+            answer = self._fresh()
+            if answer is None:
+                answer = await run_in_threadpool(self._compute)
+                self._cached = (self._clock(), answer)
+            return answer
 
     def _fresh(self) -> bytes | None:
-        if self._made is None or self._clock() - self._made[0] >= KEPT_S:
+        if self._cached is None or self._clock() - self._cached[0] >= KEPT_S:
             return None
-        return self._made[1]
+        return self._cached[1]

@@ -14,12 +14,12 @@ SIZES = ("cards", "cards_without_profile", "events", "local_bytes")
 
 
 def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]) -> dict[str, Any]:
-    """What is wrong, since when, and what to do; times are seconds, instants seconds since 1970-01-01 UTC.
+    """Return the status object; durations are seconds, instants seconds since 1970-01-01 UTC.
 
     Args:
-        view: what is known.
-        settings: of the sidecar.
-        versions: of the sidecar's parts, by name.
+        view: the job as the sidecar sees it.
+        settings: settings of the sidecar.
+        versions: version of each of the sidecar's parts, by name.
     """
     rates = view.assessment.rates if view.assessment else None
     latencies = rates.latency_s if rates else {}
@@ -53,15 +53,15 @@ def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]
 
 
 def _parts(view: View) -> Iterator[dict[str, Any]]:
-    """Each rule of readiness as a part of the system: ok, bad, or unknown."""
+    """Return each readiness check as a part of the system: ok, bad, or unknown."""
     for check in view.checks:
-        told = check.to_json()
-        state = "unknown" if told["ok"] is None else "ok" if told["ok"] else "bad"
-        yield {"name": check.name, "state": state, "detail": told["detail"]}
+        result = check.to_json()
+        state = "unknown" if result["ok"] is None else "ok" if result["ok"] else "bad"
+        yield {"name": check.name, "state": state, "detail": result["detail"]}
     for name, codes in (("feed", {"feed_silent"}), ("checkpoint", {"checkpoint_old"})):
-        found = [reason.detail for reason in view.diagnosis.reasons if reason.code in codes]
-        state = "bad" if found else "ok" if view.assessment is not None else "unknown"
-        yield {"name": name, "state": state, "detail": "; ".join(found)}
+        details = [reason.detail for reason in view.diagnosis.reasons if reason.code in codes]
+        state = "bad" if details else "ok" if view.assessment is not None else "unknown"
+        yield {"name": name, "state": state, "detail": "; ".join(details)}
 
 
 def _inputs(view: View, settings: ServiceSettings) -> Iterator[dict[str, Any]]:
@@ -87,10 +87,10 @@ def _inputs(view: View, settings: ServiceSettings) -> Iterator[dict[str, Any]]:
 
 def _watermark(view: View, settings: ServiceSettings) -> dict[str, Any]:
     times = event_times(view.groups, view.lag, view.now_s, settings.idle_after_s)
-    mark = watermark_of(times)
+    watermark = watermark_of(times)
     return {
-        "timestamp": mark,
-        "age_s": None if mark is None else max(0.0, view.now_s - mark),
+        "timestamp": watermark,
+        "age_s": None if watermark is None else max(0.0, view.now_s - watermark),
         "idle": [{"topic": t.topic, "partition": t.partition} for t in times if t.is_idle],
     }
 
@@ -115,7 +115,7 @@ def _state(view: View) -> dict[str, Any]:
 
 
 def _epoch(view: View) -> dict[str, Any]:
-    """The running epochs; the newest checkpoint is as old as the oldest of them."""
+    """Return the running epochs; the newest checkpoint is as old as the oldest epoch."""
     epochs = view.assessment.epochs if view.assessment else {}
     ages = {group: max(0.0, view.now_s - epoch.since_s) for group, epoch in epochs.items()}
     return {
@@ -126,13 +126,13 @@ def _epoch(view: View) -> dict[str, Any]:
 
 
 def _limits(view: View) -> dict[str, float]:
-    found = view.assessment
-    if found is None:
+    assessment = view.assessment
+    if assessment is None:
         return {}
     return {
-        "commit_s": found.limits.commit_s,
-        "latency_s": found.limits.latency_s,
-        "held_s": found.limits.held_s,
-        "heartbeat_s": found.heartbeat_s,
-        "epoch_s": found.epoch_s,
+        "commit_s": assessment.limits.commit_s,
+        "latency_s": assessment.limits.latency_s,
+        "held_s": assessment.limits.held_s,
+        "heartbeat_s": assessment.heartbeat_s,
+        "epoch_s": assessment.epoch_s,
     }

@@ -1,31 +1,31 @@
 """Verdicts on an input partition, from a sliding window of looks at its offsets. Pure.
 
 The rules are those of LinkedIn's Burrow (its wiki page "Consumer Lag Evaluation Rules"; the names in
-brackets are of its `evaluator/caching.go`). No threshold for the number of records is needed: what counts
-is how the position and the lag move. Burrow's window are a consumer's commits; ours are looks at what was
-committed, a few seconds apart.
+brackets are from its `evaluator/caching.go`). They need no threshold for the number of records: a verdict
+depends on how position and lag move. Burrow's window consists of a consumer's commits; ours consists of looks
+at the committed offsets, a few seconds apart.
 
 - *Lag is zero now*: never in error.
-- STOP (`checkIfOffsetsStopped`): records wait, and the consumer commits no more.
+- STOP (`checkIfOffsetsStopped`): records wait, and the consumer has stopped committing.
 - STALL (`checkIfOffsetsStalled`): the consumer commits, the offset stays, the lag is never zero.
 - REWIND (`checkIfOffsetsRewind`): the offset went back between two looks.
 - WARN (`checkIfLagNotDecreasing`): offsets advance, the lag decreases nowhere in the window.
 
-Mended:
+Differences from Burrow:
 
 - Burrow calls a slow topic stopped the moment a record arrives, because the last commit is old by then
-  (`checkIfRecentLagZero`, linkedin/Burrow #338, mends it by a number of looks). Here a commit is due only
+  (`checkIfRecentLagZero`, linkedin/Burrow #338, corrects it by a number of looks). Here a commit is due only
   once a record waits: the time runs from the later of the two.
-- Burrow's limit of STOP is the length of the window, so it depends on how often a consumer happens to
-  commit. Here limits are measured times of what is waited for (`limits`).
-- Burrow does not see a rewind if the lag was zero anywhere in the window, which is how a healthy consumer
-  is before somebody resets its offsets. Here a rewind is one whatever the lag is.
-- Burrow warns of a lag of one record at each look, which is what is under way in a steady stream. Here the
-  oldest record must also have waited for longer than records do.
-- A dip of the lag hides that it grows. Here the age of the oldest record tells, too, where it is known.
+- Burrow's limit of STOP is the length of the window, so it depends on how often a consumer commits. Here
+  limits are learned from measured times (`limits`).
+- Burrow does not see a rewind if the lag was zero anywhere in the window, as it is for a healthy consumer
+  before an offset reset. Here a rewind is detected at every lag.
+- Burrow warns of a lag of one record at each look, which is normal in a steady stream. Here the oldest record
+  must also have waited for longer than usual.
+- A dip of the lag hides that it grows. Here the age of the oldest record is used, too, if it is known.
 
-Burrow knows neither IDLE (nothing waits, nothing comes) nor BLOCKED (what waits is held back by a
-producer's open transaction, and no consumer that reads committed records gets it).
+Burrow has neither IDLE (no records wait and none arrive) nor BLOCKED (the waiting records are held back by a
+producer's open transaction, so no read_committed consumer gets them).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,44 +35,44 @@ from itertools import pairwise
 from service.health.codes import REGISTRY, Verdict
 
 FEWEST = 3
-"""Looks without which a trend is none."""
+"""Minimum of looks for a trend."""
 TREND = 10
-"""Looks that make a trend; Burrow's window has as many commits."""
+"""Number of looks in a trend; Burrow's window has as many commits."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen of a partition at one moment; times are seconds since 1970-01-01 UTC."""
+    """State of a partition at one moment; times are seconds since 1970-01-01 UTC."""
 
     at_s: float
     position: int | None
-    """Offset that the job reads next; None before it committed any."""
+    """Offset that the job reads next; None before its first commit."""
     lag: int
-    """Records that it could have processed and has not."""
+    """Number of records that the job could have processed and has not."""
     held: int
-    """Records that wait for a producer to end its transaction."""
+    """Number of records that wait for a producer to end its transaction."""
     waiting_since_s: float | None = None
-    """Since when the oldest record not yet processed has been there; None without one, or if not known."""
+    """Arrival of the oldest unprocessed record; None without one, or if unknown."""
     committed_at_s: float | None = None
-    """Newest commit of the key group that reads it; of a table: of the one that is silent for longest."""
+    """Newest commit of the key group that reads it; for a table the oldest of all groups' newest commits."""
     active_at_s: float | None = None
-    """When the job last found something new in it."""
+    """Last time at which the job read a new record of it."""
     loading: bool = False
-    """Whether a key group that reads it is loading its tables: positions in them begin anew then."""
+    """Whether a key group that reads it is loading its tables: then its table positions restart."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds that may pass."""
+    """Longest normal times, seconds."""
 
     commit_s: float
-    """Without a commit, or without progress, while records wait."""
+    """Time without a commit, or without progress, while records wait."""
     latency_s: float
-    """From a record's arrival to its commit."""
+    """Time from a record's arrival to its commit."""
     held_s: float
-    """Until a producer ends a transaction."""
+    """Time until a producer ends a transaction."""
     idle_s: float
-    """Without records, until a partition is called idle."""
+    """Time without records, after which a partition is idle."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,15 @@ class Finding:
     """The verdict on a partition."""
 
     code: str
-    """In the registry of codes."""
+    """Name in the registry of codes."""
     detail: str
-    """In words, with numbers."""
+    """Explanation with numbers, for people."""
     since_s: float
-    """When it began, seconds since 1970-01-01 UTC."""
+    """Onset, seconds since 1970-01-01 UTC."""
 
     @property
     def verdict(self) -> Verdict:
-        """That of the code."""
+        """The code's verdict."""
         return REGISTRY[self.code].verdict
 
 
@@ -96,8 +96,8 @@ def evaluate(window: Sequence[Look], limits: Limits) -> Finding:
     """Judge a partition as of its last look.
 
     Args:
-        window: looks in the order of time, at least one.
-        limits: what may take how long.
+        window: looks in order of time, at least one.
+        limits: longest normal times.
     """
     look = window[-1]
     now = look.at_s
@@ -133,16 +133,16 @@ def evaluate(window: Sequence[Look], limits: Limits) -> Finding:
 
 
 def _fell_at(window: Sequence[Look]) -> float | None:
-    """When the position last went back; None if it never did."""
+    """Return when the position last went back; None if it never did."""
     fell: float | None = None
-    known: int | None = None
+    previous: int | None = None
     for look in window:
         if look.loading or look.position is None:
-            known = None  # tables are read anew from the state's position on
+            previous = None  # tables are read again from the state's position
             continue
-        if known is not None and look.position < known:
+        if previous is not None and look.position < previous:
             fell = look.at_s
-        known = look.position
+        previous = look.position
     return fell
 
 
@@ -156,8 +156,8 @@ def _without_lag(window: Sequence[Look], limits: Limits) -> Finding:
         if now - since > limits.held_s:
             return Finding("open_transaction", f"{held} (limit {limits.held_s:.0f} s)", since)
         return Finding("keeping_up", held, since)
-    place = (look.position, 0, 0)
-    first = _trailing(window, lambda seen: (seen.position, seen.lag, seen.held) == place)[0]
+    unchanged = (look.position, 0, 0)
+    first = _trailing(window, lambda seen: (seen.position, seen.lag, seen.held) == unchanged)[0]
     quiet = min(first.at_s, look.active_at_s) if look.active_at_s is not None else first.at_s
     if now - quiet > limits.idle_s:
         return Finding("idle", f"nothing has come for {now - quiet:.0f} s", quiet)
@@ -166,7 +166,7 @@ def _without_lag(window: Sequence[Look], limits: Limits) -> Finding:
 
 
 def _trailing(window: Sequence[Look], fits: Callable[[Look], bool]) -> Sequence[Look]:
-    """The longest end of a window of which every look fits; the last one always does."""
+    """Return the longest end of a window in which every look fits; the last look always fits."""
     start = len(window) - 1
     while start > 0 and fits(window[start - 1]):
         start -= 1
@@ -174,23 +174,23 @@ def _trailing(window: Sequence[Look], fits: Callable[[Look], bool]) -> Sequence[
 
 
 def _waiting_since(run: Sequence[Look]) -> float:
-    """Since when the oldest record has been waiting: by its own account, else since it was seen."""
-    known = run[-1].waiting_since_s
-    return min(known, run[-1].at_s) if known is not None else run[0].at_s
+    """Return the arrival of the oldest waiting record if known, else the time of the first look at a lag."""
+    arrival = run[-1].waiting_since_s
+    return min(arrival, run[-1].at_s) if arrival is not None else run[0].at_s
 
 
 def _stayed_since(run: Sequence[Look], waiting: float) -> float:
-    """Since when the position has been what it is, while records waited."""
+    """Return since when the position has not moved while records waited."""
     last = run[-1]
     seen = _trailing(run, lambda look: look.position == last.position)[0].at_s
     if last.active_at_s is None:
         return seen
-    # a sidecar that has just started has not looked for long; the job's own account is older
+    # soon after the sidecar's start its looks are few; the job's own record reaches back further
     return min(seen, max(last.active_at_s, waiting))
 
 
 def _is_not_shrinking(run: Sequence[Look]) -> bool:
-    """Whether the lag decreased nowhere, or the oldest record is no younger than it was in the beginning."""
+    """Return whether the oldest record's age has not decreased; if unknown, whether the lag never has."""
     first, last = run[0], run[-1]
     if first.waiting_since_s is not None and last.waiting_since_s is not None:
         return last.at_s - last.waiting_since_s >= first.at_s - first.waiting_since_s

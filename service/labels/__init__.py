@@ -1,1 +1,1 @@
-"""Labels by HTTP: analysts say what became of transactions."""
+"""Labels over HTTP: analysts report the outcomes of transactions."""

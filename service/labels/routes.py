@@ -1,4 +1,4 @@
-"""`POST /v1/labels`: an analyst's verdicts, and what other systems report, onto the topic of the labels."""
+"""`POST /v1/labels`: writes analysts' verdicts, and reports of other systems, to the labels topic."""
 
 import time
 from collections.abc import Callable
@@ -20,21 +20,21 @@ Id = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class LabelBody(BaseModel):
-    """What became of one transaction; docs/labels.md says what the kinds and reasons mean."""
+    """Outcome of one transaction; docs/labels.md explains kinds and reasons."""
 
     model_config = ConfigDict(extra="forbid")
 
     transaction_id: Id
     card_id: Id
     kind: Literal["early_warning", "chargeback", "refund", "verdict", "reversal"]
-    verdict: Annotated[
-        Literal["fraud", "genuine"] | None, Field(description="Of kind verdict, which needs it")
-    ] = None
+    verdict: Annotated[Literal["fraud", "genuine"] | None, Field(description="Required for kind verdict")] = (
+        None
+    )
     reason: Annotated[
-        str | None, Field(description="Of a verdict genuine, which needs it: why the alert was a false one")
+        str | None, Field(description="Required for verdict genuine: why the alert was false")
     ] = None
     occurred_at: Annotated[
-        int | None, Field(ge=0, description="When it was said, ms since 1970-01-01 UTC; default: now")
+        int | None, Field(ge=0, description="Time of the report, ms since 1970-01-01 UTC; default: now")
     ] = None
     maturity: Annotated[
         Literal["preliminary", "final"], Field(description="Whether it may still be taken back")
@@ -50,16 +50,16 @@ class LabelsBody(BaseModel):
 
 
 class WrittenBody(BaseModel):
-    """What stands on the log after it."""
+    """Answer to `POST /v1/labels`."""
 
-    written: Annotated[int, Field(description="Labels")]
+    written: Annotated[int, Field(description="Number of labels written")]
 
 
 def label_routes(ledger: Ledger, clock: Callable[[], float] = time.time) -> APIRouter:
-    """The router.
+    """Create the router.
 
     Args:
-        ledger: takes the labels.
+        ledger: writer of labels.
         clock: seconds since 1970-01-01 UTC.
     """
     router = APIRouter(tags=["labels"])
@@ -71,13 +71,13 @@ def label_routes(ledger: Ledger, clock: Callable[[], float] = time.time) -> APIR
         responses=examples.of({"written": 1}, 201),
     )
     def add(caller: Operator, body: LabelsBody) -> dict[str, Any]:
-        """Say what became of transactions: all of it is written, or nothing.
+        """Report the outcomes of transactions: all labels are written, or none.
 
         The caller's name is the `source`. The last label of a transaction counts: a request may be repeated.
         """
         now_ms = int(clock() * 1000)
-        said = {"source": caller.name, "occurred_at": now_ms}
-        rows = [said | one.model_dump(exclude_none=True) for one in body.labels]
+        defaults = {"source": caller.name, "occurred_at": now_ms}
+        rows = [defaults | label.model_dump(exclude_none=True) for label in body.labels]
         return {"written": ledger.add(rows)}
 
     return router

@@ -1,1 +1,1 @@
-"""What Prometheus scrapes: the families by what they are about, and the collector of them all."""
+"""The sidecar's Prometheus metrics: one module for each subject, and the collector of all families."""

@@ -1,4 +1,4 @@
-"""All metrics of the sidecar, made anew at every scrape: nothing is counted twice, nothing goes stale."""
+"""Collector of the sidecar's metrics, computed at every scrape: no double counts, no stale values."""
 
 from collections.abc import Callable, Iterable
 
@@ -26,27 +26,27 @@ More = Callable[[], Iterable[Metric]]
 
 
 class FraudCollector(Collector):
-    """Metrics of the job, by what the sidecar knows at the moment of the scrape."""
+    """Metrics of the job, from the sidecar's view at the moment of the scrape."""
 
     def __init__(self, job: JobWatch, more: Iterable[More] = ()) -> None:
-        """Collect nothing yet.
+        """Create the collector.
 
         Args:
-            job: what is known of it.
-            more: make metrics of other parts (guards, for one).
+            job: view of the job.
+            more: functions that return metrics of other parts, for example the guards.
         """
         self._job = job
         self._more = tuple(more)
 
     def collect(self) -> Iterable[Metric]:
-        """All metric families."""
+        """Return all metric families."""
         yield from of_view(self._job.view(), self._job.settings.idle_after_s)
         for make in self._more:
             yield from make()
 
 
 def of_view(view: View, idle_after_s: float) -> Iterable[Metric]:
-    """The families of the job and of what the sidecar knows of it."""
+    """Return the metric families of a view of the job."""
     yield from of_totals(view.totals)
     if view.groups:
         yield from of_groups(view.groups, view.now_s)
@@ -67,7 +67,7 @@ def of_view(view: View, idle_after_s: float) -> Iterable[Metric]:
 
 
 def registry_of(job: JobWatch, more: Iterable[More] = ()) -> CollectorRegistry:
-    """The registry of one sidecar: the job's metrics and those of this process."""
+    """Create the registry of one sidecar: the job's metrics and those of this process."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FraudCollector(job, more))

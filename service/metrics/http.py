@@ -1,4 +1,4 @@
-"""Requests that the sidecar answers, as Prometheus metrics."""
+"""Metrics of the HTTP requests that the sidecar answers."""
 
 import time
 from typing import Any
@@ -12,17 +12,17 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.
 
 
 class HttpMetrics:
-    """ASGI middleware: counts requests and measures them.
+    """ASGI middleware that counts requests and measures their duration.
 
-    The label of the route is its template, never the path, so that there are as many as routes.
+    The route's label is its template, never the path, so the number of label values is bounded.
     """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
-        """Count nothing yet.
+        """Register the metrics.
 
         Args:
-            app: what answers.
-            registry: in which the metrics are registered.
+            app: the application to measure.
+            registry: registry of the metrics.
         """
         self._app = app
         self._requests = Counter(
@@ -56,12 +56,12 @@ class HttpMetrics:
             await self._app(scope, receive, sent)
         finally:
             route, method = route_of(scope), scope["method"]
-            known = method if method in METHODS else "other"
-            self._requests.labels(known, route, str(status)).inc()
+            label = method if method in METHODS else "other"
+            self._requests.labels(label, route, str(status)).inc()
             self._seconds.labels(route).observe(time.perf_counter() - began)
 
 
 def route_of(scope: Scope) -> str:
-    """Template of the route that took a request; UNKNOWN without one."""
+    """Return the template of the route that matched a request; UNKNOWN without one."""
     route: Any = scope.get("route")
     return str(getattr(route, "path", UNKNOWN))

@@ -1,4 +1,4 @@
-"""Event time of the inputs as Prometheus metrics."""
+"""Metrics of the inputs' event time."""
 
 from prometheus_client.core import Metric
 
@@ -8,10 +8,10 @@ from service.metrics.of_lag import PLACE
 
 
 def of_event_time(times: tuple[PartitionTime, ...], now_s: float) -> list[Metric]:
-    """Where event time stands; a partition that is idle does not hold back the job's watermark.
+    """Return event times and watermarks; an idle partition does not hold back the job's watermark.
 
     Args:
-        times: of the input partitions.
+        times: event times of the input partitions.
         now_s: seconds since 1970-01-01 UTC.
     """
     parts = [([t.topic, str(t.partition)], t) for t in times]
@@ -27,7 +27,7 @@ def of_event_time(times: tuple[PartitionTime, ...], now_s: float) -> list[Metric
         ),
         gauges(
             "fraud_partition_watermark_timestamp_seconds",
-            "Estimate: nearly all that happened before has arrived",
+            "Estimated event time before which nearly all events have arrived",
             PLACE,
             marks,
         ),
@@ -44,11 +44,11 @@ def of_event_time(times: tuple[PartitionTime, ...], now_s: float) -> list[Metric
             ((key, float(t.is_idle)) for key, t in parts),
         ),
     ]
-    mark = watermark_of(times)
-    if mark is not None:
-        least = "The least of the watermarks of the partitions that are not idle"
-        families.append(gauge("fraud_watermark_timestamp_seconds", least, mark))
+    watermark = watermark_of(times)
+    if watermark is not None:
+        least = "least watermark of the partitions that are not idle"
+        families.append(gauge("fraud_watermark_timestamp_seconds", f"The {least}", watermark))
         families.append(
-            gauge("fraud_watermark_age_seconds", f"Time since it: {least}", max(0.0, now_s - mark))
+            gauge("fraud_watermark_age_seconds", f"Time since the {least}", max(0.0, now_s - watermark))
         )
     return families

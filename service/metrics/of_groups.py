@@ -1,4 +1,4 @@
-"""What the newest progress record of each key group says, as Prometheus metrics."""
+"""Metrics from the newest progress record of each key group."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from service.metrics.families import gauge, gauges
 
 OF_A_GROUP: tuple[tuple[str, str, Callable[[Mapping[str, Any]], float]], ...] = (
     ("commit_id", "Number of the newest Kafka transaction", lambda record: record["commit_id"]),
-    ("epoch", "Number of the epoch in which it was committed", lambda record: record["epoch"]),
-    ("progress_timestamp_seconds", "When it was committed", lambda record: record["written_at"] / 1e3),
+    ("epoch", "Number of the epoch of the newest commit", lambda record: record["epoch"]),
+    ("progress_timestamp_seconds", "Time of the newest commit", lambda record: record["written_at"] / 1e3),
     (
         "commit_interval_seconds",
-        "Its commit after the one before",
+        "Time between its two newest commits",
         lambda record: (record["written_at"] - record["started_at"]) / 1e3,
     ),
     (
@@ -27,7 +27,7 @@ OF_A_GROUP: tuple[tuple[str, str, Callable[[Mapping[str, Any]], float]], ...] = 
 
 
 def of_groups(groups: Groups, now_s: float) -> list[Metric]:
-    """The job as it is.
+    """Return sizes of the state, newest commits, and the model and rollout of each key group.
 
     Args:
         groups: newest progress record of each key group.
@@ -70,7 +70,7 @@ def _sizes(groups: Groups) -> list[Metric]:
         gauge("fraud_state_cards", "Cards in the state", state["cards"]),
         gauge(
             "fraud_state_cards_without_profile",
-            "Cards in the state that no profile is known of",
+            "Cards in the state without a known profile",
             state["cards_without_profile"],
         ),
         gauge("fraud_state_events", "Transactions kept in the state", state["events"]),
@@ -88,11 +88,11 @@ def _infos(groups: Groups) -> list[Metric]:
     rollout = InfoMetricFamily("fraud_rollout", "The rollout that decided last", labels=["key_group"])
     for group, record in groups.items():
         if record["model"]:
-            model.add_metric([str(group)], _words(record["model"]))
+            model.add_metric([str(group)], _model_labels(record["model"]))
         if record["rollout_id"]:
             rollout.add_metric([str(group)], {"rollout_id": record["rollout_id"]})
     return [*families, model, rollout]
 
 
-def _words(model: Mapping[str, Any]) -> dict[str, str]:
+def _model_labels(model: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(model[name]) for name in ("name", "version", "digest") if name in model}

@@ -1,4 +1,4 @@
-"""Verdicts, their limits and what readiness checks, as Prometheus metrics."""
+"""Metrics of verdicts, their limits and the readiness checks."""
 
 from prometheus_client.core import Metric
 
@@ -11,74 +11,74 @@ from service.metrics.of_lag import PLACE
 
 
 def of_diagnosis(diagnosis: Diagnosis, checks: tuple[Check, ...]) -> list[Metric]:
-    """The job as a whole."""
+    """Return the verdict on the whole job, the onset of its reasons, and the readiness checks."""
     since: dict[str, float] = {}
     for reason in diagnosis.reasons:
         if reason.since_s is not None:
             since[reason.code] = min(reason.since_s, since.get(reason.code, reason.since_s))
     return [
-        state_set("fraud_verdict", "How the job does", [], Verdict, [([], diagnosis.verdict.value)]),
+        state_set("fraud_verdict", "Verdict on the job", [], Verdict, [([], diagnosis.verdict.value)]),
         gauges(
             "fraud_reason_since_timestamp_seconds",
-            "Since when something is not as it should be, by reason code",
+            "Onset of a problem, by reason code",
             ["code"],
             (([code], at) for code, at in sorted(since.items())),
         ),
         gauges(
             "fraud_ready_check",
-            "1 when the rule of readiness holds",
+            "1 when the readiness check passes",
             ["check"],
             (([check.name], float(check.is_ok)) for check in checks),
         ),
     ]
 
 
-def of_assessment(found: Assessment) -> list[Metric]:
-    """Verdicts on the input partitions, and what they are measured by."""
-    verdicts = [([topic, str(n)], finding) for (topic, n), finding in found.findings.items()]
+def of_assessment(assessment: Assessment) -> list[Metric]:
+    """Return the verdicts on the input partitions, their limits, epochs and restarts."""
+    verdicts = [([topic, str(n)], finding) for (topic, n), finding in assessment.findings.items()]
     limits = {
-        "commit": found.limits.commit_s,
-        "latency": found.limits.latency_s,
-        "held": found.limits.held_s,
-        "heartbeat": found.heartbeat_s,
-        "epoch": found.epoch_s,
+        "commit": assessment.limits.commit_s,
+        "latency": assessment.limits.latency_s,
+        "held": assessment.limits.held_s,
+        "heartbeat": assessment.heartbeat_s,
+        "epoch": assessment.epoch_s,
     }
-    epochs = [([str(group)], epoch.since_s) for group, epoch in found.epochs.items()]
+    epochs = [([str(group)], epoch.since_s) for group, epoch in assessment.epochs.items()]
     return [
         state_set(
             "fraud_partition_verdict",
-            "How the job does in the partition",
+            "Verdict on the partition",
             PLACE,
             OF_PARTITIONS,
             ((key, finding.verdict.value) for key, finding in verdicts),
         ),
         gauges(
             "fraud_partition_verdict_since_timestamp_seconds",
-            "Since when the verdict holds",
+            "Onset of the verdict",
             PLACE,
             ((key, finding.since_s) for key, finding in verdicts),
         ),
         gauges(
             "fraud_limit_seconds",
-            "How long something may take, learned from how long it took",
+            "Limits of times, learned from measured times",
             ["limit"],
             (([name], seconds) for name, seconds in limits.items()),
         ),
         gauges(
             "fraud_group_epoch_start_timestamp_seconds",
-            "When the first commit of the running epoch was seen",
+            "Time of the first observed commit of the running epoch",
             ["key_group"],
             epochs,
         ),
         gauges(
             "fraud_group_epoch_age_seconds",
-            "Time since then: the newest checkpoint is as old",
+            "Age of the running epoch, and of the newest checkpoint",
             ["key_group"],
-            ((key, max(0.0, found.at_s - since)) for key, since in epochs),
+            ((key, max(0.0, assessment.at_s - since)) for key, since in epochs),
         ),
         counter(
             "fraud_job_restarts",
             "Instances of the job that took over since the sidecar started",
-            found.restarts,
+            assessment.restarts,
         ),
     ]

@@ -1,4 +1,4 @@
-"""How far the job is behind its inputs, as Prometheus metrics."""
+"""Metrics of the job's lag behind its inputs."""
 
 from prometheus_client.core import Metric
 
@@ -9,7 +9,7 @@ PLACE = ["topic", "partition"]
 
 
 def of_lag(lag: Lag, now_s: float) -> list[Metric]:
-    """Lag by the broker's account, and signs of life of the profiles' feed.
+    """Return the lag from the broker's offsets, and the newest records of the profile feed.
 
     Args:
         lag: the broker's last answer.

@@ -1,4 +1,4 @@
-"""What labels say of the alerts, as Prometheus metrics."""
+"""Metrics of the alerts' outcomes, from labels."""
 
 from collections.abc import Sequence
 
@@ -11,20 +11,18 @@ MOST = 50
 """Upper bound of the exported rules, model versions and rollouts: it bounds the metric's label values."""
 
 
-def of_quality(found: Sequence[Quality]) -> list[Metric]:
-    """Gauges, because labels may be taken back, and old alerts go.
+def of_quality(qualities: Sequence[Quality]) -> list[Metric]:
+    """Return the outcomes as gauges, because labels may be reversed and old alerts expire.
 
     Args:
-        found: by rule, model version and rollout; what is beyond MOST with the fewest alerts is left out.
+        qualities: outcomes by rule, model version and rollout; those with the most alerts are exported.
     """
-    largest = sorted(found, key=lambda one: (-(one.fraud + one.genuine + one.open), one.by, one.name))[:MOST]
-    values = (
-        ([one.by, one.name, outcome], float(getattr(one, outcome))) for one in largest for outcome in OUTCOMES
-    )
+    largest = sorted(qualities, key=lambda q: (-(q.fraud + q.genuine + q.open), q.by, q.name))[:MOST]
+    values = (([q.by, q.name, outcome], float(getattr(q, outcome))) for q in largest for outcome in OUTCOMES)
     return [
         gauges(
             "fraud_alert_outcomes",
-            "Newest alerts, by what labels say of their transactions",
+            "Newest alerts, by their outcome according to labels",
             ["by", "name", "outcome"],
             values,
         )

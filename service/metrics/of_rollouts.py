@@ -1,7 +1,7 @@
-"""Rollouts, their challengers and guards as Prometheus metrics.
+"""Metrics of rollouts, their challengers and guards.
 
-Labels are bounded: progress keeps the open rollout and the last two that are over, with four challengers
-each; what is beyond MOST is left out.
+The number of label values is bounded: progress keeps the open rollout and the last two closed ones, with up
+to four challengers each; more than MOST are left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,23 +15,23 @@ from service.health.rollout_progress import PHASES, UNITS, phases, trials
 from service.metrics.families import add_histogram, counters, gauges, state_set
 from streaming_job.progress.histogram import Histogram
 
-Told = tuple[list[str], Mapping[str, Any]]
-"""Rollout and challenger, and its counts."""
+TrialCounts = tuple[list[str], Mapping[str, Any]]
+"""([rollout, challenger], the challenger's counts)."""
 MOST = 5
-"""Rollouts, and challengers of each, that are told of."""
+"""Most rollouts, and challengers of each, that are exported."""
 LABELS = ["rollout_id", "challenger"]
 GUARD_VERDICTS = ("pass", "breach", "insufficient")
 ALERTED = ("both", "only_champion", "only_challenger")
 COUNTS = {
     "transactions": "Transactions that the challenger scored",
     "decided": "Transactions that the challenger decided",
-    "failures": "Transactions that the challenger gave no score",
+    "failures": "Transactions for which the challenger returned no score",
     "rows": "Rows that the challenger scored",
 }
 
 
 def of_rollouts(groups: Groups) -> list[Metric]:
-    """Phases and the challengers' counts, by what progress tells; empty families without any."""
+    """Return phases and the challengers' counts from progress records; empty families without rollouts."""
     phase_of = list(phases(groups).items())[-MOST:]
     applied = {
         (str(group), event["rollout_id"]): float(event["seq"])
@@ -39,7 +39,7 @@ def of_rollouts(groups: Groups) -> list[Metric]:
         for event in sorted(record.get("applied", []), key=lambda event: event["offset"])
         if event["rollout_id"] in dict(phase_of)
     }
-    told = [
+    trial_counts = [
         ([rollout, name], counts)
         for rollout, challengers in list(trials(groups).items())[-MOST:]
         for name, counts in list(challengers.items())[:MOST]
@@ -47,7 +47,7 @@ def of_rollouts(groups: Groups) -> list[Metric]:
     families = [
         state_set(
             "fraud_rollout_phase",
-            "Where the rollout stands",
+            "Phase of the rollout",
             ["rollout_id"],
             PHASES.values(),
             (([rollout], phase) for rollout, phase in phase_of),
@@ -60,36 +60,38 @@ def of_rollouts(groups: Groups) -> list[Metric]:
         ),
     ]
     for name, meaning in COUNTS.items():
-        values = ((key, float(counts.get(name, 0))) for key, counts in told)
+        values = ((key, float(counts.get(name, 0))) for key, counts in trial_counts)
         families.append(counters(f"fraud_trial_{name}", meaning, LABELS, values))
     families.append(
         counters(
             "fraud_trial_verdicts",
             "Transactions in which champion, challenger or both would alert",
             [*LABELS, "alerted"],
-            (([*key, who], float(counts.get(who, 0))) for key, counts in told for who in ALERTED),
+            (([*key, who], float(counts.get(who, 0))) for key, counts in trial_counts for who in ALERTED),
         )
     )
     for unit in UNITS:
         values = (
-            ([*key, who], float(counts.get(unit, {}).get(who, 0))) for key, counts in told for who in ALERTED
+            ([*key, who], float(counts.get(unit, {}).get(who, 0)))
+            for key, counts in trial_counts
+            for who in ALERTED
         )
         meaning = f"{unit.replace('_', '-').capitalize()} in which champion, challenger or both alerted"
         families.append(gauges(f"fraud_trial_{unit}", meaning, [*LABELS, "alerted"], values))
-    return [*families, _times(told), _scores(told)]
+    return [*families, _times(trial_counts), _scores(trial_counts)]
 
 
-def of_guards(found: Iterable[tuple[str, str, str, str]]) -> list[Metric]:
-    """Verdicts of the guards.
+def of_guards(findings: Iterable[tuple[str, str, str, str]]) -> list[Metric]:
+    """Return the verdicts of the guards.
 
     Args:
-        found: rollout_id, challenger, guard, and one of GUARD_VERDICTS.
+        findings: (rollout_id, challenger, guard, one of GUARD_VERDICTS).
     """
-    values = (([rollout, challenger, guard], verdict) for rollout, challenger, guard, verdict in found)
+    values = (([rollout, challenger, guard], verdict) for rollout, challenger, guard, verdict in findings)
     return [
         state_set(
             "fraud_guard_verdict",
-            "What the guard makes of the challenger so far",
+            "Verdict of the guard on the challenger so far",
             [*LABELS, "guard"],
             GUARD_VERDICTS,
             islice(values, MOST * MOST * MOST),
@@ -97,15 +99,17 @@ def of_guards(found: Iterable[tuple[str, str, str, str]]) -> list[Metric]:
     ]
 
 
-def _times(told: Sequence[Told]) -> Metric:
-    by = (("challenger", "time_ms"), ("champion", "champion_time_ms"))
-    values = (([*key, role], counts.get(name, 0) / 1e3) for key, counts in told for role, name in by)
+def _times(trial_counts: Sequence[TrialCounts]) -> Metric:
+    fields = (("challenger", "time_ms"), ("champion", "champion_time_ms"))
+    values = (
+        ([*key, role], counts.get(name, 0) / 1e3) for key, counts in trial_counts for role, name in fields
+    )
     return counters("fraud_trial_scoring_seconds", "Time that scoring took", [*LABELS, "role"], values)
 
 
-def _scores(told: Sequence[Told]) -> Metric:
+def _scores(trial_counts: Sequence[TrialCounts]) -> Metric:
     family = Metric("fraud_trial_score", "Scores of the same transactions", "histogram")
-    for key, counts in told:
+    for key, counts in trial_counts:
         for role, name in (("challenger", "scores"), ("champion", "champion_scores")):
             if counts.get(name):
                 labels = {**dict(zip(LABELS, key, strict=True)), "role": role}

@@ -1,4 +1,4 @@
-"""What has added up since the job's first Kafka transaction, as Prometheus metrics."""
+"""Metrics of the job's totals since its first Kafka transaction."""
 
 from prometheus_client.core import Metric, SummaryMetricFamily
 
@@ -11,21 +11,21 @@ COUNTS = {
     "duplicates": "Transactions left out because they had been decided",
     "late": "Transactions decided after one with a later event time of the same card",
     "alerts": "Fraud alerts written",
-    "profile_changes": "Profile versions taken over",
-    "rollouts": "Rollouts taken over",
-    "late_table_changes": "Profile changes that turned up behind a decided transaction",
+    "profile_changes": "Profile versions applied",
+    "rollouts": "Rollouts applied",
+    "late_table_changes": "Profile changes that were read after a transaction that they precede",
     "missing_profile": "Transactions decided without a profile of their card",
     "scoring_failures": "Transactions that the model gave no score: the other rules decided alone",
     "shadow_alerts": "Verdicts of challengers that differ from the champion's",
     "labels": "Labels that became facts about merchants",
     "late_facts": "Facts about merchants that came behind their group's promise: they take effect late",
-    "suppressed": "Alerts kept back because the card had one a short while before",
+    "suppressed": "Alerts suppressed because the card had one within the cooldown",
 }
-"""Of the contract's `counts`: name -> meaning; dead letters are told by reason instead."""
+"""Name in the contract's `counts` -> help text; dead letters are exported by reason instead."""
 
 
 def of_totals(totals: Totals) -> list[Metric]:
-    """Counters and histograms of the sums over all key groups."""
+    """Return counters and histograms of the totals, summed over all key groups."""
     families: list[Metric] = [counter("fraud_commits", "Kafka transactions committed", totals.commits)]
     for name, meaning in COUNTS.items():
         families.append(counter(f"fraud_{name}", meaning, totals.counts[name]))
@@ -42,25 +42,25 @@ def of_totals(totals: Totals) -> list[Metric]:
         counter("fraud_state_rebuilds", "Local copies of state rebuilt from the checkpoint", totals.rebuilds),
         SummaryMetricFamily(
             "fraud_commit_interval_seconds",
-            "Commit of a key group after the one before",
+            "Time between two commits of a key group",
             count_value=totals.commits,
             sum_value=totals.elapsed_ms / 1e3,
         ),
         histogram(
             "fraud_event_to_alert_seconds",
-            "Arrival of transactions to the commit of what they came to, alert or none",
+            "Time from a transaction's arrival to the commit of its decision, alert or none",
             totals.histograms["latency_ms"],
             1e-3,
         ),
         histogram(
             "fraud_event_lateness_seconds",
-            "Arrival of transactions after their event time",
+            "Time from a transaction's event time to its arrival",
             totals.histograms["lateness_ms"],
             1e-3,
         ),
         histogram(
             "fraud_profile_age_seconds",
-            "Age of the profiles that transactions were decided with",
+            "Age of the profiles with which transactions were decided",
             totals.histograms["profile_age_ms"],
             1e-3,
         ),

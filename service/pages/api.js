@@ -9,7 +9,7 @@ export const token = {
   forget: () => sessionStorage.removeItem(STORED),
 };
 
-// An answer from 400 on: problem details (RFC 9457).
+// An answer with status 400 or above: problem details (RFC 9457).
 export class Problem extends Error {
   constructor(status, code, detail) {
     super(detail);
@@ -24,8 +24,8 @@ async function ask(path, options = {}) {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const answer = await fetch(path, { ...options, headers, signal, cache: "no-store", credentials: "omit" });
   if (answer.ok) return answer.json();
-  const told = await answer.json().catch(() => ({}));
-  throw new Problem(answer.status, told.code ?? "", told.detail ?? answer.statusText);
+  const problem = await answer.json().catch(() => ({}));
+  throw new Problem(answer.status, problem.code ?? "", problem.detail ?? answer.statusText);
 }
 
 export const caller = () => ask("/v1/caller");
@@ -36,7 +36,7 @@ export const rollouts = () => ask("/v1/rollouts");
 export const rollout = (id) => ask(`/v1/rollouts/${encodeURIComponent(id)}`);
 export const verdict = (id) => ask(`/v1/rollouts/${encodeURIComponent(id)}/verdict`);
 
-// One step of a rollout; sent again with the same key, it is answered as the first time.
+// One step of a rollout; a repeated request with the same key gets the first answer again.
 export const step = (id, seq, key, body) => ask(`/v1/rollouts/${encodeURIComponent(id)}/events`, {
   method: "POST",
   headers: { "Content-Type": "application/json", "If-Match": `"${seq}"`, "Idempotency-Key": key },

@@ -1,19 +1,19 @@
-// Elements and words. Text from elsewhere only ever becomes a text node.
+// DOM elements and formatting. Text from elsewhere only ever becomes a text node.
 
 export const byId = (id) => document.getElementById(id);
 
 export function element(name, fields = {}, ...children) {
-  const made = document.createElement(name);
+  const node = document.createElement(name);
   for (const [field, value] of Object.entries(fields)) {
-    if (field === "class") made.className = value;
-    else made.setAttribute(field, value);
+    if (field === "class") node.className = value;
+    else node.setAttribute(field, value);
   }
-  made.append(...children); // strings become text nodes
-  return made;
+  node.append(...children); // strings become text nodes
+  return node;
 }
 
-// Set a text only where it differs: what is selected or read aloud is not disturbed.
-export function say(node, text) {
+// Set a text only if it differs, so that a selection or a screen reader is not disturbed.
+export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
@@ -21,10 +21,10 @@ export function show(node, visible) {
   if (node.hidden === visible) node.hidden = !visible;
 }
 
-// Bring the children of a list in line with items, each known by its key; those that stay are kept.
+// Update the children of a list from items, matched by key; children of remaining items are reused.
 export function fill(list, items, keyOf, make, update = () => {}) {
   const old = new Map(Array.from(list.children, (child) => [child.dataset.key, child]));
-  let place = list.firstElementChild;
+  let next = list.firstElementChild;
   for (const item of items) {
     const key = String(keyOf(item));
     let child = old.get(key);
@@ -34,13 +34,13 @@ export function fill(list, items, keyOf, make, update = () => {}) {
       child.dataset.key = key;
     }
     update(child, item);
-    if (child === place) place = place.nextElementSibling;
-    else list.insertBefore(child, place);
+    if (child === next) next = next.nextElementSibling;
+    else list.insertBefore(child, next);
   }
-  for (const gone of old.values()) gone.remove();
+  for (const obsolete of old.values()) obsolete.remove();
 }
 
-// A table's rows: the first cell is the row's header. A cell is a text or {text, state} or {text, number}.
+// Update a table's rows; the first cell is the row's header. A cell is a text, {text, state} or {text, number}.
 export function rows(body, items, keyOf, cellsOf) {
   fill(body, items, keyOf, (item) => {
     const cells = cellsOf(item).map((_, at) => (at ? element("td") : element("th", { scope: "row" })));
@@ -48,7 +48,7 @@ export function rows(body, items, keyOf, cellsOf) {
   }, (row, item) => cellsOf(item).forEach((cell, at) => {
     const node = row.children[at];
     if (cell.state) setState(node.firstElementChild ?? node.appendChild(element("span")), cell.state);
-    else say(node, cell.text ?? cell);
+    else setText(node, cell.text ?? cell);
     if (cell.number) node.className = "number";
   }));
 }
@@ -61,14 +61,14 @@ const STATES = {
 
 export function setState(node, word, text = word.replaceAll("_", " ")) {
   const kind = Object.keys(STATES).find((name) => STATES[name].includes(word)) ?? "none";
-  say(node, text);
+  setText(node, text);
   if (node.className !== `state ${kind}`) node.className = `state ${kind}`;
 }
 
 export function stateOf(word) {
-  const made = element("span");
-  setState(made, word);
-  return made;
+  const node = element("span");
+  setState(node, word);
+  return node;
 }
 
 const NUMBER = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });

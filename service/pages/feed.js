@@ -1,16 +1,16 @@
 // `/v1/alerts` on the page: the newest alerts with their reasons in sentences.
 
-import { byId, clock, element, fill, number, say, show, stateOf } from "./dom.js";
+import { byId, clock, element, fill, number, setText, show, stateOf } from "./dom.js";
 
-let known = false; // whether there was a list before: then what is new is marked
+let isUpdate = false; // whether a list was shown before: then new alerts are marked
 
 export function render(feed) {
   const missing = feed.unreadable ? `${feed.unreadable} records were no alerts` : "";
   const note = feed.waiting_for ?? (missing || (feed.alerts.length ? "" : "None yet"));
-  say(byId("alerts-note"), note);
+  setText(byId("alerts-note"), note);
   show(byId("alerts-note"), note !== "");
   fill(byId("alerts"), feed.alerts, (alert) => alert.alert_id, item);
-  known = true;
+  isUpdate = true;
 }
 
 function item(alert) {
@@ -29,7 +29,7 @@ function item(alert) {
     `merchant ${alert.merchant_id}`, `${topic} ${partition} at ${offset}`, ...(alert.late ? ["late"] : []),
   ].join(" \u00b7 ");
   const reasons = alert.sentences.map((sentence) => element("li", {}, sentence));
-  return element("li", known ? { class: "is-new" } : {}, head,
+  return element("li", isUpdate ? { class: "is-new" } : {}, head,
     element("ul", { "aria-label": "Reasons" }, ...reasons), element("div", { class: "about" }, about));
 }
 

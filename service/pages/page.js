@@ -1,7 +1,7 @@
-// The page: who looks, and every two seconds what the sidecar knows.
+// The page: sign-in, and a refresh every two seconds.
 
 import * as api from "./api.js";
-import { byId, clock, say, show } from "./dom.js";
+import { byId, clock, setText, show } from "./dom.js";
 import * as feed from "./feed.js";
 import * as quality from "./quality.js";
 import * as rollouts from "./rollouts.js";
@@ -13,30 +13,30 @@ const ALERTS = 20;
 
 let role = null;
 let timer = null;
-let freshAt = null; // of the newest whole answer
-let round = 0; // an answer to an older question is not shown
+let freshAt = null; // time of the newest complete refresh
+let round = 0; // answers to an older round are not shown
 
-async function look() {
+async function refresh() {
   clearTimeout(timer);
   const mine = ++round;
   try {
     if (role === null && !(await signedIn())) return;
-    // one part that is not known yet does not hide the others
-    const found = await Promise.allSettled([
+    // a part that fails does not hide the others
+    const results = await Promise.allSettled([
       api.status(), rollouts.load(() => mine === round), api.alerts(ALERTS), api.quality(),
     ]);
     if (mine !== round) return;
-    const faults = found.filter((one) => one.status === "rejected").map((one) => one.reason);
+    const faults = results.filter((result) => result.status === "rejected").map((result) => result.reason);
     if (faults.some((fault) => fault.status === 401)) return signOut();
-    const [told, steered, alerts, labelled] = found.map((one) => one.value);
-    if (told) status.render(told);
-    if (steered) rollouts.render(steered, role);
+    const [current, rolloutData, alerts, outcomes] = results.map((result) => result.value);
+    if (current) status.render(current);
+    if (rolloutData) rollouts.render(rolloutData, role);
     if (alerts) feed.render(alerts);
-    if (labelled) quality.render(labelled);
+    if (outcomes) quality.render(outcomes);
     if (!faults.length) freshAt = Date.now();
-    fault(faults[0]);
+    showFault(faults[0]);
   } catch (reason) {
-    if (mine === round) fault(reason);
+    if (mine === round) showFault(reason);
   } finally {
     if (mine === round && !signInIsShown()) schedule();
   }
@@ -44,23 +44,23 @@ async function look() {
 
 function schedule() {
   clearTimeout(timer);
-  if (!document.hidden) timer = setTimeout(look, EVERY_MS);
+  if (!document.hidden) timer = setTimeout(refresh, EVERY_MS);
 }
 
 const signInIsShown = () => !byId("sign-in").hidden;
 
 async function signedIn() {
-  const who = await api.caller();
-  role = who.role;
+  const caller = await api.caller();
+  role = caller.role;
   const isKnown = role !== null;
   show(byId("content"), isKnown);
   show(byId("sign-in"), !isKnown);
   show(byId("sign-out"), isKnown && Boolean(api.token.get()));
-  say(byId("who"), isKnown ? `${who.name} (${role})` : "");
+  setText(byId("who"), isKnown ? `${caller.name} (${role})` : "");
   if (isKnown) return true;
-  fault(api.token.get() ? new api.Problem(401, "", "This token is not known, expired or revoked.") : undefined);
+  showFault(api.token.get() ? new api.Problem(401, "", "This token is not known, expired or revoked.") : undefined);
   api.token.forget();
-  say(byId("verdict"), "Not signed in");
+  setText(byId("verdict"), "Not signed in");
   byId("verdict").className = "";
   byId("token").focus();
   return false;
@@ -69,25 +69,25 @@ async function signedIn() {
 function signOut() {
   api.token.forget();
   role = null;
-  look();
+  refresh();
 }
 
-function fault(reason) {
-  const place = byId("fault");
+function showFault(reason) {
+  const banner = byId("fault");
   document.body.classList.toggle("is-old", Boolean(reason) && role !== null);
-  show(place, Boolean(reason));
-  if (!reason) return say(place, "");
+  show(banner, Boolean(reason));
+  if (!reason) return setText(banner, "");
   const since = freshAt ? ` What is shown is of ${clock(freshAt)}.` : "";
-  say(place, (reason instanceof api.Problem ? reason.message : "The sidecar does not answer.") + since);
+  setText(banner, (reason instanceof api.Problem ? reason.message : "The sidecar does not answer.") + since);
 }
 
 byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   api.token.set(byId("token").value.trim());
   byId("token").value = "";
-  look();
+  refresh();
 });
 byId("sign-out").addEventListener("click", signOut);
-document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : look()));
-onDone(look);
-look();
+document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : refresh()));
+onDone(refresh);
+refresh();

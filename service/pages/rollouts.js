@@ -1,21 +1,21 @@
-// `/v1/rollouts` on the page: who decides, how challengers compare on the same transactions, the next steps.
+// `/v1/rollouts` on the page: the champion, its comparison with challengers, and the next steps.
 
 import * as api from "./api.js";
-import { byId, element, fill, moment, number, percent, rows, say, setState, stateOf } from "./dom.js";
+import { byId, element, fill, moment, number, percent, rows, setText, setState, stateOf } from "./dom.js";
 import { STEPS, ask } from "./steps.js";
 
 const TRIED = ["shadow", "canary", "paused"];
 
-// What the page shows of rollouts: the list, those that may go on in full, and verdicts on challengers.
-// What somebody who has signed out meanwhile was about to ask is not asked any more.
+// Load the list of rollouts, details of the open one and of the champion's, and verdicts on challengers.
+// After a sign-out no further requests are sent.
 export async function load(isWanted) {
-  const asked = (question) => (isWanted() ? question() : Promise.reject(new Error("not wanted any more")));
-  const all = await asked(api.rollouts);
+  const request = (call) => (isWanted() ? call() : Promise.reject(new Error("not wanted any more")));
+  const all = await request(api.rollouts);
   const ids = new Set([all.open, all.champion?.rollout_id]);
-  const wanted = all.rollouts.map((one) => one.rollout_id).filter((id) => ids.has(id));
+  const wanted = all.rollouts.map((rollout) => rollout.rollout_id).filter((id) => ids.has(id));
   const shown = await Promise.all(wanted.map(async (id) => {
-    const rollout = await asked(() => api.rollout(id));
-    const verdict = TRIED.includes(rollout.phase) ? await asked(() => api.verdict(id)) : null;
+    const rollout = await request(() => api.rollout(id));
+    const verdict = TRIED.includes(rollout.phase) ? await request(() => api.verdict(id)) : null;
     return { ...rollout, verdict };
   }));
   return { all, shown };
@@ -23,12 +23,13 @@ export async function load(isWanted) {
 
 export function render({ all, shown }, role) {
   const champion = all.champion;
-  say(byId("champion"), champion
+  setText(byId("champion"), champion
     ? `${champion.model.name} ${champion.model.version} decides, since rollout ${champion.rollout_id}; threshold ${champion.policy.threshold}.`
     : "No model decides: none has been promoted yet.");
-  fill(byId("trials"), shown, (one) => one.rollout_id, frame, (node, one) => update(node, one, role));
-  rows(byId("history"), all.rollouts, (one) => one.rollout_id, (one) => [
-    one.rollout_id, { state: one.phase }, one.opened_by, moment(one.changed_at),
+  fill(byId("trials"), shown, (rollout) => rollout.rollout_id, frame,
+    (node, rollout) => update(node, rollout, role));
+  rows(byId("history"), all.rollouts, (rollout) => rollout.rollout_id, (rollout) => [
+    rollout.rollout_id, { state: rollout.phase }, rollout.opened_by, moment(rollout.changed_at),
   ]);
 }
 
@@ -43,10 +44,10 @@ function update(node, rollout, role) {
   setState(node.querySelector("h3 span"), rollout.phase);
   const last = rollout.events.filter((event) => event.state !== "refused").at(-1);
   const share = rollout.phase === "canary" ? `${rollout.canary} decides for ${percent(rollout.share_bp)} of the cards. ` : "";
-  const told = last
+  const lastEvent = last
     ? `Event ${last.seq}, ${last.type.replaceAll("_", " ")} by ${last.actor}: ${last.reason} (${where(last)})`
     : "";
-  say(node.querySelector(".note"), share + told);
+  setText(node.querySelector(".note"), share + lastEvent);
   fill(node.querySelector(".compared"), Object.entries(rollout.verdict?.challengers ?? {}), ([name]) => name,
     ([name]) => comparison(name, rollout), (table, [, verdict]) => compare(table, verdict));
   buttons(node.querySelector(".buttons"), rollout, role);
@@ -65,7 +66,7 @@ const COUNTED = [
 ];
 
 function comparison(name, rollout) {
-  const model = rollout.challengers.find((one) => one.name === name)?.model;
+  const model = rollout.challengers.find((challenger) => challenger.name === name)?.model;
   const titles = ["On the same transactions", "Both", "Only champion", `Only ${name}`];
   const head = titles.map((title, at) => element("th", { scope: "col", class: at ? "number" : "" }, title));
   const caption = element("caption", { class: "hidden" }, `${name} compared with the champion`);
@@ -84,22 +85,22 @@ function compare(node, verdict) {
     title, ...["both", "only_champion", "only_challenger"].map((part) => ({ text: number(of(counts)[part]), number: true })),
   ]);
   const per = (ms) => (counts.rows ? number((ms * 1000) / counts.rows) : "\u2013");
-  say(node.querySelector(".note"), `${number(counts.transactions)} transactions scored by both, ${number(counts.decided)} decided by it, ${number(counts.failures)} failures; ms for 1,000: ${per(counts.time_ms)}, champion ${per(counts.champion_time_ms)}.`);
+  setText(node.querySelector(".note"), `${number(counts.transactions)} transactions scored by both, ${number(counts.decided)} decided by it, ${number(counts.failures)} failures; ms for 1,000: ${per(counts.time_ms)}, champion ${per(counts.champion_time_ms)}.`);
   fill(node.querySelector(".guards"), verdict.findings, (finding) => finding.guard, (finding) => element("li", {},
     element("strong", {}, finding.guard.replaceAll("_", " ")), " ", stateOf(finding.verdict), " ", element("span", { class: "detail" })),
   (item, finding) => {
     setState(item.querySelector(".state"), finding.verdict);
-    say(item.querySelector(".detail"), finding.detail);
+    setText(item.querySelector(".detail"), finding.detail);
   });
 }
 
 // A button for each step that the sidecar allows next and the caller's role may ask for.
 function buttons(group, rollout, role) {
   const may = rollout.allowed.filter((type) => STEPS[type]?.roles.includes(role));
-  // a button is made anew only where what it would send has changed: the keyboard's focus stays
+  // existing buttons are reused, so that they keep the keyboard's focus
   fill(group, may, (type) => type, (type) => {
-    const made = element("button", { type: "button", class: STEPS[type].ends ? "ends" : "" }, STEPS[type].title);
-    made.addEventListener("click", () => ask(made.rollout, type));
-    return made;
+    const button = element("button", { type: "button", class: STEPS[type].ends ? "ends" : "" }, STEPS[type].title);
+    button.addEventListener("click", () => ask(button.rollout, type));
+    return button;
   }, (button) => { button.rollout = rollout; });
 }

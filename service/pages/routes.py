@@ -1,4 +1,4 @@
-"""Routes of the status page: `/`, `/page/...`, and what it asks for beside the other rooms' answers."""
+"""Routes of the status page: `/`, `/page/...`, `/v1/caller` and `/v1/alerts`."""
 
 from importlib.resources import files
 from typing import Annotated, Any
@@ -14,49 +14,50 @@ from service.security.roles import Anyone, Viewer
 INDEX = "index.html"
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript"}
 FILES = {
-    found.name: (found.read_bytes(), TYPES[suffix])
-    for found in files("service.pages").iterdir()
-    if (suffix := found.name[found.name.rfind(".") :]) in TYPES
+    file.name: (file.read_bytes(), TYPES[suffix])
+    for file in files("service.pages").iterdir()
+    if (suffix := file.name[file.name.rfind(".") :]) in TYPES
 }
-"""Name -> content and its type; read once: a page and its scripts are of one release."""
+"""File name -> (content, media type); read once, so that the page and its scripts are of one release."""
 
 
 def page_routes(feed: AlertFeed, job_id: str) -> APIRouter:
-    """The router.
+    """Create the router.
 
     Args:
-        feed: of the newest alerts.
-        job_id: of the job.
+        feed: feed of the newest alerts.
+        job_id: name of the job.
     """
     router = APIRouter()
 
     @router.get("/", include_in_schema=False)
     async def index(_: Anyone) -> Response:
-        """The status page."""
+        """Return the status page."""
         return _file(INDEX)
 
     @router.get("/page/{name}", include_in_schema=False)
     async def asset(_: Anyone, name: Annotated[str, Path(max_length=64)]) -> Response:
-        """A file of the status page."""
+        """Return a file of the status page."""
         return _file(name)
 
     @router.get("/v1/caller")
-    async def who(caller: Anyone) -> dict[str, str | None]:
-        """Who the caller is taken for; nulls without a good token."""
-        known = (None, None) if caller is None else (caller.name, caller.role.word)
-        return {"name": known[0], "role": known[1], "job_id": None if caller is None else job_id}
+    async def identity(caller: Anyone) -> dict[str, str | None]:
+        """Return the caller's name and role; nulls without a valid token."""
+        if caller is None:
+            return {"name": None, "role": None, "job_id": None}
+        return {"name": caller.name, "role": caller.role.word, "job_id": job_id}
 
     @router.get("/v1/alerts")
     def newest(
         caller: Viewer, limit: Annotated[int, Query(ge=1, le=SHOWN, description="Alerts at most")] = 20
     ) -> dict[str, Any]:
-        """The newest alerts, newest first, with their reasons in sentences; card ids masked for viewers.
+        """Return the newest alerts, newest first, with reasons in sentences; card ids are masked for viewers.
 
-        `waiting_for` tells why some may be missing, `unreadable` how many of the records were no alerts.
+        `waiting_for` says why alerts may be missing, `unreadable` is the number of invalid records.
         """
-        found, unreadable = alerts.shown(feed.newest(limit))
+        newest_alerts, unreadable = alerts.views(feed.newest(limit))
         return {
-            "alerts": card_ids.for_caller(found, caller),
+            "alerts": card_ids.for_caller(newest_alerts, caller),
             "unreadable": unreadable,
             "waiting_for": feed.waiting_for,
         }

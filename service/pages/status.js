@@ -1,17 +1,17 @@
-// `/v1/status` on the page: the verdict, what is wrong, rates, lag, parts, dead letters.
+// `/v1/status` on the page: the verdict, its reasons, rates, lag, parts, dead letters.
 
-import { age, byId, bytes, element, fill, number, rows, say, setState, show } from "./dom.js";
+import { age, byId, bytes, element, fill, number, rows, setText, setState, show } from "./dom.js";
 
-const REMEMBERED = 60; // looks in the line of the throughput
+const REMEMBERED = 60; // points in the throughput line
 const seen = [];
 
 export function render(status) {
   const verdict = byId("verdict");
-  // a live region: it is read aloud when the words change, so they hold no numbers
+  // a live region: it is read aloud when its text changes, so it has no numbers
   const worst = status.reasons[0]?.code.replaceAll("_", " ");
   setState(verdict, status.verdict, worst ? `${status.verdict}: ${worst}` : status.verdict);
   document.title = `${status.verdict} \u2013 ${status.job_id}`;
-  say(byId("job"), status.job_id);
+  setText(byId("job"), status.job_id);
   tiles(status);
   reasons(status);
   rows(byId("inputs"), status.inputs, (input) => `${input.topic}/${input.partition}`, (input) => [
@@ -31,14 +31,14 @@ export function render(status) {
   show(byId("letters-table"), letters.length > 0);
   show(byId("no-letters"), letters.length === 0);
   const versions = Object.entries(status.versions).map(([part, version]) => `${part} ${version}`);
-  say(byId("versions"), `${versions.join(", ")}; ${number(status.restarts)} restarts of the job seen.`);
+  setText(byId("versions"), `${versions.join(", ")}; ${number(status.restarts)} restarts of the job seen.`);
 }
 
 function tiles(status) {
   const { p50, p95, p99 } = status.latency_ms;
   const { state, profiles, epoch, watermark } = status;
   const lag = status.inputs.reduce((sum, input) => sum + input.lag_records, 0);
-  const told = [
+  const values = [
     ["Throughput", number(status.throughput_per_s), "transactions a second"],
     ["Latency p50", number(p50), "ms to the commit"],
     ["Latency p95", number(p95), "ms"],
@@ -49,9 +49,9 @@ function tiles(status) {
     ["Profiles", age(profiles.change_age_s), `since a change; heartbeat ${age(profiles.heartbeat_age_s)}`],
     ["Epoch", number(epoch.number), `checkpoint ${age(epoch.checkpoint_age_s)} old`],
   ];
-  fill(byId("now"), told, ([name]) => name, tile, (node, [, value, note]) => {
-    say(node.querySelector("dd span"), value);
-    say(node.querySelector("small"), note);
+  fill(byId("now"), values, ([name]) => name, tile, (node, [, value, note]) => {
+    setText(node.querySelector("dd span"), value);
+    setText(node.querySelector("small"), note);
   });
   if (status.throughput_per_s !== null) draw(status.throughput_per_s);
 }
@@ -61,24 +61,24 @@ function tile([name]) {
   return element("div", {}, element("dt", {}, name), value);
 }
 
-// The throughput of the last looks as a line; the number beside it says the same.
+// Draw the recent throughput as a line; the number beside it is the accessible form.
 function draw(value) {
   seen.push(value);
   if (seen.length > REMEMBERED) seen.shift();
   if (seen.length < 2) return;
   const space = "http://www.w3.org/2000/svg";
-  const place = byId("now").firstElementChild;
-  let picture = place.querySelector("svg");
+  const firstTile = byId("now").firstElementChild;
+  let picture = firstTile.querySelector("svg");
   if (!picture) {
     picture = document.createElementNS(space, "svg");
     picture.setAttribute("preserveAspectRatio", "none");
     picture.setAttribute("aria-hidden", "true");
     picture.append(document.createElementNS(space, "polyline"));
-    place.lastElementChild.append(picture);
+    firstTile.lastElementChild.append(picture);
   }
   picture.setAttribute("viewBox", `0 0 ${seen.length - 1} 20`);
   const most = Math.max(...seen, 1);
-  const points = seen.map((one, at) => `${at},${(19 - (18 * one) / most).toFixed(1)}`);
+  const points = seen.map((rate, at) => `${at},${(19 - (18 * rate) / most).toFixed(1)}`);
   picture.firstElementChild.setAttribute("points", points.join(" "));
 }
 
@@ -88,11 +88,11 @@ function reasons(status) {
     element("strong", {}, reason.code.replaceAll("_", " ")), " ", element("span"), " ", runbook(reason),
   ), (node, reason) => {
     const since = reason.since === null ? "" : ` (for ${age(status.now - reason.since)})`;
-    say(node.querySelector("span"), `${reason.detail}${since}`);
+    setText(node.querySelector("span"), `${reason.detail}${since}`);
   });
 }
 
-// A link where the operator has named an address; a path of the repository is a text.
+// A link if the operator has configured an address; a path in the repository is plain text.
 function runbook(reason) {
   if (!/^https?:\/\//.test(reason.runbook)) return element("code", {}, reason.runbook);
   return element("a", { href: reason.runbook, rel: "noreferrer" }, `what to do about ${reason.code}`);

@@ -1,7 +1,7 @@
-// Steps of a rollout: each is asked about in a dialog, wants a reason, and is sent as the caller saw the rollout.
+// Steps of a rollout: a dialog asks for confirmation and a reason; the request names the seq that was shown.
 
 import * as api from "./api.js";
-import { byId, element, say, show } from "./dom.js";
+import { byId, element, setText, show } from "./dom.js";
 
 const OPERATORS = ["operator", "admin"];
 const ADMINS = ["admin"];
@@ -16,7 +16,7 @@ export const STEPS = {
   withdrawn: { title: "Withdraw", roles: ADMINS, ends: true, means: "The promotion is taken back; the champion before it decides." },
 };
 
-let asked = null; // what the open dialog would send
+let pending = null; // request of the open dialog
 let done = () => {};
 
 export function onDone(listener) {
@@ -25,15 +25,15 @@ export function onDone(listener) {
 
 export function ask(rollout, type) {
   const step = STEPS[type];
-  // the key is of this dialog: confirmed once more after a lost answer, it is the same request
-  asked = { rollout, type, key: api.freshKey() };
-  say(byId("step-title"), `${step.title}: ${rollout.rollout_id}?`);
-  say(byId("step-means"), step.means);
-  say(byId("step-confirm"), step.title);
+  // one key per dialog: a confirmation repeated after a lost answer is the same request
+  pending = { rollout, type, key: api.freshKey() };
+  setText(byId("step-title"), `${step.title}: ${rollout.rollout_id}?`);
+  setText(byId("step-means"), step.means);
+  setText(byId("step-confirm"), step.title);
   byId("step-confirm").className = step.ends ? "ends" : "";
-  const names = rollout.challengers.map((one) => element("option", { value: one.name }, one.name));
-  const first = rollout.challengers.find((one) => one.name === rollout.canary)
-    ?? rollout.challengers.find((one) => one.role === "canary") ?? rollout.challengers[0];
+  const names = rollout.challengers.map(({ name }) => element("option", { value: name }, name));
+  const first = rollout.challengers.find((challenger) => challenger.name === rollout.canary)
+    ?? rollout.challengers.find((challenger) => challenger.role === "canary") ?? rollout.challengers[0];
   byId("step-challenger").replaceChildren(...names);
   byId("step-challenger").value = first?.name ?? "";
   show(byId("step-challenger-field"), Boolean(step.challenger) && names.length > 1);
@@ -41,7 +41,7 @@ export function ask(rollout, type) {
   byId("step-share").required = Boolean(step.share);
   byId("step-share").value = step.share ? (rollout.share_bp || first?.share_bp || 1000) / 100 : "";
   byId("step-reason").value = "";
-  say(byId("step-fault"), "");
+  setText(byId("step-fault"), "");
   byId("step").showModal();
   byId("step-reason").focus();
 }
@@ -49,7 +49,7 @@ export function ask(rollout, type) {
 async function send(event) {
   event.preventDefault();
   if (!byId("step-form").reportValidity()) return;
-  const { rollout, type, key } = asked;
+  const { rollout, type, key } = pending;
   const body = { type, reason: byId("step-reason").value.trim() };
   if (STEPS[type].challenger) body.challenger = byId("step-challenger").value;
   if (STEPS[type].share) body.share_bp = Math.round(100 * Number(byId("step-share").value));
@@ -57,14 +57,14 @@ async function send(event) {
   try {
     const receipt = await api.step(rollout.rollout_id, rollout.seq, key, body);
     byId("step").close();
-    say(byId("said"), `${receipt.rollout_id} is ${receipt.phase.replaceAll("_", " ")}, event ${receipt.seq}`);
+    setText(byId("said"), `${receipt.rollout_id} is ${receipt.phase.replaceAll("_", " ")}, event ${receipt.seq}`);
     done();
   } catch (fault) {
-    say(byId("step-fault"), fault instanceof api.Problem
+    setText(byId("step-fault"), fault instanceof api.Problem
       ? fault.message
       : "No answer: confirm again; it is not done twice.");
-    // what was refused is asked anew with a key of its own
-    if (fault instanceof api.Problem && fault.status < 500) asked = { ...asked, key: api.freshKey() };
+    // after a refusal the next attempt is a new request
+    if (fault instanceof api.Problem && fault.status < 500) pending = { ...pending, key: api.freshKey() };
   } finally {
     byId("step-confirm").disabled = false;
   }

@@ -1,1 +1,1 @@
-"""Rollouts by HTTP and by command: the desk that writes their events, the guards' watch, what can be read."""
+"""Rollouts over HTTP and on the command line: the desk that writes events, the guard watch, and the views."""

@@ -1,4 +1,4 @@
-"""Mirrors who decides in the registry: the alias `champion` of the model. The log is the authority."""
+"""A thread that mirrors the champion to the registry's alias `champion`; the log is the authority."""
 
 import logging
 from collections.abc import Callable
@@ -16,18 +16,18 @@ Point = Callable[[str, ModelRef], None]
 
 
 class AliasMirror(Background):
-    """Moves the alias after each promotion and withdrawal; what the registry does not take is tried again."""
+    """Mover of the alias after each promotion and withdrawal; retries when the registry does not answer."""
 
     def __init__(
         self, history: Callable[[], History], point: Point, interval_s: float = 2.0, retry_s: float = 30.0
     ) -> None:
-        """Mirror nothing yet.
+        """Prepare the thread without starting it.
 
         Args:
-            history: tells the rollout topic as far as it is known.
+            history: returns the rollout topic as read so far.
             point: moves the alias.
-            interval_s: time between two looks at the history.
-            retry_s: time until a registry that did not answer is asked again.
+            interval_s: time between two checks of the history.
+            retry_s: time until a failed update is retried.
         """
         super().__init__("alias-mirror")
         self._history, self._point = history, point
@@ -37,11 +37,11 @@ class AliasMirror(Background):
 
     @property
     def fault(self) -> str | None:
-        """Why the alias is behind the log; None when it is not."""
+        """Why the alias is behind the log; None if it is not."""
         return self._fault
 
     def look(self) -> bool:
-        """Move the alias if another model decides; returns whether the alias is as the log says."""
+        """Move the alias if the champion has changed; return whether the alias agrees with the log."""
         champions = self._history().line.champions
         model = champions[-1].model if champions else None
         if model is None or model == self._mirrored:

@@ -1,4 +1,4 @@
-"""What the guards say of a rollout, by the counts in the job's progress: pure."""
+"""The guards' assessment of a rollout, from the counts in the job's progress. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from service.rollouts.history import History
 
 
 @dataclass(frozen=True)
-class Broken:
+class Breach:
     """A guard that a challenger has breached."""
 
     challenger: str
     guard: str
     detail: str
     evidence: dict[str, Any]
-    """The whole verdict on the challenger, from which it can be computed again."""
+    """The complete verdict on the challenger; it can be recomputed from this."""
 
 
 @dataclass(frozen=True)
@@ -30,52 +30,52 @@ class Assessment:
 
     rollout_id: str
     seq: int
-    """Of the rollout when this was computed."""
+    """The rollout's seq at the time of the assessment."""
     verdicts: Mapping[str, Verdict]
-    """By name of the challenger."""
+    """Name of the challenger -> verdict."""
     commits: Mapping[int, int]
     """Key group -> commit_id of the progress record whose totals were counted."""
     log_time: int
-    """When the newest of those records was written, ms."""
+    """Time of the newest of these records, ms."""
     shadow_started_at: int | None
     """Kafka timestamp of `shadow_started`, ms; None before it."""
 
     @property
     def outcome(self) -> Outcome:
         """Breach if any verdict is, pass if all are, else insufficient."""
-        said = {one.outcome for one in self.verdicts.values()}
-        if Outcome.BREACH in said:
+        outcomes = {result.outcome for result in self.verdicts.values()}
+        if Outcome.BREACH in outcomes:
             return Outcome.BREACH
-        return Outcome.PASS if said == {Outcome.PASS} else Outcome.INSUFFICIENT
+        return Outcome.PASS if outcomes == {Outcome.PASS} else Outcome.INSUFFICIENT
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the deadline has passed, by the log's time, without a verdict on some challenger."""
+        """Whether the deadline has passed, in log time, while a challenger's verdict is insufficient."""
         started = self.shadow_started_at
         return started is not None and any(
-            next_step(one, shadow_started_at=started, now=self.log_time) is Step.ROLL_BACK
-            for one in self.verdicts.values()
+            next_step(result, shadow_started_at=started, now=self.log_time) is Step.ROLL_BACK
+            for result in self.verdicts.values()
         )
 
-    def breach(self) -> Broken | None:
-        """The first guard that is breached, in the order of challengers and guards."""
-        for name, found in self.verdicts.items():
-            for finding in found.breaches:
-                return Broken(name, finding.guard, finding.detail, found.to_json())
+    def breach(self) -> Breach | None:
+        """Return the first breached guard, in the order of challengers and guards."""
+        for name, result in self.verdicts.items():
+            for finding in result.breaches:
+                return Breach(name, finding.guard, finding.detail, result.to_json())
         return None
 
     def without_data(self, challenger: str) -> tuple[str, ...]:
-        """The guards that have seen nothing of a challenger."""
+        """Return the guards that have had no data on a challenger."""
         return self.verdicts[challenger].without_data
 
     def to_json(self) -> dict[str, Any]:
-        """The answer of `GET /v1/rollouts/{id}/verdict`; holds all from which it can be computed again."""
+        """Return the answer of `GET /v1/rollouts/{id}/verdict`; it has all data to recompute the verdict."""
         return {
             "rollout_id": self.rollout_id,
             "seq": self.seq,
             "verdict": self.outcome.value,
             "overdue": self.is_overdue,
-            "challengers": {name: one.to_json() for name, one in self.verdicts.items()},
+            "challengers": {name: result.to_json() for name, result in self.verdicts.items()},
             "commits": {str(group): commit for group, commit in sorted(self.commits.items())},
             "log_time": self.log_time,
             "shadow_started_at": self.shadow_started_at,
@@ -86,7 +86,7 @@ def assess(history: History, trial: Trial, groups: Mapping[int, Mapping[str, Any
     """Judge a rollout's challengers.
 
     Args:
-        history: tells when the shadow began.
+        history: history of the rollouts, which has the start of the shadow.
         trial: the rollout.
         groups: newest progress record of each key group.
 
@@ -102,7 +102,10 @@ def assess(history: History, trial: Trial, groups: Mapping[int, Mapping[str, Any
     return Assessment(
         trial.rollout_id,
         trial.seq,
-        {one.name: verdict(counts(groups, trial.rollout_id, one.name), guards) for one in trial.challengers},
+        {
+            challenger.name: verdict(counts(groups, trial.rollout_id, challenger.name), guards)
+            for challenger in trial.challengers
+        },
         {group: int(record["commit_id"]) for group, record in groups.items()},
         max((int(record["written_at"]) for record in groups.values()), default=0),
         started[-1] if started else None,
@@ -110,14 +113,14 @@ def assess(history: History, trial: Trial, groups: Mapping[int, Mapping[str, Any
 
 
 def counts(groups: Mapping[int, Mapping[str, Any]], rollout_id: str, challenger: str) -> Counts:
-    """COUNTS of a challenger, summed over the key groups; zeros where none has told of it."""
-    told = (
+    """Sum the COUNTS of a challenger over the key groups; zeros if no record has any."""
+    by_group = (
         record["totals"].get("trials", {}).get(rollout_id, {}).get("challengers", {}).get(challenger)
         for _, record in sorted(groups.items())
     )
-    return Counts.of_groups(Counts.from_json(one) for one in told if one is not None)
+    return Counts.of_groups(Counts.from_json(item) for item in by_group if item is not None)
 
 
 def is_watched(trial: Trial) -> bool:
-    """Whether guards look at a rollout: while its challengers are scored."""
+    """Return whether guards watch a rollout: while its challengers are scored."""
     return trial.phase in TRIED

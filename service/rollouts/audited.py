@@ -1,4 +1,4 @@
-"""Audit records of rollout events: in the events' own transaction, so that there is no change without one."""
+"""Audit records of rollout events, written in the events' own transaction: every change has its record."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -12,27 +12,27 @@ from service.rollouts.requests import Actor
 from service.rollouts.writing import Line
 from service.security.audit import Entry, next_record
 from service.security.audit_log import AuditLog, NoAuditError
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 
 log = logging.getLogger(__name__)
 DONE, REFUSED = "done", "refused"
 
 
 class RolloutAudit:
-    """Makes the audit's records; asked once the one writer is open, so that they follow from each other."""
+    """Creator of audit records; called after the single writer is open, so that the chain has no gaps."""
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
-        """Read nothing yet.
+        """Create the object without connecting.
 
         Args:
-            settings: where.
+            settings: settings of the sidecar.
             clock: seconds since 1970-01-01 UTC.
         """
         self._settings, self._clock = settings, clock
         self._log = AuditLog(settings)
 
     def of(self, events: Sequence[Event], actor: Actor) -> list[Line]:
-        """The records of events that are written.
+        """Create the records of events to be written.
 
         Raises:
             UnansweredError: the audit log cannot be read.
@@ -45,7 +45,7 @@ class RolloutAudit:
         )
 
     def of_refusal(self, action: str, target: str, actor: Actor, fault: DeskError) -> list[Line]:
-        """The record of a request that was refused.
+        """Create the record of a refused request.
 
         Raises:
             UnansweredError: the audit log cannot be read.
@@ -61,7 +61,7 @@ class RolloutAudit:
             log.warning("changes are not audited: %s", fault)
             return []
         except KafkaException as fault:
-            raise UnansweredError("audit", f"{topic} cannot be read: {say(fault)}; repeat it") from fault
+            raise UnansweredError("audit", f"{topic} cannot be read: {describe(fault)}; repeat it") from fault
         lines = []
         for entry in entries:
             previous = next_record(previous, entry)
@@ -82,14 +82,14 @@ class RolloutAudit:
 
 
 def _detail(event: Event) -> dict[str, Any]:
-    """What the audit repeats of an event; the event itself is on model-rollouts."""
-    told: dict[str, Any] = {"seq": event.seq, "reason": event.reason, "key": event.idempotency_key}
-    models = {one.name: f"{one.model.name}/{one.model.version}" for one in event.challengers}
-    own = {
+    """Return the fields of an event that the audit copies; the event itself is on model-rollouts."""
+    common: dict[str, Any] = {"seq": event.seq, "reason": event.reason, "key": event.idempotency_key}
+    models = {item.name: f"{item.model.name}/{item.model.version}" for item in event.challengers}
+    optional = {
         "approved_by": event.approved_by,
         "challenger": event.challenger,
         "share_bp": event.share_bp,
         "guard": event.guard,
         "models": models,
     }
-    return told | {name: value for name, value in own.items() if value}
+    return common | {name: value for name, value in optional.items() if value}

@@ -1,4 +1,4 @@
-"""Bodies of the API's requests, checked before anything is asked of the desk."""
+"""Request bodies of the rollouts API, validated before the desk is called."""
 
 from typing import Annotated, Any, Literal
 
@@ -62,10 +62,10 @@ class ChallengerBody(BaseModel):
     ]
 
     def draft(self) -> Draft:
-        """The same for the desk.
+        """Convert the body into the desk's form.
 
         Raises:
-            RefusedError: the policy is none.
+            RefusedError: the policy is invalid.
         """
         return Draft(self.name, self.role, self.share_bp, self.model, policy_of(self.policy))
 
@@ -79,21 +79,21 @@ class ProposalBody(BaseModel):
     challengers: Annotated[list[ChallengerBody], Field(min_length=1, max_length=4)]
     guards: Annotated[
         dict[str, Any] | None,
-        Field(description="What may stop it; default: all guards with their usual limits"),
+        Field(description="Guards that may stop the rollout; default: all guards with default limits"),
     ] = None
     rollout_id: Annotated[RolloutId | None, Field(description="Default: model, version, time")] = None
     line: Annotated[
-        Name | None, Field(description="Model line: its cards stay the same from one rollout to the next")
+        Name | None, Field(description="Model line, whose members stay the same from one rollout to the next")
     ] = None
 
     def proposal(self, key: str) -> Proposal:
-        """The same for the desk.
+        """Convert the body into the desk's form.
 
         Raises:
-            RefusedError: a policy is none.
+            RefusedError: a policy is invalid.
         """
         return Proposal(
-            tuple(one.draft() for one in self.challengers),
+            tuple(challenger.draft() for challenger in self.challengers),
             self.reason,
             key,
             self.guards,
@@ -117,11 +117,12 @@ class EventBody(BaseModel):
         int | None, Field(ge=1, le=10_000, description="canary_set; default: as proposed")
     ] = None
     from_the_beginning: Annotated[
-        bool, Field(description="withdrawn: also for what arrived under it and is not decided yet")
+        bool,
+        Field(description="withdrawn: also for transactions that arrived under it and are not decided yet"),
     ] = False
 
     def step(self, rollout_id: str, key: str, expected_seq: int | None) -> Step:
-        """The same for the desk."""
+        """Convert the body into the desk's form."""
         return Step(
             rollout_id, Type(self.type), self.reason, key, expected_seq, self.challenger or "",
             self.share_bp or 0, self.from_the_beginning,
@@ -129,21 +130,21 @@ class EventBody(BaseModel):
 
 
 class ReceiptBody(BaseModel):
-    """What stands on the log after a change."""
+    """Answer to a change of a rollout."""
 
     rollout_id: str
-    seq: Annotated[int, Field(description="Of the rollout after it: If-Match of the next event")]
+    seq: Annotated[int, Field(description="The rollout's seq after the change: If-Match of the next event")]
     phase: str
     types: list[str]
-    offsets: Annotated[list[int], Field(description="On model-rollouts")]
-    repeated: Annotated[bool, Field(description="An earlier request of the same key had written it")]
+    offsets: Annotated[list[int], Field(description="Offsets of the events on model-rollouts")]
+    repeated: Annotated[bool, Field(description="Whether an earlier request with the same key wrote them")]
 
 
 def policy_of(fields: dict[str, Any]) -> Policy:
-    """A policy as JSON or YAML gives it; unknown names are refused.
+    """Create a policy from JSON or YAML fields; unknown names are refused.
 
     Raises:
-        RefusedError: names the field.
+        RefusedError: a field is unknown, missing or invalid; the text names it.
     """
     if unknown := sorted(set(fields) - set(Policy.__dataclass_fields__)):
         raise RefusedError("policy", f"a policy has no {unknown[0]!r}; see docs/rollouts.md, Policy")

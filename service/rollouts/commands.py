@@ -1,4 +1,4 @@
-"""`fraud rollouts`: steer rollouts from a shell, by the same desk as the API."""
+"""`fraud rollouts`: steer rollouts from a shell, through the same desk as the API."""
 
 import json
 from pathlib import Path
@@ -25,9 +25,9 @@ from service.rollouts.options import (
     TrackingUri,
     actor,
     desk,
-    drafted,
+    draft_of,
     key_of,
-    tell,
+    print_receipt,
 )
 
 app = typer.Typer(help="Propose, watch and steer rollouts of models.", no_args_is_help=True)
@@ -37,20 +37,23 @@ app = typer.Typer(help="Propose, watch and steer rollouts of models.", no_args_i
 def list_command(
     bootstrap_servers: Servers, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False
 ) -> None:
-    """List the rollouts, newest first, and who decides now."""
+    """List the rollouts, newest first, and the champion."""
     from service.rollouts import views
 
     at = desk(bootstrap_servers, job_id, kafka)
     history, job = at.desk.look()
-    found = views.everything(history, job.groups, at.settings.topics.model_rollouts)
+    overview = views.overview(history, job.groups, at.settings.topics.model_rollouts)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(overview))
         return
-    for one in found["rollouts"]:
-        models = ", ".join(f"{c['model']['name']}/{c['model']['version']}" for c in one["challengers"])
-        share = f"  {one['share_bp'] / 100:g} %" if one["phase"] == "canary" else ""
-        typer.echo(f"{one['rollout_id']}  {one['phase']}{share}  seq {one['seq']}  {one['state']}  {models}")
-    champion = found["champion"]
+    for rollout in overview["rollouts"]:
+        models = ", ".join(f"{c['model']['name']}/{c['model']['version']}" for c in rollout["challengers"])
+        share = f"  {rollout['share_bp'] / 100:g} %" if rollout["phase"] == "canary" else ""
+        typer.echo(
+            f"{rollout['rollout_id']}  {rollout['phase']}{share}  seq {rollout['seq']}  {rollout['state']}  "
+            f"{models}"
+        )
+    champion = overview["champion"]
     typer.echo(
         f"decides: {champion['rollout_id']}" if champion else "no model decides; see fraud rollouts promote"
     )
@@ -61,30 +64,30 @@ def show_command(
     rollout_id: RolloutId, bootstrap_servers: Servers, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Show a rollout: its events, which have been applied, and from which offsets on each held."""
+    """Show a rollout: its events, whether they are applied, and the offsets from which they are in force."""
     from service.rollouts import drawing, views
 
     at = desk(bootstrap_servers, job_id, kafka)
     history, job = at.desk.look()
-    trial = drawing.known(history.line, rollout_id)
-    found = views.rollout(history, trial, job.groups, at.settings.topics.model_rollouts)
+    trial = drawing.find_trial(history.line, rollout_id)
+    rollout = views.rollout(history, trial, job.groups, at.settings.topics.model_rollouts)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(rollout))
         return
-    typer.echo(f"{rollout_id}: {found['phase']}, seq {found['seq']}, opened by {found['opened_by']}")
-    for event in found["events"]:
-        what = " ".join(str(event[name]) for name in ("challenger", "share_bp", "guard") if name in event)
+    typer.echo(f"{rollout_id}: {rollout['phase']}, seq {rollout['seq']}, opened by {rollout['opened_by']}")
+    for event in rollout["events"]:
+        detail = " ".join(str(event[name]) for name in ("challenger", "share_bp", "guard") if name in event)
         state = (
             event["refused"]
             or f"{event['state']} ({event['groups']['applied']}/{event['groups']['of']} groups)"
         )
         typer.echo(
-            f"  {event['seq']}  {event['type']} {what}  by {event['actor']}: {event['reason']}  {state}"
+            f"  {event['seq']}  {event['type']} {detail}  by {event['actor']}: {event['reason']}  {state}"
         )
         if event["held_from"]:
             held = ", ".join(f"{partition}:{offset}" for partition, offset in event["held_from"].items())
             typer.echo(f"     held from {held}")
-    typer.echo(f"next: {', '.join(found['allowed']) or 'nothing'}")
+    typer.echo(f"next: {', '.join(rollout['allowed']) or 'nothing'}")
 
 
 @app.command("propose")
@@ -93,20 +96,22 @@ def propose_command(
     threshold: Threshold = None,
     max_count_5m: MaxCount = None,
     missing_profile: MissingProfile = None,
-    role: Annotated[str, typer.Option(help="What it is to become: canary or shadow")] = "canary",
+    role: Annotated[str, typer.Option(help="Intended role: canary or shadow")] = "canary",
     share: Annotated[float, typer.Option(min=0.01, max=100, help="Percent of the cards, as a canary")] = 10.0,
     rollout_id: Annotated[str, typer.Option(help="Unique name; default: model, version, time")] = "",
     line: Annotated[str, typer.Option(help="Model line; default: the model's name")] = "",
     reason: Reason = "proposed from the command line", key: KeyOption = "",
     job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Propose a model against the one in force, after every check; nothing decides by it yet."""
+    """Propose a model against the one in force, after every check; it decides nothing yet."""
     from service.rollouts.requests import Proposal
 
-    draft, guards = drafted(model, policy, threshold, max_count_5m, missing_profile, role, round(share * 100))
+    draft, guards = draft_of(
+        model, policy, threshold, max_count_5m, missing_profile, role, round(share * 100)
+    )
     at = desk(bootstrap_servers, job_id, kafka, tracking_uri)
-    asked = Proposal((draft,), reason, key_of(key), guards, rollout_id, line)
-    tell(at.desk.propose(asked, actor()), as_json)
+    proposal = Proposal((draft,), reason, key_of(key), guards, rollout_id, line)
+    print_receipt(at.desk.propose(proposal, actor()), as_json)
 
 
 @app.command("shadow")
@@ -127,7 +132,7 @@ def canary_command(
     challenger: Challenger = "", reason: Reason = "canary", key: KeyOption = "",
     at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Let a challenger decide for its share of the cards; more share keeps the cards that it has."""
+    """Let a challenger decide for its share of the cards; a larger share only adds cards."""
     more: dict[str, Any] = {"challenger": challenger, "share_bp": round((share or 0) * 100)}
     _step("canary_set", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
 
@@ -178,23 +183,23 @@ def promote_command(
         return
     from service.rollouts.requests import Proposal
 
-    draft, _ = drafted(what, policy, threshold, max_count_5m, missing_profile, "canary", 10_000)
+    draft, _ = draft_of(what, policy, threshold, max_count_5m, missing_profile, "canary", 10_000)
     at = desk(bootstrap_servers, job_id, kafka, tracking_uri, four_eyes)
-    asked = Proposal((draft,), reason, key_of(key), None, rollout_id, at_once=True)
-    tell(at.desk.propose(asked, actor()), as_json)
+    proposal = Proposal((draft,), reason, key_of(key), None, rollout_id, at_once=True)
+    print_receipt(at.desk.propose(proposal, actor()), as_json)
 
 
 @app.command("withdraw")
 def withdraw_command(
     rollout_id: RolloutId, bootstrap_servers: Servers,
-    reason: Annotated[str, typer.Option(help="Why, for those who read the log")],
+    reason: Annotated[str, typer.Option(help="Reason for readers of the log")],
     from_the_beginning: Annotated[
-        bool, typer.Option("--from-the-beginning", help="Also for what is not decided yet")
+        bool, typer.Option("--from-the-beginning", help="Also for transactions that are not decided yet")
     ] = False,
     key: KeyOption = "", at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Take a promotion back: the last champion before it decides again."""
+    """Withdraw a promotion: the previous champion decides again."""
     more: dict[str, Any] = {"from_the_beginning": from_the_beginning}
     _step("withdrawn", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
 
@@ -207,7 +212,7 @@ def verdict_command(
         Path | None, typer.Option(help="A verdict as JSON: compute it again from its own counts, and compare")
     ] = None,
 ) -> None:  # fmt: skip
-    """Tell what the guards say of a rollout, from the job's newest progress."""
+    """Show the guards' verdict on a rollout, from the job's newest progress."""
     from service.rollouts import drawing, verdicts
     from service.rollouts.assessment import assess
 
@@ -215,8 +220,8 @@ def verdict_command(
         typer.echo(verdicts.recompute(evidence))
         return
     history, job = desk(bootstrap_servers, job_id, kafka).desk.look()
-    found = assess(history, drawing.known(history.line, rollout_id), job.groups)
-    typer.echo(json.dumps(found.to_json()) if as_json else verdicts.text(found))
+    assessment = assess(history, drawing.find_trial(history.line, rollout_id), job.groups)
+    typer.echo(json.dumps(assessment.to_json()) if as_json else verdicts.text(assessment))
 
 
 def _step(
@@ -227,4 +232,4 @@ def _step(
     from service.rollouts.requests import Step
 
     step = Step(rollout_id, Type(kind), reason, key_of(key), at_seq, **more)
-    tell(desk(servers, job_id, kafka, four_eyes=four_eyes).desk.take(step, actor()), as_json)
+    print_receipt(desk(servers, job_id, kafka, four_eyes=four_eyes).desk.take(step, actor()), as_json)

@@ -1,4 +1,4 @@
-"""Why a transaction was decided as it was: from its alert, or from what held when it arrived."""
+"""The explanation of a transaction's decision: its alert, or the rollouts in force when it arrived."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,12 +13,12 @@ from models.rollouts import machine, membership
 from models.rollouts.machine import Decides, Line, Plan
 from service.rollouts.errors import UnansweredError, UnknownError
 from service.rollouts.history import History
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 from streaming_job.log import topic_reader
 from streaming_job.log.partitioner import KeyGroups
 
 MOST_RECORDS = 2_000_000
-"""Looked at for one answer, all topics together."""
+"""Most records read for one answer, over all topics."""
 MOST_S = 20.0
 AT_ONCE = 5_000
 CLIENT = "decisions"
@@ -33,20 +33,20 @@ def explain(
     since_ms: int,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
-    """What was decided about a transaction, by whom, and why.
+    """Explain the decision on a transaction: outcome, model, rollout and membership.
 
     Args:
-        settings: where.
-        history: of the rollouts.
-        groups: newest progress record of each key group: tells how far each has decided.
-        card_id: of the transaction.
-        transaction_id: of the transaction.
-        since_ms: nothing that was written before is looked at, ms since 1970-01-01 UTC.
-        clock: seconds, ascending: bounds the search.
+        settings: settings of the sidecar.
+        history: history of the rollouts.
+        groups: newest progress record of each key group, which has its positions.
+        card_id: card of the transaction.
+        transaction_id: id of the transaction.
+        since_ms: start of the search, ms since 1970-01-01 UTC; earlier records are not read.
+        clock: seconds, monotonic; limits the duration of the search.
 
     Raises:
         UnknownError: neither an alert nor the transaction was found.
-        UnansweredError: the brokers do not answer, or there is more to read than one answer may cost.
+        UnansweredError: the brokers do not answer, or one of the limits of the search was reached.
     """
     topics, deadline = settings.topics, clock() + MOST_S
     reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-{CLIENT}")
@@ -54,14 +54,14 @@ def explain(
     try:
         shadows = search.values(topics.shadow_alerts)
         for topic, outcome in ((topics.fraud_alerts, "alert"), (topics.suppressed_alerts, "suppressed")):
-            if found := search.values(topic):
-                return {"outcome": outcome, "decision": found[-1], "shadow_alerts": shadows}
+            if alerts := search.values(topic):
+                return {"outcome": outcome, "decision": alerts[-1], "shadow_alerts": shadows}
         partitions = topic_reader.partitions(reader, topics.transactions)
         own = KeyGroups(settings.partitioner, len(partitions), 1).partition_of(card_id)
         records = list(search.records(topics.transactions, [own]))
     except KafkaException as fault:
         raise UnansweredError(
-            "brokers", f"the topics cannot be read: {say(fault)}; check the brokers"
+            "brokers", f"the topics cannot be read: {describe(fault)}; check the brokers"
         ) from fault
     finally:
         reader.close()
@@ -103,17 +103,19 @@ def _unalerted(
 
 
 def plan_at(history: History, arrival: int) -> Plan | None:
-    """What held for a transaction: all events that had come when it did; the first champion before any had.
+    """Return the plan in force for a transaction: from all events up to its arrival.
+
+    Before the first promotion it is the plan of the first champion.
 
     Args:
-        history: of the rollouts.
-        arrival: of the transaction, ms.
+        history: history of the rollouts.
+        arrival: arrival of the transaction, ms.
     """
     line, latest, first = Line(), 0, None
     for entry in history.entries:
         if entry.refused or entry.repeats:
             continue
-        # an event hides the ones before it even if broker clocks make it look older than they are
+        # events take effect in log order, even if broker clocks make a later event look older
         latest = max(latest, entry.timestamp)
         if latest > arrival and first is not None:
             break
@@ -123,7 +125,7 @@ def plan_at(history: History, arrival: int) -> Plan | None:
 
 
 def by_plan(plan: Plan | None, card_id: str) -> dict[str, Any]:
-    """Who decided a card's transaction under a plan, and whether the card is a member of the canary."""
+    """Return the model that decided a card's transaction under a plan, and the card's canary membership."""
     if plan is None:
         return {"decided_by": None, "membership": None, "scored_by": []}
     deciding, member = plan.champion, None
@@ -138,28 +140,28 @@ def by_plan(plan: Plan | None, card_id: str) -> dict[str, Any]:
             "is_member": bucket < plan.share_bp,
         }
         if member["is_member"]:
-            deciding = next(one for one in plan.challengers if one.challenger == plan.canary)
+            deciding = next(item for item in plan.challengers if item.challenger == plan.canary)
     return {
         "decided_by": _decides(deciding),
         "membership": member,
-        "scored_by": [_decides(one) for one in (plan.champion, *plan.challengers)],
+        "scored_by": [_decides(item) for item in (plan.champion, *plan.challengers)],
     }
 
 
-def _decides(one: Decides) -> dict[str, Any]:
+def _decides(item: Decides) -> dict[str, Any]:
     return {
-        "rollout_id": one.rollout_id,
-        "rollout_seq": one.seq,
-        "role": one.role,
-        "challenger": one.challenger or None,
-        "model": {"name": one.model.name, "version": one.model.version, "digest": one.model.digest},
-        "policy": one.policy.digest(),
-        "threshold": one.policy.threshold,
+        "rollout_id": item.rollout_id,
+        "rollout_seq": item.seq,
+        "role": item.role,
+        "challenger": item.challenger or None,
+        "model": {"name": item.model.name, "version": item.model.version, "digest": item.model.digest},
+        "policy": item.policy.digest(),
+        "threshold": item.policy.threshold,
     }
 
 
 class _Search:
-    """Looks for the records of one transaction, within bounds."""
+    """A bounded search for the records of one transaction."""
 
     def __init__(
         self, reader: Consumer, card_id: str, transaction_id: str, since_ms: int, is_late: Callable[[], bool]
@@ -170,7 +172,7 @@ class _Search:
         self._left = MOST_RECORDS
 
     def values(self, topic: str) -> list[dict[str, Any]]:
-        """The transaction's records of a topic, decoded; nothing where the topic does not exist."""
+        """Return the transaction's decoded records on a topic; none if the topic does not exist."""
         try:
             return [
                 orjson.loads(record.value() or b"")
@@ -182,21 +184,21 @@ class _Search:
             raise
 
     def records(self, topic: str, partitions: list[int]) -> Iterator[Message]:
-        """The transaction's records of some partitions, each in the order of its log.
+        """Yield the transaction's records in some partitions, each partition in log order.
 
         Raises:
-            UnansweredError: there is more to read than one answer may cost.
+            UnansweredError: one of the limits of the search was reached.
         """
-        wanted = [TopicPartition(topic, partition, self._since_ms) for partition in partitions]
-        for place in self._reader.offsets_for_times(wanted, topic_reader.TIMEOUT_S):
-            if place.offset < 0:  # nothing has come since
+        times = [TopicPartition(topic, partition, self._since_ms) for partition in partitions]
+        for start in self._reader.offsets_for_times(times, topic_reader.TIMEOUT_S):
+            if start.offset < 0:  # no records since then
                 continue
-            for record in topic_reader.to_end(self._reader, place):
+            for record in topic_reader.to_end(self._reader, start):
                 self._left -= 1
                 if self._left < 0 or self._is_late():
                     raise UnansweredError(
                         "too_much_to_read",
-                        f"there is more on {topic} since {self._since_ms} than one answer may cost; give a "
+                        f"there is more on {topic} since {self._since_ms} than one answer may read; give a "
                         "later `since` (ms since 1970-01-01 UTC), just before the transaction arrived",
                     )
                 if self._is_wanted(record):

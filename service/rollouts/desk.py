@@ -1,10 +1,10 @@
-"""The desk: the one way to write rollout events, for the API, the command line and the guards.
+"""The desk: the only writer of rollout events, for the API, the command line and the guards.
 
 Step 1  read     the newest progress of the job, and the rollout topic to its end
-Step 2  draw     what would be written, or a refusal that names the check: nothing is written
-Step 3  open     the one transactional writer: an older one, wherever it is, cannot commit any more
-Step 4  read     what came since step 1; draw again
-Step 5  write    events and audit in one Kafka transaction; fenced: nothing was written, from step 3 again
+Step 2  draw     the events to write, or refuse: the refusal names the check, and nothing is written
+Step 3  open     the single transactional writer: it fences every older one, in any process
+Step 4  read     records written since step 1, and draw the events again
+Step 5  write    events and audit in one Kafka transaction; if fenced, nothing was written: repeat from step 3
 """
 
 import logging
@@ -28,11 +28,11 @@ from service.settings import ServiceSettings
 log = logging.getLogger(__name__)
 Draw = Callable[[History, Job], tuple[Event, ...] | Receipt]
 ATTEMPTS = 4
-"""Of the steps 3 to 5."""
+"""Attempts of the steps 3 to 5."""
 
 
 class Desk:
-    """Writes the events of a job's rollouts; any number of desks may be open, anywhere."""
+    """Writer of the events of a job's rollouts; any number of desks may exist, in any process."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class Desk:
         registry: ModelRegistry | None = None,
         rollouts: Rollouts | None = None,
     ) -> None:
-        """A desk; it connects when it is asked something.
+        """Create a desk; it connects at the first request.
 
         Args:
-            settings: where.
+            settings: settings of the sidecar.
             clock: seconds since 1970-01-01 UTC.
-            job: tells what the job's newest progress says; default: the topic is read.
-            registry: of the models; default: that of the settings.
-            rollouts: the topic and its audit; default: those of the settings.
+            job: returns the job's newest progress; default: reads the topic.
+            registry: model registry; default: that of the settings.
+            rollouts: rollout topic and audit; default: those of the settings.
         """
         self._settings, self._clock = settings, clock
         self._rollouts = rollouts or KafkaRollouts(settings, clock)
@@ -57,7 +57,7 @@ class Desk:
         self._registry = registry or ModelRegistry(settings.mlflow_tracking_uri)
 
     def look(self) -> tuple[History, Job]:
-        """The rollout topic to its end, and what the job says.
+        """Read the rollout topic to its end, and the job's newest progress.
 
         Raises:
             DeskError: they cannot be read now.
@@ -65,37 +65,41 @@ class Desk:
         job = self._job()
         return self._rollouts.read(job.set_aside, History()), job
 
-    def propose(self, asked: Proposal, actor: Actor) -> Receipt:
-        """Open a rollout, whose models have passed every check.
+    def propose(self, proposal: Proposal, actor: Actor) -> Receipt:
+        """Open a rollout after every check of its models.
 
         Raises:
-            DeskError: names the check that was not passed.
+            DeskError: a check failed; the error names it.
         """
-        with self._noting("rollout.proposed", asked.rollout_id or asked.challengers[0].model, actor):
-            return self._propose(asked, actor)
+        target = proposal.rollout_id or proposal.challengers[0].model
+        with self._auditing_refusals("rollout.proposed", target, actor):
+            return self._propose(proposal, actor)
 
-    def take(self, asked: Step, actor: Actor) -> Receipt:
+    def take(self, step: Step, actor: Actor) -> Receipt:
         """Write one more event of a rollout.
 
         Raises:
-            DeskError: names the check that was not passed.
+            DeskError: a check failed; the error names it.
         """
-        with self._noting(f"rollout.{asked.type.value}", asked.rollout_id, actor):
-            return self._take(asked, actor)
+        with self._auditing_refusals(f"rollout.{step.type.value}", step.rollout_id, actor):
+            return self._take(step, actor)
 
-    def _propose(self, asked: Proposal, actor: Actor) -> Receipt:
+    def _propose(self, proposal: Proposal, actor: Actor) -> Receipt:
         settings = self._settings
-        checks.require_sound(asked)
-        asked = replace(asked, guards=checks.guards(asked.guards))
-        names = {one.model for one in asked.challengers}
+        checks.require_sound(proposal)
+        guards = checks.guards(proposal.guards)
+        names = {challenger.model for challenger in proposal.challengers}
         refs: Refs = {name: self._registry.find(name) for name in sorted(names)}
 
-        if len(refs) == 1:  # guards are the rollout's: of several models each has scores of its own
+        if len(refs) == 1:  # a rollout has one set of guards, but each of several models has its own scores
             (only,) = refs.values()
-            asked = replace(asked, guards=checks.against_training(asked.guards or {}, self._registry, only))
+            guards = checks.against_training(guards, self._registry, only)
+        complete = replace(proposal, guards=guards)
 
         def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
-            return drawing.proposal(history, asked, refs, actor, self._now_ms(), four_eyes=settings.four_eyes)
+            return drawing.proposal(
+                history, complete, refs, actor, self._now_ms(), four_eyes=settings.four_eyes
+            )
 
         history, job = self.look()
         drawn = draw(history, job)
@@ -106,12 +110,12 @@ class Desk:
             self._registry.verify(ref)
         return self._write(draw, actor, history, job)
 
-    def _take(self, asked: Step, actor: Actor) -> Receipt:
-        if asked.type in (Type.PROPOSED, Type.BREACHED):
-            raise RefusedError("type", f"{asked.type} is no step that can be asked for; see docs/rollouts.md")
+    def _take(self, step: Step, actor: Actor) -> Receipt:
+        if step.type in (Type.PROPOSED, Type.BREACHED):
+            raise RefusedError("type", f"{step.type} is no step that can be requested; see docs/rollouts.md")
 
         def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
-            drawn = drawing.step(history, asked, actor, self._now_ms(), four_eyes=self._settings.four_eyes)
+            drawn = drawing.step(history, step, actor, self._now_ms(), four_eyes=self._settings.four_eyes)
             if not isinstance(drawn, Receipt):
                 self._require_evidence(history, job, drawn[0])
             return drawn
@@ -120,22 +124,22 @@ class Desk:
         drawn = draw(history, job)
         return drawn if isinstance(drawn, Receipt) else self._write(draw, actor, history, job)
 
-    def stop(self, asked: Stop) -> Receipt:
-        """End a rollout because of a guard: breached and rolled_back in one transaction, or the latter.
+    def stop(self, stop: Stop) -> Receipt:
+        """End a rollout because of a guard: breached (not for a deadline) and rolled_back in one transaction.
 
         Raises:
-            DeskError: somebody else was faster, or the brokers do not answer.
+            DeskError: the rollout has changed meanwhile, or the brokers do not answer.
         """
 
         def draw(history: History, _job: Job) -> tuple[Event, ...] | Receipt:
-            return drawing.stop(history, asked, self._now_ms())
+            return drawing.stop(history, stop, self._now_ms())
 
         history, job = self.look()
         draw(history, job)
         return self._write(draw, Actor(GUARD, origin=self._settings.job_id), history, job)
 
     def _require_evidence(self, history: History, job: Job, event: Event) -> None:
-        """A canary begins on evidence; nothing goes on over a breach."""
+        """Refuse a canary without evidence, and a resumption or promotion of a breached rollout."""
         trial = history.line.trials[event.rollout_id]
         if event.type is Type.CANARY_SET:
             checks.require_judged(trial, assess(history, trial, job.groups), event.challenger)
@@ -147,22 +151,22 @@ class Desk:
             write = self._rollouts.open()
             history = self._rollouts.read(job.set_aside, history)
             drawn = draw(history, job)
-            if isinstance(drawn, Receipt):  # the same request, by another way, in this moment
+            if isinstance(drawn, Receipt):  # the same request was written concurrently by another desk
                 return drawn
             try:
                 offsets = write(drawn, actor)
             except StaleError:
-                # another writer was opened: what it has written, if anything, is read first
+                # another writer was opened: read its records first
                 if attempt + 1 == ATTEMPTS:
                     raise
                 continue
-            after = drawing.after(history.line, drawn)
-            return drawing.receipt(after, drawn, tuple(offsets), repeated=False)
+            line = drawing.apply_events(history.line, drawn)
+            return drawing.receipt(line, drawn, tuple(offsets), repeated=False)
         raise AssertionError("the last attempt returns or raises")
 
     @contextmanager
-    def _noting(self, action: str, target: str, actor: Actor) -> Iterator[None]:
-        """Have the audit tell of a request that is refused."""
+    def _auditing_refusals(self, action: str, target: str, actor: Actor) -> Iterator[None]:
+        """Write an audit record if the request is refused."""
         try:
             yield
         except UnansweredError:
@@ -171,7 +175,7 @@ class Desk:
             try:
                 self._rollouts.note_refusal(action, target, actor, refusal)
             except DeskError as fault:
-                log.error("the audit does not tell that %s of %s was refused: %s", action, target, fault)
+                log.error("the refusal of %s of %s has no audit record: %s", action, target, fault)
             raise
 
     def _now_ms(self) -> int:

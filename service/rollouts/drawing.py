@@ -1,4 +1,4 @@
-"""Drawing events up: from a request and the history to what would be written, or a refusal. Pure."""
+"""Construction of the events for a request, or its refusal, from the history of rollouts. Pure."""
 
 from dataclasses import replace
 
@@ -11,27 +11,27 @@ from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Ste
 from streaming_job.contracts import Reason
 
 PROMOTED_KEY = "/promoted"
-"""What the second event of a promotion at once adds to the key of the request."""
+"""Suffix that the promoted event of a promotion at once adds to the request's key."""
 
 
 def proposal(
-    history: History, asked: Proposal, refs: Refs, actor: Actor, now_ms: int, *, four_eyes: bool = False
+    history: History, request: Proposal, refs: Refs, actor: Actor, now_ms: int, *, four_eyes: bool = False
 ) -> tuple[Event, ...] | Receipt:
-    """The events of a new rollout.
+    """Draw the events of a new rollout; return the earlier receipt if the request is repeated.
 
     Args:
         history: the topic to its end.
-        asked: what is wanted.
-        refs: of the models that it names.
-        actor: who asks.
-        now_ms: wall clock, for the record and for a name.
+        request: the proposal.
+        refs: references of the models that it names.
+        actor: the caller.
+        now_ms: wall clock, for the record and the default name.
         four_eyes: whether the proposer may not promote.
 
     Raises:
         StaleError: another rollout is open, or the name is taken.
-        RefusedError: the key stood for another request; the proposer may not promote.
+        RefusedError: the key belongs to another request, or the proposer may not promote.
     """
-    if asked.at_once and four_eyes:
+    if request.at_once and four_eyes:
         raise RefusedError(
             "four_eyes",
             "a proposer may not promote here; propose the rollout, and let another person promote it",
@@ -41,132 +41,133 @@ def proposal(
             entry
             for entry in history.entries
             if entry.event.type is Type.PROPOSED
-            and entry.event.idempotency_key == asked.key
+            and entry.event.idempotency_key == request.key
             and not (entry.refused or entry.repeats)
         ),
         None,
     )
-    name = asked.rollout_id or (earlier.event.rollout_id if earlier else _name(asked, now_ms))
+    name = request.rollout_id or (earlier.event.rollout_id if earlier else _name(request, now_ms))
     champion = history.line.champions[-1].model if history.line.champions else None
-    first = refs[asked.challengers[0].model].name
+    first = refs[request.challengers[0].model].name
     proposed = Event(
-        Type.PROPOSED, name, 1, asked.key, actor.name, asked.reason, now_ms,
+        Type.PROPOSED, name, 1, request.key, actor.name, request.reason, now_ms,
         champion=champion,
         challengers=tuple(
-            Challenger(one.name, one.role, one.share_bp, refs[one.model], one.policy)
-            for one in asked.challengers
+            Challenger(draft.name, draft.role, draft.share_bp, refs[draft.model], draft.policy)
+            for draft in request.challengers
         ),
-        guards=asked.guards,
-        line=asked.line or first,
+        guards=request.guards,
+        line=request.line or first,
     )  # fmt: skip
     if earlier is not None:
         proposed = replace(proposed, champion=earlier.event.champion)
         return _repetition(history, earlier, proposed)
     drawn: tuple[Event, ...] = (proposed,)
-    if asked.at_once:
+    if request.at_once:
         promoted = Event(
-            Type.PROMOTED, name, 2, asked.key + PROMOTED_KEY, actor.name, asked.reason, now_ms,
-            challenger=asked.challengers[0].name,
+            Type.PROMOTED, name, 2, request.key + PROMOTED_KEY, actor.name, request.reason, now_ms,
+            challenger=request.challengers[0].name,
         )  # fmt: skip
         drawn = (proposed, promoted)
-    after(history.line, drawn)
+    apply_events(history.line, drawn)
     return drawn
 
 
-def _name(asked: Proposal, now_ms: int) -> str:
-    name, _, version = asked.challengers[0].model.rpartition("/")
+def _name(request: Proposal, now_ms: int) -> str:
+    name, _, version = request.challengers[0].model.rpartition("/")
     return f"{name}-{version}-{now_ms}"
 
 
 def step(
-    history: History, asked: Step, actor: Actor, now_ms: int, *, four_eyes: bool = False
+    history: History, request: Step, actor: Actor, now_ms: int, *, four_eyes: bool = False
 ) -> tuple[Event, ...] | Receipt:
-    """The event that a step would write.
+    """Draw the event of a step; return the earlier receipt if the request is repeated.
 
     Args:
         history: the topic to its end.
-        asked: what is wanted.
-        actor: who asks.
+        request: the step.
+        actor: the caller.
         now_ms: wall clock, for the record only.
         four_eyes: whether the proposer may not promote.
 
     Raises:
-        UnknownError: no such rollout.
-        StaleError: the rollout stands elsewhere than the caller believes, or its phase does not allow it.
-        RefusedError: the key stood for another request; no such challenger; the proposer may not promote.
+        UnknownError: there is no such rollout.
+        StaleError: the rollout has another seq than the caller expects, or its phase does not allow the step.
+        RefusedError: the key belongs to another request, there is no such challenger, or the proposer may not
+            promote.
     """
-    trial = known(history.line, asked.rollout_id)
+    trial = find_trial(history.line, request.rollout_id)
     event = Event(
-        asked.type, trial.rollout_id, trial.seq + 1, asked.key, actor.name, asked.reason, now_ms,
-        approved_by=actor.name if four_eyes and asked.type is Type.PROMOTED else None,
-        from_the_beginning=asked.from_the_beginning,
+        request.type, trial.rollout_id, trial.seq + 1, request.key, actor.name, request.reason, now_ms,
+        approved_by=actor.name if four_eyes and request.type is Type.PROMOTED else None,
+        from_the_beginning=request.from_the_beginning,
     )  # fmt: skip
-    if asked.type in (Type.CANARY_SET, Type.PROMOTED):
-        event = replace(event, challenger=_challenger(trial, asked).name)
-    if asked.type is Type.CANARY_SET:
-        event = replace(event, share_bp=asked.share_bp or _challenger(trial, asked).share_bp)
+    if request.type in (Type.CANARY_SET, Type.PROMOTED):
+        event = replace(event, challenger=_challenger(trial, request).name)
+    if request.type is Type.CANARY_SET:
+        event = replace(event, share_bp=request.share_bp or _challenger(trial, request).share_bp)
         if not 1 <= event.share_bp <= 10_000:
             raise RefusedError("share_bp", f"{event.share_bp} basis points are no share; give 1 to 10000")
     for entry in history.accepted(trial.rollout_id):
-        if entry.event.idempotency_key == asked.key:
+        if entry.event.idempotency_key == request.key:
             return _repetition(history, entry, event)
-    if asked.expected_seq is not None and asked.type is not Type.ROLLED_BACK:
-        require_seq(trial, asked.expected_seq)
-    if four_eyes and asked.type is Type.PROMOTED and actor.name == trial.opened_by:
+    if request.expected_seq is not None and request.type is not Type.ROLLED_BACK:
+        require_seq(trial, request.expected_seq)
+    if four_eyes and request.type is Type.PROMOTED and actor.name == trial.opened_by:
         raise RefusedError(
             "four_eyes",
             f"{trial.rollout_id} was proposed by {trial.opened_by}, who may not promote it; ask another",
         )
-    after(history.line, (event,))
+    apply_events(history.line, (event,))
     return (event,)
 
 
-def stop(history: History, asked: Stop, now_ms: int) -> tuple[Event, ...] | Receipt:
-    """The events with which a guard ends a rollout: of a breach two, of a deadline one.
+def stop(history: History, request: Stop, now_ms: int) -> tuple[Event, ...] | Receipt:
+    """Draw the events with which a guard ends a rollout: two for a breach, one for a deadline.
 
     Raises:
-        UnknownError: no such rollout.
-        StaleError: somebody was faster.
+        UnknownError: there is no such rollout.
+        StaleError: the rollout has changed since the guard's assessment.
     """
-    trial = known(history.line, asked.rollout_id)
-    key = f"guard/{asked.seq}"
+    trial = find_trial(history.line, request.rollout_id)
+    key = f"guard/{request.seq}"
     seq = trial.seq + 1
     drawn: tuple[Event, ...] = ()
-    if asked.guard:
-        require_seq(trial, asked.seq)
+    if request.guard:
+        require_seq(trial, request.seq)
         drawn = (
             Event(
-                Type.BREACHED, trial.rollout_id, seq, f"{key}/breached", GUARD, asked.reason, now_ms,
-                challenger=asked.challenger, guard=asked.guard, verdict=asked.verdict,
+                Type.BREACHED, trial.rollout_id, seq, f"{key}/breached", GUARD, request.reason, now_ms,
+                challenger=request.challenger, guard=request.guard, verdict=request.verdict,
             ),
         )  # fmt: skip
         seq += 1
     drawn += (
-        Event(Type.ROLLED_BACK, trial.rollout_id, seq, f"{key}/rolled_back", GUARD, asked.reason, now_ms),
+        Event(Type.ROLLED_BACK, trial.rollout_id, seq, f"{key}/rolled_back", GUARD, request.reason, now_ms),
     )
-    after(history.line, drawn)
+    apply_events(history.line, drawn)
     return drawn
 
 
-def known(line: Line, rollout_id: str) -> Trial:
-    """A rollout.
+def find_trial(line: Line, rollout_id: str) -> Trial:
+    """Return a rollout by name.
 
     Raises:
-        UnknownError: there is none of the name.
+        UnknownError: there is no such rollout.
     """
-    found = line.trials.get(rollout_id)
-    if found is None:
+    trial = line.trials.get(rollout_id)
+    if trial is None:
         raise UnknownError(
             Reason.UNKNOWN_ROLLOUT.value, f"there is no rollout {rollout_id}; see `fraud rollouts list`"
         )
-    return found
+    return trial
 
 
 def require_seq(trial: Trial, expected: int) -> None:
-    """See that the rollout stands where the caller believes.
+    """Check that the rollout has the seq that the caller expects.
 
     Raises:
-        StaleError: it does not.
+        StaleError: it has another seq.
     """
     if trial.seq != expected:
         raise StaleError(
@@ -175,8 +176,8 @@ def require_seq(trial: Trial, expected: int) -> None:
         )
 
 
-def after(line: Line, drawn: tuple[Event, ...]) -> Line:
-    """The line after events.
+def apply_events(line: Line, drawn: tuple[Event, ...]) -> Line:
+    """Apply events to the line.
 
     Raises:
         StaleError, UnknownError: the machine refuses one; the check is the Reason's value.
@@ -191,41 +192,41 @@ def after(line: Line, drawn: tuple[Event, ...]) -> Line:
 
 
 def receipt(line: Line, drawn: tuple[Event, ...], offsets: tuple[int, ...], *, repeated: bool) -> Receipt:
-    """The answer about events of one rollout."""
+    """Create the receipt for events of one rollout."""
     trial = line.trials[drawn[0].rollout_id]
     types = tuple(event.type for event in drawn)
     return Receipt(trial.rollout_id, trial.seq, trial.phase, types, offsets, repeated)
 
 
-def _repetition(history: History, entry: Entry, asked_again: Event) -> Receipt:
-    """The answer of the first time; a step's seq was drawn anew, so it says nothing."""
+def _repetition(history: History, entry: Entry, repeated: Event) -> Receipt:
+    """Return the receipt of the first request; the seq of a repeated step is ignored."""
     before = entry.event
-    if replace(asked_again, seq=before.seq).content != before.content:
+    if replace(repeated, seq=before.seq).content != before.content:
         raise RefusedError(
             "idempotency_key",
-            f"the key {before.idempotency_key!r} stood for {before.type} of {before.rollout_id} with other "
-            "content; give each request a key of its own",
+            f"the key {before.idempotency_key!r} was used for {before.type} of {before.rollout_id} with "
+            "other content; give each request a key of its own",
         )
-    later = [
-        one
-        for one in history.accepted(before.rollout_id)
-        if one is entry or one.event.idempotency_key == before.idempotency_key + PROMOTED_KEY
+    written = [
+        accepted
+        for accepted in history.accepted(before.rollout_id)
+        if accepted is entry or accepted.event.idempotency_key == before.idempotency_key + PROMOTED_KEY
     ]
-    drawn, offsets = tuple(one.event for one in later), tuple(one.offset for one in later)
+    drawn, offsets = tuple(item.event for item in written), tuple(item.offset for item in written)
     return receipt(history.line, drawn, offsets, repeated=True)
 
 
-def _challenger(trial: Trial, asked: Step) -> Challenger:
-    if asked.challenger:
-        found = [one for one in trial.challengers if one.name == asked.challenger]
+def _challenger(trial: Trial, request: Step) -> Challenger:
+    if request.challenger:
+        matches = [challenger for challenger in trial.challengers if challenger.name == request.challenger]
     elif len(trial.challengers) == 1:
-        found = list(trial.challengers)
+        matches = list(trial.challengers)
     else:
-        found = [one for one in trial.challengers if one.role == CANARY]
-    if len(found) != 1:
-        names = ", ".join(one.name for one in trial.challengers)
+        matches = [challenger for challenger in trial.challengers if challenger.role == CANARY]
+    if len(matches) != 1:
+        names = ", ".join(challenger.name for challenger in trial.challengers)
         raise RefusedError(
             "challenger",
             f"{trial.rollout_id} has the challengers {names}; name the one that is meant",
         )
-    return found[0]
+    return matches[0]

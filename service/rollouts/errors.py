@@ -1,4 +1,4 @@
-"""Refusals of the desk: each names the check that was not passed."""
+"""Errors of the desk: each names the failed check."""
 
 from feature_store.errors import FraudError
 
@@ -7,16 +7,16 @@ class DeskError(FraudError):
     """A change of a rollout was not written."""
 
     status = 422
-    """Of the HTTP answer."""
+    """Status of the HTTP answer."""
 
     def __init__(self, check: str, text: str) -> None:
         super().__init__(text)
         self.check = check
-        """Name of the check, the problem's `code`."""
+        """Name of the failed check, the problem's `code`."""
 
 
 class RefusedError(DeskError):
-    """The change itself cannot be taken: a check of its model, policy, guards or actor failed."""
+    """The change is invalid: a check of its model, policy, guards or actor failed."""
 
 
 class UnknownError(DeskError):
@@ -26,12 +26,12 @@ class UnknownError(DeskError):
 
 
 class StaleError(DeskError):
-    """The change does not fit the rollout as it is now, or another writer came in between."""
+    """The change does not fit the current state of the rollout, or another writer has fenced this one."""
 
     status = 409
 
 
 class UnansweredError(DeskError):
-    """Brokers or registry did not answer; whether a change was written is known after its repetition."""
+    """Brokers or registry did not answer; repeat the change to learn whether it was written."""
 
     status = 503

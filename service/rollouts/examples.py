@@ -1,4 +1,4 @@
-"""Examples of the API's answers, for its description."""
+"""Example answers for the API's OpenAPI document."""
 
 from typing import Any
 
@@ -66,12 +66,12 @@ DECISION: dict[str, Any] = {
 
 
 def of(example: dict[str, Any], status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route whose answer looks like this."""
+    """Return the `responses` argument of a route with an example answer."""
     return {status: {"content": {"application/json": {"example": example}}}}
 
 
 def body(example: dict[str, Any]) -> dict[str, Any]:
-    """The `openapi_extra` of a route whose body looks like this."""
+    """Return the `openapi_extra` argument of a route with an example body."""
     return {"requestBody": {"content": {"application/json": {"example": example}}}}
 
 

@@ -1,7 +1,7 @@
-"""Watches the open rollout by its guards, and ends it when one is breached or the deadline has passed.
+"""A thread that applies the guards to the open rollout, and ends it after a breach or the deadline.
 
-Any number of sidecars may watch the same rollout: the first one to write ends it, the others are refused by
-the desk and read again.
+Any number of sidecars may watch the same rollout. The first one to write ends it. The desk refuses the
+others, which then read the topic again.
 """
 
 import logging
@@ -22,16 +22,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Seen:
+class CurrentVerdict:
     """The newest verdict on the open rollout."""
 
     assessment: Assessment
     since: int
-    """Since when the verdict has been this one, ms of the log's time."""
+    """Onset of this verdict, ms of log time."""
 
 
 class GuardWatch(Background):
-    """Judges the open rollout now and then; in shadow, canary and while it is paused."""
+    """Periodic assessment of the open rollout: in shadow, in canary and while it is paused."""
 
     def __init__(
         self,
@@ -40,55 +40,55 @@ class GuardWatch(Background):
         desk: Desk,
         interval_s: float = 1.0,
     ) -> None:
-        """Judge nothing yet.
+        """Prepare the thread without starting it.
 
         Args:
-            history: tells the rollout topic as far as it is known.
-            groups: tells the newest progress record of each key group; nothing until all have been read.
-            desk: writes what follows from a breach.
-            interval_s: time between two looks.
+            history: returns the rollout topic as read so far.
+            groups: returns the newest progress record of each key group; empty until all have been read.
+            desk: desk that ends a rollout.
+            interval_s: time between two assessments.
         """
         super().__init__("guard-watch")
         self._history, self._groups, self._desk = history, groups, desk
         self._interval_s = interval_s
-        self._seen: Seen | None = None
-        self._last: Seen | None = None
+        self._seen: CurrentVerdict | None = None
+        self._last: CurrentVerdict | None = None
         self._fault: str | None = None
 
     @property
-    def seen(self) -> Seen | None:
-        """The newest verdict; None while nothing is watched."""
+    def seen(self) -> CurrentVerdict | None:
+        """The newest verdict; None while no rollout is watched."""
         return self._seen
 
     @property
-    def last(self) -> Seen | None:
-        """The newest verdict, of a rollout that is over, too, until another one is watched.
+    def last(self) -> CurrentVerdict | None:
+        """The newest verdict, kept after the rollout is over until another one is watched.
 
-        A breach ends its rollout within a second: who asks now and then would miss it.
+        A breach ends its rollout within a second, so a periodic reader of `seen` would miss it.
         """
         return self._last
 
     @property
     def fault(self) -> str | None:
-        """Why the last look failed; None when it did not."""
+        """Why the last assessment failed; None if it did not."""
         if self.has_died:
             return "the thread that watches the guards has died; restart the sidecar"
         return self._fault
 
     def look(self) -> None:
-        """Judge the open rollout once, and end it if its guards say so.
+        """Assess the open rollout once, and end it if its guards demand it.
 
         Raises:
-            FraudError: the counts cannot be read, or the end could not be written: the next look tries again.
+            FraudError: the counts cannot be read, or the end could not be written: the next call tries again.
         """
         history, groups = self._history(), self._groups()
         trial = history.line.trials[history.line.open] if history.line.open is not None else None
         if trial is None or not is_watched(trial):
             self._seen = None
             return
-        found = assess(history, trial, groups)
-        self._remember(found)
-        if ending := ending_of(found):
+        assessment = assess(history, trial, groups)
+        self._remember(assessment)
+        if ending := ending_of(assessment):
             log.critical("rollout %s: %s", trial.rollout_id, ending.reason)
             try:
                 self._desk.stop(ending)
@@ -96,20 +96,20 @@ class GuardWatch(Background):
                     "rollout %s is rolled back; the champion decides for every card", trial.rollout_id
                 )
             except StaleError as fault:
-                # another sidecar, or a person, was faster
+                # another sidecar or a person has changed the rollout meanwhile
                 log.warning("rollout %s was not rolled back here: %s", trial.rollout_id, fault)
 
-    def _remember(self, found: Assessment) -> None:
+    def _remember(self, assessment: Assessment) -> None:
         before = self._seen
         is_same = (
             before is not None
-            and before.assessment.rollout_id == found.rollout_id
-            and before.assessment.outcome is found.outcome
+            and before.assessment.rollout_id == assessment.rollout_id
+            and before.assessment.outcome is assessment.outcome
         )
-        since = before.since if before is not None and is_same else found.log_time
+        since = before.since if before is not None and is_same else assessment.log_time
         if not is_same:
-            log.info("rollout %s: the guards say %s", found.rollout_id, found.outcome)
-        self._seen = self._last = Seen(found, since)
+            log.info("rollout %s: verdict of the guards: %s", assessment.rollout_id, assessment.outcome)
+        self._seen = self._last = CurrentVerdict(assessment, since)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
@@ -122,24 +122,24 @@ class GuardWatch(Background):
                 self._fault = str(fault)
 
 
-def ending_of(found: Assessment) -> Stop | None:
-    """What is to be written because of an assessment; None: nothing, it holds."""
-    if found.outcome is Outcome.BREACH:
-        broken = found.breach()
-        assert broken is not None
+def ending_of(assessment: Assessment) -> Stop | None:
+    """Return the end of the rollout that an assessment demands; None if it may continue."""
+    if assessment.outcome is Outcome.BREACH:
+        breach = assessment.breach()
+        assert breach is not None
         return Stop(
-            found.rollout_id,
-            found.seq,
-            f"guard {broken.guard} is breached by {broken.challenger}: {broken.detail}",
-            broken.challenger,
-            broken.guard,
-            broken.evidence,
+            assessment.rollout_id,
+            assessment.seq,
+            f"guard {breach.guard} is breached by {breach.challenger}: {breach.detail}",
+            breach.challenger,
+            breach.guard,
+            breach.evidence,
         )
-    if found.is_overdue:
-        hours = next(iter(found.verdicts.values())).guards.deadline_h
+    if assessment.is_overdue:
+        hours = next(iter(assessment.verdicts.values())).guards.deadline_h
         return Stop(
-            found.rollout_id,
-            found.seq,
+            assessment.rollout_id,
+            assessment.seq,
             f"deadline: no verdict {hours:g} hours after the shadow began",
         )
     return None

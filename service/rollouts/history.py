@@ -1,4 +1,4 @@
-"""The rollout topic as it stands: every event, and the line of champions and trials that follows."""
+"""History of the rollout topic: every event, and the resulting line of champions and trials."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,11 +11,11 @@ from streaming_job.contracts import ContractError
 
 @dataclass(frozen=True)
 class Record:
-    """A record of the topic, as it was read."""
+    """A record of the topic."""
 
     offset: int
     timestamp: int
-    """Kafka's, ms: from then on its events hold."""
+    """Kafka timestamp, ms, from which on its events are in force."""
     value: bytes
 
 
@@ -24,14 +24,14 @@ class Entry:
     """An event of the topic."""
 
     offset: int
-    """Of its record; a record of version 1 may hold two events."""
+    """Offset of its record; a record of version 1 may hold two events."""
     timestamp: int
-    """Kafka's, ms: from then on it holds."""
+    """Kafka timestamp, ms, from which on the event is in force."""
     event: Event
     refused: str = ""
-    """Why it changed nothing (a Reason's value); empty where it did."""
+    """Why the event was refused (a Reason's value); empty if it was not."""
     repeats: bool = False
-    """Whether it says again what an accepted event has said."""
+    """Whether it repeats an accepted event."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,18 @@ class History:
 
     line: Line = field(default_factory=Line)
     entries: tuple[Entry, ...] = ()
-    """In the order of the log."""
+    """Events in log order."""
     unreadable: int = 0
-    """Records that are no rollout events."""
+    """Number of records that are no rollout events."""
     end: int = 0
-    """Offset from which on nothing has been read."""
+    """Offset of the next record to read."""
 
     def with_records(self, records: Iterable[Record], set_aside: Mapping[int, str]) -> "History":
-        """The history with more of the topic.
+        """Return the history extended by further records of the topic.
 
         Args:
-            records: in the order of their offsets; those below `end` are passed over.
-            set_aside: by offset of the records that the job does not use: the Reason's value.
+            records: records in the order of their offsets; those below `end` are skipped.
+            set_aside: offset of a record that the job does not use -> the Reason's value.
         """
         new: list[Entry] = []
         unreadable, end = self.unreadable, self.end
@@ -60,30 +60,30 @@ class History:
                 continue
             end = record.offset + 1
             try:
-                found = events.read(record.value)
+                read = events.read(record.value)
             except ContractError:
                 unreadable += 1
                 continue
-            new += [Entry(record.offset, record.timestamp, event) for event in found]
+            new += [Entry(record.offset, record.timestamp, event) for event in read]
         line, folded = _folded(self.line, new, set_aside)
         return History(line, (*self.entries, *folded), unreadable, end)
 
     def refolded(self, set_aside: Mapping[int, str]) -> "History":
-        """The same topic, of which the job has said by now that it does not use some records."""
+        """Return the history of the same records with another set of unused ones."""
         line, folded = _folded(Line(), self.entries, set_aside)
         return replace(self, line=line, entries=tuple(folded))
 
     def of(self, rollout_id: str) -> tuple[Entry, ...]:
-        """The events of a rollout, in the order of the log."""
+        """Return the events of a rollout, in log order."""
         return tuple(entry for entry in self.entries if entry.event.rollout_id == rollout_id)
 
     def accepted(self, rollout_id: str) -> tuple[Entry, ...]:
-        """Those of a rollout that changed something."""
+        """Return the accepted events of a rollout, without repetitions."""
         return tuple(entry for entry in self.of(rollout_id) if not entry.refused and not entry.repeats)
 
 
 def _folded(line: Line, entries: Iterable[Entry], set_aside: Mapping[int, str]) -> tuple[Line, list[Entry]]:
-    """What a line comes to, and which events changed it."""
+    """Apply entries to a line; return the line, and the entries with their outcome."""
     folded = []
     for entry in entries:
         refused, repeats = set_aside.get(entry.offset, ""), False

@@ -1,4 +1,4 @@
-"""The model registry as the desk asks it: every refusal names its check."""
+"""The desk's access to the model registry, in which every refusal names its check."""
 
 import re
 import tempfile
@@ -13,18 +13,18 @@ from models.errors import ModelError, ModelMissingError, ModelUnavailableError
 from models.registry import ModelRef
 from service.rollouts.errors import RefusedError, UnansweredError, UnknownError
 
-NAMED = re.compile(r"(?P<name>[^/]+)/(?P<version>[1-9][0-9]*)")
+NAME_VERSION = re.compile(r"(?P<name>[^/]+)/(?P<version>[1-9][0-9]*)")
 KEPT_S = 10.0
-"""How long a list of versions is answered from memory."""
-_one_at_a_time = threading.Lock()
-"""MLflow's tracking URI belongs to the process."""
+"""Time for which a list of versions is cached."""
+_mlflow_lock = threading.Lock()
+"""MLflow's tracking URI is global to the process, so calls are serialised."""
 
 Versions = list[tuple[ModelRef, dict[str, float]]]
 
 
 @contextmanager
 def refusing(check: str) -> Iterator[None]:
-    """Turn errors of models into refusals that name the check; one that the error itself names goes first."""
+    """Convert errors of models into refusals that name the check, unless the error itself names one."""
     try:
         yield
     except ModelMissingError as fault:
@@ -39,42 +39,42 @@ class ModelRegistry:
     """MLflow's registry at one address."""
 
     def __init__(self, tracking_uri: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """Ask nothing yet.
+        """Create the object without connecting.
 
         Args:
-            tracking_uri: of MLflow; empty where none is set.
-            clock: seconds, ascending.
+            tracking_uri: address of MLflow; empty if none is set.
+            clock: seconds, monotonic.
         """
         self._uri, self._clock = tracking_uri, clock
-        self._known: dict[str, tuple[float, Versions]] = {}
+        self._versions: dict[str, tuple[float, Versions]] = {}
 
     @property
     def is_set(self) -> bool:
-        """Whether there is one to ask."""
+        """Whether a registry is configured."""
         return bool(self._uri)
 
     def find(self, model: str) -> ModelRef:
-        """The reference of NAME/VERSION.
+        """Return the reference of NAME/VERSION.
 
         Raises:
-            RefusedError: no such name, or registered by other means.
-            UnknownError: no such version.
+            RefusedError: the name is malformed, or the version was registered by other means.
+            UnknownError: there is no such version.
             UnansweredError: the registry does not answer, or none is set.
         """
         from models import registry
 
-        named = NAMED.fullmatch(model)
-        if named is None:
+        match = NAME_VERSION.fullmatch(model)
+        if match is None:
             raise RefusedError("model", f"{model!r} is no NAME/VERSION; see fraud models list")
         with self._asking("registry"):
-            return registry.find(named["name"], named["version"], self._uri)
+            return registry.find(match["name"], match["version"], self._uri)
 
     def verify(self, ref: ModelRef) -> None:
-        """See that a model's files load and can be trusted, and that it answers as when it was registered.
+        """Check that a model's files load and can be trusted, and that it scores as when it was registered.
 
         Raises:
-            RefusedError: names the check: files, trust, features, golden or answers.
-            UnansweredError: the files cannot be had now.
+            RefusedError: a check failed: files, trust, features, golden or answers.
+            UnansweredError: the files cannot be fetched now.
         """
         from models import registry
 
@@ -82,22 +82,22 @@ class ModelRegistry:
             registry.verify(ref, self._uri, Path(scratch))
 
     def versions(self, name: str) -> Versions:
-        """Registered versions of a name with the metrics of their training, newest first.
+        """List the registered versions of a name with the metrics of their training, newest first.
 
         Raises:
             DeskError: the registry does not answer, or none is set.
         """
         from models import registry
 
-        taken_at, found = self._known.get(name, (float("-inf"), []))
-        if self._clock() - taken_at > KEPT_S:
+        cached_at, versions = self._versions.get(name, (float("-inf"), []))
+        if self._clock() - cached_at > KEPT_S:
             with self._asking("registry"):
-                found = registry.versions(self._uri, name)
-            self._known[name] = (self._clock(), found)
-        return found
+                versions = registry.versions(self._uri, name)
+            self._versions[name] = (self._clock(), versions)
+        return versions
 
     def training_scores(self, ref: ModelRef) -> dict[str, Any] | None:
-        """Histogram of the scores of a model in its training; None where none was registered.
+        """Return the histogram of a model's scores in training; None if none was registered.
 
         Raises:
             DeskError: the registry does not answer, or its tag is damaged.
@@ -108,19 +108,19 @@ class ModelRegistry:
             return registry.training_scores(ref, self._uri)
 
     def point(self, alias: str, ref: ModelRef) -> None:
-        """Make an alias name a version.
+        """Point an alias to a version.
 
         Raises:
             ModelError: the registry does not answer.
         """
         from models import registry
 
-        with _one_at_a_time:
+        with _mlflow_lock:
             registry.point(alias, ref, self._uri)
 
     @contextmanager
     def _asking(self, check: str) -> Iterator[None]:
         if not self._uri:
             raise UnansweredError("registry", "no model registry is set; set FRAUD_MLFLOW_TRACKING_URI")
-        with _one_at_a_time, refusing(check):
+        with _mlflow_lock, refusing(check):
             yield

@@ -1,4 +1,4 @@
-"""What the commands of `fraud rollouts` share: options, the desk, how answers are told."""
+"""Shared parts of the commands of `fraud rollouts`: options, the desk, printed answers."""
 
 import getpass
 import json
@@ -21,19 +21,21 @@ Servers = Annotated[str, typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Ka
 TrackingUri = Annotated[
     str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="MLflow, e.g. sqlite:////directory/mlflow.db")
 ]
-JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="Of the job that is to use it")]
+JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job whose rollouts these are")]
 Kafka = Annotated[str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")]
 FourEyes = Annotated[bool, typer.Option(envvar="FRAUD_FOUR_EYES", help="A proposer may not promote")]
-RolloutId = Annotated[str, typer.Argument(help="As `fraud rollouts list` and every alert name it")]
+RolloutId = Annotated[str, typer.Argument(help="Id as in `fraud rollouts list` and in every alert")]
 Model = Annotated[str, typer.Argument(help="NAME/VERSION")]
 PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, rules and guards")]
-Challenger = Annotated[str, typer.Option(help="Its name; default: the only one, or the one meant as canary")]
-Reason = Annotated[str, typer.Option(help="Why, for those who read the log")]
+Challenger = Annotated[str, typer.Option(help="Its name; default: the only one, or the one with role canary")]
+Reason = Annotated[str, typer.Option(help="Reason for readers of the log")]
 KeyOption = Annotated[str, typer.Option("--key", help="Idempotency key; default: a new one")]
 At = Annotated[int | None, typer.Option("--at", help="seq that the rollout must have; default: any")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object")]
-Threshold = Annotated[float | None, typer.Option(help="Instead of --policy: scores from here on are alerts")]
-MaxCount = Annotated[int | None, typer.Option(help="Instead of --policy: more in 5 minutes are an alert")]
+Threshold = Annotated[float | None, typer.Option(help="Instead of --policy: least score of an alert")]
+MaxCount = Annotated[
+    int | None, typer.Option(help="Instead of --policy: most transactions in 5 minutes without an alert")
+]
 MissingProfile = Annotated[str | None, typer.Option(help="Instead of --policy: score or review")]
 DEFAULT_MAX_COUNT_5M = 6
 
@@ -47,7 +49,7 @@ class AtDesk:
 
 
 def desk(servers: str, job_id: str, kafka: str, tracking_uri: str = "", four_eyes: bool = False) -> AtDesk:
-    """The desk of a command."""
+    """Create the desk of a command."""
     from service.rollouts.desk import Desk
     from service.settings import ServiceSettings
     from streaming_job.environment import client_settings
@@ -63,20 +65,20 @@ def desk(servers: str, job_id: str, kafka: str, tracking_uri: str = "", four_eye
 
 
 def actor() -> "Actor":
-    """The user of the operating system, who has Kafka's credentials and so every role."""
+    """Return the user of the operating system, who has Kafka's credentials and so every role."""
     from service.rollouts.requests import Actor
 
     return Actor(getpass.getuser(), origin=socket.gethostname())
 
 
 def key_of(given: str) -> str:
-    """The idempotency key of a command."""
+    """Return the given idempotency key of a command, or a new one."""
     import uuid
 
     return given or uuid.uuid4().hex
 
 
-def drafted(
+def draft_of(
     model: str,
     policy_file: Path | None,
     threshold: float | None,
@@ -85,21 +87,21 @@ def drafted(
     role: str,
     share_bp: int,
 ) -> tuple["Draft", Mapping[str, Any] | None]:
-    """A challenger, and the guards of its policy file.
+    """Create a challenger's draft; return it with the guards of its policy file.
 
     Raises:
-        ModelError: neither file nor threshold, or both.
-        PolicyFileError: the file is none.
+        ModelError: neither a policy file nor a threshold is given, or both.
+        PolicyFileError: the file is invalid.
     """
     from models.policy import SCORE, Policy
     from models.rollouts import policy_file as files
     from service.rollouts.requests import Draft
 
-    single = (threshold, max_count_5m, missing_profile)
+    single_options = (threshold, max_count_5m, missing_profile)
     guards: Mapping[str, Any] | None = None
     if policy_file is not None:
-        if any(value is not None for value in single):
-            raise ModelError("give --policy, or --threshold and its companions, not both")
+        if any(value is not None for value in single_options):
+            raise ModelError("give either --policy, or --threshold with --max-count-5m and --missing-profile")
         policy, guards, _ = files.load(policy_file)
     elif threshold is None:
         raise ModelError("give --policy policy.yaml, or --threshold")
@@ -111,11 +113,11 @@ def drafted(
     return Draft(f"v{name}", role, share_bp, model, policy), guards
 
 
-def tell(receipt: "Receipt", as_json: bool) -> None:
-    """Print the answer of the desk."""
+def print_receipt(receipt: "Receipt", as_json: bool) -> None:
+    """Print the desk's receipt."""
     if as_json:
         typer.echo(json.dumps(asdict(receipt)))
         return
     done = ", ".join(receipt.types)
-    again = " (had been written before)" if receipt.repeated else ""
-    typer.echo(f"{receipt.rollout_id}: {done}, now {receipt.phase}, seq {receipt.seq}{again}")
+    repetition = " (had been written before)" if receipt.repeated else ""
+    typer.echo(f"{receipt.rollout_id}: {done}, now {receipt.phase}, seq {receipt.seq}{repetition}")

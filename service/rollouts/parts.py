@@ -1,4 +1,4 @@
-"""The parts behind the rollouts' endpoints, put together: threads that follow, the desk that writes."""
+"""The parts behind the rollouts' endpoints: the threads that follow topics, and the desk that writes."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ from service.settings import ServiceSettings
 
 
 class RolloutParts:
-    """What a sidecar has of rollouts."""
+    """The parts of one sidecar that deal with rollouts."""
 
     def __init__(
         self,
@@ -25,27 +25,27 @@ class RolloutParts:
         progress: ProgressReader,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Put them together; nothing runs yet.
+        """Create the parts without starting the threads.
 
         Args:
-            settings: what to watch.
-            progress: of the job.
+            settings: settings of the sidecar.
+            progress: reader of the job's progress.
             clock: seconds since 1970-01-01 UTC.
         """
         self.settings, self.progress = settings, progress
         self.registry = ModelRegistry(settings.mlflow_tracking_uri)
         self.reader = RolloutReader(settings, lambda: Job(progress.groups).set_aside)
         self.desk = Desk(settings, clock, self.job, self.registry)
-        self.guards = GuardWatch(self._known, self._complete, self.desk)
+        self.guards = GuardWatch(self._complete_history, self._complete, self.desk)
         self.mirror = AliasMirror(lambda: self.reader.history, self.registry.point)
 
     def job(self) -> Job:
-        """What the job's newest progress says; asked of the broker while it has not been read to its end."""
+        """Return the job's newest progress; read it from the broker until the reader has caught up."""
         complete = self._complete()
         return Job(complete) if complete else reading.job(self.settings)
 
     def findings(self) -> Iterator[tuple[str, str, str, str]]:
-        """What the guards said of the last rollout watched: rollout_id, challenger, guard and verdict."""
+        """Yield the guards' results on the last watched rollout: (rollout_id, challenger, guard, verdict)."""
         if (seen := self.guards.last) is None:
             return
         for challenger, verdict in seen.assessment.verdicts.items():
@@ -53,22 +53,22 @@ class RolloutParts:
                 yield seen.assessment.rollout_id, challenger, finding.guard, finding.outcome.value
 
     def _complete(self) -> Mapping[int, Mapping[str, Any]]:
-        """Newest progress records; nothing while they are not known to be the newest of all groups."""
+        """Return the newest progress records; empty until the topic has been read to its end."""
         return self.progress.groups if self.progress.waiting_for is None else {}
 
-    def _known(self) -> History:
-        """The history; an empty one while the topic has not been read to its end."""
+    def _complete_history(self) -> History:
+        """Return the history; an empty one until the topic has been read to its end."""
         return self.reader.history if self.reader.waiting_for is None else History()
 
     def start(self) -> None:
-        """Let the threads run."""
+        """Start the threads."""
         self.reader.start()
         self.guards.start()
         if self.registry.is_set:
             self.mirror.start()
 
     def stop(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         if self.registry.is_set:
             self.mirror.stop()
         self.guards.stop()

@@ -1,4 +1,4 @@
-"""Follows the rollout topic, so that a question about rollouts asks no broker."""
+"""A thread that follows the rollout topic, so that requests about rollouts need no broker."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,19 +11,19 @@ from streaming_job.log import topic_reader
 
 
 class RolloutReader(TopicFollower):
-    """The history of rollouts, kept up to date."""
+    """Follower of the rollout topic that keeps the history up to date."""
 
     def __init__(self, settings: ServiceSettings, set_aside: Callable[[], Mapping[int, str]]) -> None:
-        """Read nothing yet.
+        """Prepare the thread without connecting.
 
         Args:
-            settings: where.
-            set_aside: tells, by offset, the records that the job does not use, and why.
+            settings: settings of the sidecar.
+            set_aside: returns offset -> Reason's value of the records that the job does not use.
         """
         super().__init__(settings, settings.topics.model_rollouts, "rollouts")
         self._set_aside = set_aside
-        self._history = History()  # replaced, never altered: read without a lock
-        self._known_aside: dict[int, str] = {}
+        self._history = History()  # replaced, never mutated: read without a lock
+        self._last_set_aside: dict[int, str] = {}
 
     @property
     def history(self) -> History:
@@ -35,9 +35,12 @@ class RolloutReader(TopicFollower):
         return [TopicPartition(self._topic, 0, self._history.end)]
 
     def _take(self, records: Sequence[Message]) -> None:
-        aside = dict(self._set_aside())
-        if aside != self._known_aside:
-            self._history, self._known_aside = self._history.refolded(aside), aside
+        set_aside = dict(self._set_aside())
+        if set_aside != self._last_set_aside:
+            self._history, self._last_set_aside = self._history.refolded(set_aside), set_aside
         if records:
-            new = [Record(one.offset() or 0, one.timestamp()[1], one.value() or b"") for one in records]
-            self._history = self._history.with_records(new, aside)
+            new = [
+                Record(message.offset() or 0, message.timestamp()[1], message.value() or b"")
+                for message in records
+            ]
+            self._history = self._history.with_records(new, set_aside)

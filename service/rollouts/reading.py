@@ -1,4 +1,4 @@
-"""Reading the rollout topic to its end, and what the running job says: the desk's two sources."""
+"""The desk's two sources: the rollout topic, read to its end, and the running job's progress."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,39 +9,39 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from service.rollouts.errors import StaleError, UnansweredError
 from service.rollouts.history import History, Record
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 from streaming_job.log import topic_reader
 from streaming_job.progress.reader import newest_by_group
 
 RUNNING_S = 60.0
-"""A job that has written no progress for longer does not run: an idle one does every 10 seconds."""
+"""Greatest age of a running job's newest progress record; an idle job writes one every 10 seconds."""
 TIMEOUT_S = 15.0
 LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the progress of a job's key groups says of rollouts."""
+    """Rollout data in the progress of a job's key groups."""
 
     groups: Mapping[int, Mapping[str, Any]]
     """Key group -> its newest progress record."""
 
     @property
     def set_aside(self) -> dict[int, str]:
-        """By offset of the rollout records that the job does not use: the Reason's value."""
-        told = self.groups.get(0, {}).get("rollouts_set_aside", {})
-        return {int(offset): str(reason) for offset, reason in told.items()}
+        """Offset of a rollout record that the job does not use -> the Reason's value."""
+        set_aside = self.groups.get(0, {}).get("rollouts_set_aside", {})
+        return {int(offset): str(reason) for offset, reason in set_aside.items()}
 
     def computed(self, now_s: float) -> list[str] | None:
-        """Features that the running job computes, name:version; None if none runs."""
-        told = self.groups.get(0)
-        if told is None or "features" not in told or now_s - told["written_at"] / 1000 > RUNNING_S:
+        """Return the features that the running job computes, name:version; None if no job runs."""
+        record = self.groups.get(0)
+        if record is None or "features" not in record or now_s - record["written_at"] / 1000 > RUNNING_S:
             return None
-        return list(told["features"])
+        return list(record["features"])
 
 
 def job(settings: ServiceSettings) -> Job:
-    """What the job's newest progress says.
+    """Read the job's newest progress.
 
     Raises:
         UnansweredError: the brokers do not answer.
@@ -59,48 +59,51 @@ def job(settings: ServiceSettings) -> Job:
 
 
 def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: History | None = None) -> History:
-    """The rollout topic up to its end.
+    """Read the rollout topic to its end.
 
     Args:
-        settings: where.
-        set_aside: by offset of the records that the job does not use: the Reason's value.
-        since: what has been read of it; default: nothing.
+        settings: settings of the sidecar.
+        set_aside: offset of a record that the job does not use -> the Reason's value.
+        since: history read so far; default: empty.
 
     Raises:
-        StaleError: somebody's transaction holds the end of the topic.
+        StaleError: an open transaction holds back the end of the topic.
         UnansweredError: the brokers do not answer.
     """
-    topic, known = settings.topics.model_rollouts, since or History()
+    topic, before = settings.topics.model_rollouts, since or History()
     reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-rollouts")
     try:
-        place = TopicPartition(topic, 0, known.end)
+        start = TopicPartition(topic, 0, before.end)
         records = [
             Record(message.offset() or 0, message.timestamp()[1], message.value() or b"")
-            for message in topic_reader.to_end(reader, place)
+            for message in topic_reader.to_end(reader, start)
         ]
         _require_stable(settings, TopicPartition(topic, 0))
     except KafkaException as fault:
         raise _unanswered(topic, settings, fault) from fault
     finally:
         reader.close()
-    return known.with_records(records, set_aside)
+    return before.with_records(records, set_aside)
 
 
-def _require_stable(settings: ServiceSettings, place: TopicPartition) -> None:
-    """See that no open transaction hides records at the end: what they say is not known yet."""
+def _require_stable(settings: ServiceSettings, partition: TopicPartition) -> None:
+    """Check that no open transaction hides records at the end of the partition."""
     admin = AdminClient(settings.client())
     ends = [
-        admin.list_offsets({place: LATEST}, request_timeout=TIMEOUT_S, isolation_level=level)[place].result()
+        admin.list_offsets({partition: LATEST}, request_timeout=TIMEOUT_S, isolation_level=level)[
+            partition
+        ].result()
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
     ]
     if ends[0].offset < ends[1].offset:
         raise StaleError(
             "open_transaction",
-            f"{place.topic} has records of a transaction that has not ended; repeat this when it has",
+            f"{partition.topic} has records of a transaction that has not ended; repeat this when it has",
         )
 
 
 def _unanswered(topic: str, settings: ServiceSettings, fault: KafkaException) -> UnansweredError:
     return UnansweredError(
-        "brokers", f"{topic} at {settings.bootstrap_servers} cannot be read: {say(fault)}; check the settings"
+        "brokers",
+        f"{topic} at {settings.bootstrap_servers} cannot be read: {describe(fault)}; check the settings",
     )

@@ -1,4 +1,4 @@
-"""What callers ask of the desk, and what it answers: the same for HTTP, the command line and the guards."""
+"""Requests and answers of the desk, the same for HTTP, the command line and the guards."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,24 +15,24 @@ GUARD = "guard"
 
 @dataclass(frozen=True)
 class Actor:
-    """Who asks."""
+    """The caller of the desk."""
 
     name: str
     role: str = "admin"
     origin: str = "local"
-    """Where the question came from: an address, or the command line's machine."""
+    """Origin of the request: an address, or the host of the command line."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A challenger as a proposal names it."""
+    """A challenger in a proposal."""
 
     name: str
     """Unique within the rollout."""
     role: str
-    """shadow or canary: what it is meant to become."""
+    """Intended role: shadow or canary."""
     share_bp: int
-    """Of the cards, as a canary; basis points."""
+    """Intended share of the cards as a canary, basis points."""
     model: str
     """NAME/VERSION in the registry."""
     policy: Policy
@@ -45,9 +45,9 @@ class Proposal:
     challengers: tuple[Draft, ...]
     reason: str
     key: str
-    """Idempotency key: the same proposal again is answered as the first time."""
+    """Idempotency key: a repeated proposal gets the first receipt again."""
     guards: Mapping[str, Any] | None = None
-    """The object of the event; None: nothing stops the rollout but people."""
+    """Guards as the caller gives them; None: all guards with default limits."""
     rollout_id: str = ""
     """Unique name; default: model, version, time."""
     line: str = ""
@@ -64,48 +64,48 @@ class Step:
     type: Type
     reason: str
     key: str
-    """Idempotency key: the same step again is answered as the first time."""
+    """Idempotency key: a repeated step gets the first receipt again."""
     expected_seq: int | None = None
-    """The rollout's seq as the caller knows it; None: whatever it is, a rollback needs none."""
+    """The rollout's seq that the caller expects; None: any. A rollback ignores it."""
     challenger: str = ""
-    """canary_set, promoted: its name; default: the only one, or the one that is meant to be a canary."""
+    """canary_set, promoted: name of the challenger; default: the only one, or the one with role canary."""
     share_bp: int = 0
-    """canary_set: basis points; default: what the proposal said."""
+    """canary_set: basis points; default: the proposal's share."""
     from_the_beginning: bool = False
-    """withdrawn."""
+    """withdrawn: as in the event."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """What a guard's watch asks: an end of the rollout, with the evidence."""
+    """A guard watch's request to end a rollout, with the evidence."""
 
     rollout_id: str
     seq: int
-    """Of the rollout when the evidence was looked at."""
+    """The rollout's seq at the time of the assessment."""
     reason: str
     challenger: str = ""
-    """Of a breach; empty when the deadline has passed."""
+    """Challenger of a breach; empty for a deadline."""
     guard: str = ""
-    """Of a breach."""
+    """Guard of a breach; empty for a deadline."""
     verdict: Mapping[str, Any] = field(default_factory=dict)
-    """Of a breach: the evidence."""
+    """Evidence of a breach; empty for a deadline."""
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """An answer of the desk: what stands on the log now."""
+    """The desk's answer to a written change."""
 
     rollout_id: str
     seq: int
-    """Of the rollout after it."""
+    """The rollout's seq after the change."""
     phase: Phase
     types: tuple[Type, ...]
-    """Of the events."""
+    """Types of the events."""
     offsets: tuple[int, ...]
-    """On model-rollouts."""
+    """Offsets of the events on model-rollouts."""
     repeated: bool = False
-    """Whether an earlier request of the same key had written them."""
+    """Whether an earlier request with the same key wrote the events."""
 
 
 Refs = Mapping[str, ModelRef]
-"""NAME/VERSION -> what the registry has."""
+"""NAME/VERSION -> reference in the registry."""

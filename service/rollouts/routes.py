@@ -1,4 +1,4 @@
-"""`/v1/rollouts`, `/v1/models`, `/v1/decisions`: reading and steering rollouts over HTTP."""
+"""Routes of rollouts: `/v1/rollouts`, `/v1/models`, `/v1/decisions`."""
 
 import re
 import time
@@ -29,31 +29,31 @@ Key = Annotated[
     str,
     Header(
         alias="Idempotency-Key", min_length=1, max_length=48,
-        description="Of the request: sent again with the same key, it is answered as the first time",
+        description="Key of the request: a repeated request with the same key gets the first answer again",
     ),
 ]  # fmt: skip
 IfMatch = Annotated[
     str | None,
-    Header(alias="If-Match", description="seq of the rollout as the caller knows it; a rollback needs none"),
+    Header(alias="If-Match", description="seq of the rollout that the caller expects; a rollback needs none"),
 ]
 
 
 def rollout_routes(parts: RolloutParts) -> APIRouter:
-    """The router.
+    """Create the router.
 
     Args:
-        parts: what stands behind it.
+        parts: threads and desk behind the routes.
     """
     router = APIRouter(tags=["rollouts"], responses=examples.PROBLEMS)
     topic = parts.settings.topics.model_rollouts
 
     def trial_of(rollout_id: str) -> Trial:
-        return drawing.known(_readable(parts).line, rollout_id)
+        return drawing.find_trial(_readable(parts).line, rollout_id)
 
     @router.get("/v1/rollouts", responses=examples.of(examples.ROLLOUTS))
     def rollouts(_: Viewer) -> dict[str, Any]:
-        """All rollouts, newest first, and who decides now."""
-        return views.everything(_readable(parts), parts.progress.groups, topic)
+        """List all rollouts, newest first, and the champion."""
+        return views.overview(_readable(parts), parts.progress.groups, topic)
 
     @router.post(
         "/v1/rollouts",
@@ -64,14 +64,14 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
     def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
         """Propose a rollout, after every check.
 
-        Its models load, can be trusted, reproduce their golden scores, and look at features that the running
-        job computes; its guards are known.
+        The checks: its models load, can be trusted, reproduce their golden scores, and use features that the
+        running job computes; its guards are valid.
         """
         return _answer(parts.desk.propose(body.proposal(key), _actor(caller)), response)
 
     @router.get("/v1/rollouts/{rollout_id}", responses=examples.of(examples.ROLLOUT))
     def rollout(_: Viewer, rollout_id: Id, response: Response) -> dict[str, Any]:
-        """A rollout, its events, and from which offset of each partition on each of them held."""
+        """Return a rollout and its events, with the offsets from which each event is in force."""
         trial = trial_of(rollout_id)
         response.headers["ETag"] = f'"{trial.seq}"'
         return views.rollout(parts.reader.history, trial, parts.progress.groups, topic)
@@ -88,7 +88,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         response: Response,
         if_match: IfMatch = None,
     ) -> dict[str, Any]:
-        """The next step of a rollout; promoted and withdrawn need an admin."""
+        """Write the next step of a rollout; promoted and withdrawn need an admin."""
         kind = Type(body.type)
         if kind in OF_ADMINS and caller.role < Role.ADMIN:
             raise Problem(
@@ -99,20 +99,23 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
 
     @router.get("/v1/rollouts/{rollout_id}/verdict", responses=examples.of(examples.VERDICT))
     def verdict(_: Viewer, rollout_id: Id) -> dict[str, Any]:
-        """What the guards say now, with all counts: `fraud rollouts verdict --recompute` gives the same."""
-        found = assess(_readable(parts), trial_of(rollout_id), parts.progress.groups)
+        """Return the guards' current verdict with all counts.
+
+        `fraud rollouts verdict --evidence FILE` recomputes it from the answer.
+        """
+        assessment = assess(_readable(parts), trial_of(rollout_id), parts.progress.groups)
         seen = parts.guards.seen
         since = seen.since if seen is not None and seen.assessment.rollout_id == rollout_id else None
-        return {**found.to_json(), "since": since}
+        return {**assessment.to_json(), "since": since}
 
     @router.get("/v1/models", responses=examples.of(examples.MODELS))
     def models(_: Viewer, name: Annotated[str, Query(max_length=128)] = "card-fraud") -> dict[str, Any]:
-        """Registered versions, newest first, and the part that each has now."""
-        parts_of = _parts_now(_readable(parts))
+        """List the registered versions, newest first, with their current roles."""
+        roles = _current_roles(_readable(parts))
         return {
             "name": name,
             "models": [
-                {**views.model(ref), "metrics": metrics, "now": parts_of.get(ref.digest, [])}
+                {**views.model(ref), "metrics": metrics, "now": roles.get(ref.digest, [])}
                 for ref, metrics in parts.registry.versions(name)
             ],
         }
@@ -126,13 +129,13 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
             int | None, Query(ge=0, le=99_999_999_999_999, description="ms; default: an hour ago")
         ] = None,
     ) -> dict[str, Any]:
-        """Why a transaction was decided as it was: model, rollout, membership, features, reasons, offsets."""
+        """Explain the decision on a transaction: model, rollout, membership, features, reasons, offsets."""
         begin = int(time.time() * 1000) - HOUR_MS if since is None else since
-        found = decisions.explain(
+        explanation = decisions.explain(
             parts.settings, _readable(parts), parts.progress.groups, card_id, transaction_id, begin
         )
         shown: dict[str, Any] = card_ids.for_caller(
-            {"card_id": card_id, "transaction_id": transaction_id, **found}, caller
+            {"card_id": card_id, "transaction_id": transaction_id, **explanation}, caller
         )
         return shown
 
@@ -140,9 +143,9 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
 
 
 def _readable(parts: RolloutParts) -> History:
-    """The history, as far as it is known; 503 before the topic has been read to its end."""
-    if why := parts.reader.waiting_for:
-        raise Problem(503, "rollouts_unknown", f"{why}; ask again in a moment")
+    """Return the history; 503 before the topic has been read to its end."""
+    if reason := parts.reader.waiting_for:
+        raise Problem(503, "rollouts_unknown", f"{reason}; ask again in a moment")
     return parts.reader.history
 
 
@@ -153,12 +156,12 @@ def _expected(if_match: str | None, kind: Type) -> int | None:
         raise Problem(
             428, "if_match_missing", "send If-Match with the rollout's seq, as GET gives it in ETag"
         )
-    found = _SEQ.fullmatch(if_match.strip())
-    if found is None:
+    match = _SEQ.fullmatch(if_match.strip())
+    if match is None:
         raise Problem(
             412, "if_match_unknown", "If-Match is no seq of a rollout; send it as GET gives it in ETag"
         )
-    return int(found["seq"])
+    return int(match["seq"])
 
 
 def _actor(caller: Caller) -> Actor:
@@ -180,10 +183,10 @@ def _answer(receipt: Receipt, response: Response) -> dict[str, Any]:
     }
 
 
-def _parts_now(history: History) -> dict[str, list[dict[str, str]]]:
-    """Digest of a model -> the parts that it has in the plan."""
+def _current_roles(history: History) -> dict[str, list[dict[str, str]]]:
+    """Return digest of a model -> its roles in the plan."""
     plan = machine.plan(history.line)
-    found: dict[str, list[dict[str, str]]] = {}
-    for one in (plan.champion, *plan.challengers) if plan else ():
-        found.setdefault(one.model.digest, []).append({"role": one.role, "rollout_id": one.rollout_id})
-    return found
+    roles: dict[str, list[dict[str, str]]] = {}
+    for item in (plan.champion, *plan.challengers) if plan else ():
+        roles.setdefault(item.model.digest, []).append({"role": item.role, "rollout_id": item.rollout_id})
+    return roles

@@ -1,4 +1,4 @@
-"""The rollout topic as the desk uses it: read to its end, opened for writing, with its audit."""
+"""The desk's access to the rollout topic: reading to its end, and writing together with the audit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -20,23 +20,23 @@ class Rollouts(Protocol):
     """A log of rollouts with one writer at a time."""
 
     def read(self, set_aside: Mapping[int, str], since: History) -> History:
-        """All of it, of which `since` is known already; raises DeskError."""
+        """Extend the history `since` by all later records; raises DeskError."""
 
     def open(self) -> Write:
-        """Become the writer: the one before cannot write any more. What it returns raises DeskError."""
+        """Become the writer and fence the previous one. The returned function raises DeskError."""
 
     def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
-        """Have the audit tell of a request that was refused; raises DeskError."""
+        """Write an audit record of a refused request; raises DeskError."""
 
 
 class KafkaRollouts:
-    """The topic of a job."""
+    """The rollout topic of a job in Kafka."""
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
-        """Connect to nothing yet.
+        """Create the object without connecting.
 
         Args:
-            settings: where.
+            settings: settings of the sidecar.
             clock: seconds since 1970-01-01 UTC, for the audit.
         """
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Verdicts in words, and computed again from their own evidence."""
+"""Verdicts as text, and their recomputation from the evidence."""
 
 import json
 from pathlib import Path
@@ -8,12 +8,13 @@ from service.rollouts.assessment import Assessment
 from service.rollouts.errors import RefusedError
 
 
-def text(found: Assessment) -> str:
-    """An assessment, a line for each guard."""
-    lines = [f"{found.rollout_id}: {found.outcome.value}{', overdue' if found.is_overdue else ''}"]
-    for name, verdict in found.verdicts.items():
+def text(assessment: Assessment) -> str:
+    """Format an assessment, with a line for each guard."""
+    overdue = ", overdue" if assessment.is_overdue else ""
+    lines = [f"{assessment.rollout_id}: {assessment.outcome.value}{overdue}"]
+    for name, verdict in assessment.verdicts.items():
         lines.append(f"  {name}: {verdict.outcome.value}")
-        lines += [f"    {one.guard}: {one.outcome.value}: {one.detail}" for one in verdict.findings]
+        lines += [f"    {item.guard}: {item.outcome.value}: {item.detail}" for item in verdict.findings]
     return "\n".join(lines)
 
 
@@ -24,19 +25,21 @@ def recompute(path: Path) -> str:
         path: a breached event's `verdict`, or an answer of `GET /v1/rollouts/{id}/verdict`.
 
     Raises:
-        RefusedError: the file cannot be read, or says something else than its counts do.
-        GuardError: its evidence is none.
+        RefusedError: the file cannot be read, or its verdict does not follow from its counts.
+        GuardError: its evidence is invalid.
     """
     try:
-        told = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (OSError, ValueError) as fault:
         raise RefusedError("evidence", f"{path} holds no JSON: {fault}; give a verdict") from fault
-    verdicts = told.get("challengers", {"": told}) if isinstance(told, dict) else {"": told}
+    verdicts = content.get("challengers", {"": content}) if isinstance(content, dict) else {"": content}
     for name, evidence in verdicts.items():
-        again = recomputed(evidence).to_json()
-        if again != evidence:
+        result = recomputed(evidence).to_json()
+        if result != evidence:
             raise RefusedError(
                 "evidence",
-                f"{path}: computed again, {name or 'it'} comes to {again['verdict']}, otherwise than told",
+                f"{path}: the verdict{name and f' on {name}'} does not follow from its counts, which give "
+                f"{result['verdict']}; do not rely on the file",
             )
-    return f"the same, computed again: {', '.join(sorted({one['verdict'] for one in verdicts.values()}))}"
+    outcomes = sorted({evidence["verdict"] for evidence in verdicts.values()})
+    return f"the same, computed again: {', '.join(outcomes)}"

@@ -1,4 +1,4 @@
-"""Rollouts as the API and the command line show them: pure."""
+"""Views of rollouts for the API and the command line. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,16 +12,16 @@ from service.rollouts.history import Entry, History
 
 Groups = Mapping[int, Mapping[str, Any]]
 PENDING, APPLIED, REFUSED = "pending", "applied", "refused"
-"""What became of an event in the job."""
+"""States of an event in the job."""
 
 
 def model(ref: ModelRef) -> dict[str, Any]:
-    """A model, without the list of its features."""
+    """Return a model's fields, without the list of its features."""
     return {"name": ref.name, "version": ref.version, "digest": ref.digest, "features": len(ref.features)}
 
 
 def in_force(history: History) -> dict[str, Any] | None:
-    """Who decides; None before the first promotion."""
+    """Return the champion; None before the first promotion."""
     if not history.line.champions:
         return None
     champion = history.line.champions[-1]
@@ -34,8 +34,8 @@ def in_force(history: History) -> dict[str, Any] | None:
     }
 
 
-def everything(history: History, groups: Groups, topic: str) -> dict[str, Any]:
-    """All rollouts, newest first, and who decides."""
+def overview(history: History, groups: Groups, topic: str) -> dict[str, Any]:
+    """Return all rollouts, newest first, and the champion."""
     return {
         "champion": in_force(history),
         "open": history.line.open,
@@ -46,7 +46,7 @@ def everything(history: History, groups: Groups, topic: str) -> dict[str, Any]:
 
 
 def summary(history: History, trial: Trial, groups: Groups, topic: str) -> dict[str, Any]:
-    """A rollout in short."""
+    """Return the summary of a rollout."""
     entries = history.accepted(trial.rollout_id)
     states = [state_of(entry, groups, topic)["state"] for entry in entries]
     return {
@@ -59,12 +59,12 @@ def summary(history: History, trial: Trial, groups: Groups, topic: str) -> dict[
         "changed_at": entries[-1].timestamp if entries else None,
         "canary": trial.canary or None,
         "share_bp": trial.share_bp,
-        "challengers": [_challenger(one) for one in trial.challengers],
+        "challengers": [_challenger(challenger) for challenger in trial.challengers],
     }
 
 
 def rollout(history: History, trial: Trial, groups: Groups, topic: str) -> dict[str, Any]:
-    """A rollout with its events, each pending or applied, and from which offsets on it held."""
+    """Return a rollout with its events, their states, and the offsets from which they are in force."""
     return {
         **summary(history, trial, groups, topic),
         "line": trial.line,
@@ -82,20 +82,20 @@ def rollout(history: History, trial: Trial, groups: Groups, topic: str) -> dict[
 
 
 def state_of(entry: Entry, groups: Groups, topic: str) -> dict[str, Any]:
-    """What became of an event in the job.
+    """Return the state of an event in the job.
 
     Returns:
-        `state`: applied once every key group has folded it; `groups`: how many have, of how many;
-        `held_from`: partition of the transactions -> offset of the first for which it held, as far as the
-        groups still tell it; `refused`: why it changed nothing.
+        `state`: applied once every key group has read it; `groups`: number of groups that have, and of all;
+        `held_from`: partition of the transactions -> offset of the first one for which the event was in
+        force, as far as the groups' records still have it; `refused`: why it was refused.
     """
     folded, held_from = 0, dict[str, int]()
     for record in groups.values():
         ends = {(part["topic"], part["partition"]): part["end_offset"] for part in record["partitions"]}
         folded += ends.get((topic, 0), 0) > entry.offset
-        for told in record.get("applied", ()):
-            is_this = told["offset"] == entry.offset and told["type"] == entry.event.type.value
-            held_from.update(told["held_from"] if is_this else {})
+        for applied in record.get("applied", ()):
+            is_this = applied["offset"] == entry.offset and applied["type"] == entry.event.type.value
+            held_from.update(applied["held_from"] if is_this else {})
     number = max((int(record["key_groups"]) for record in groups.values()), default=0)
     state = REFUSED if entry.refused else APPLIED if number and folded == number else PENDING
     return {
@@ -108,7 +108,7 @@ def state_of(entry: Entry, groups: Groups, topic: str) -> dict[str, Any]:
 
 def _event(entry: Entry) -> dict[str, Any]:
     event = entry.event
-    told: dict[str, Any] = {
+    common: dict[str, Any] = {
         "seq": event.seq,
         "type": event.type.value,
         "actor": event.actor,
@@ -119,21 +119,21 @@ def _event(entry: Entry) -> dict[str, Any]:
         "offset": entry.offset,
         "timestamp": entry.timestamp,
     }
-    own = {
+    optional = {
         "challenger": event.challenger,
         "share_bp": event.share_bp,
         "guard": event.guard,
         "verdict": event.verdict,
     }
-    return told | {name: value for name, value in own.items() if value}
+    return common | {name: value for name, value in optional.items() if value}
 
 
-def _challenger(one: Challenger) -> dict[str, Any]:
+def _challenger(challenger: Challenger) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "role": one.role,
-        "share_bp": one.share_bp,
-        "model": model(one.model),
-        "policy": asdict(one.policy),
-        "policy_digest": one.policy.digest(),
+        "name": challenger.name,
+        "role": challenger.role,
+        "share_bp": challenger.share_bp,
+        "model": model(challenger.model),
+        "policy": asdict(challenger.policy),
+        "policy_digest": challenger.policy.digest(),
     }

@@ -1,7 +1,7 @@
-"""The one writer of a job's rollout events: a transactional id that a newer writer takes from an older one.
+"""The single writer of a job's rollout events: its transactional id lets a newer writer fence older ones.
 
-A desk that is to write opens it, reads the topic to its end, and commits. If another has opened it since, the
-commit fails and nothing was written: each event is written by one who has read all events before it.
+A desk opens the writer, reads the topic to its end, and commits. If another desk has opened the writer since,
+the commit fails and nothing is written. So every event is written by a desk that has read all earlier events.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from models.rollouts.events import Event
 from service.rollouts.errors import StaleError, UnansweredError
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 
 TIMEOUT_S = 30.0
 FENCED = (
@@ -24,7 +24,7 @@ FENCED = (
 
 @dataclass(frozen=True)
 class Line:
-    """A record that goes into the same transaction as the events, for example of the audit."""
+    """A record in the same transaction as the events, for example of the audit."""
 
     topic: str
     key: bytes
@@ -32,18 +32,18 @@ class Line:
 
 
 def transactional_id(job_id: str) -> str:
-    """Of the one writer."""
+    """Return the transactional id of the single writer."""
     return f"{job_id}-rollouts"
 
 
 class RolloutWriter:
-    """The writer, opened: older ones of the same job cannot commit any more."""
+    """The open writer, which has fenced older writers of the same job."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        """Open it.
+        """Open the writer.
 
         Raises:
-            StaleError: another has been opened in this moment.
+            StaleError: another writer was opened at the same time.
             UnansweredError: the brokers do not answer.
         """
         self._settings = settings
@@ -61,11 +61,11 @@ class RolloutWriter:
             raise self._refused(fault) from fault
 
     def write(self, events: Sequence[Event], lines: Sequence[Line] = ()) -> list[int]:
-        """Write events, and what goes with them, in one transaction; returns the events' offsets.
+        """Write events and further records in one transaction; return the events' offsets.
 
         Raises:
             StaleError: another writer has been opened since; nothing was written.
-            UnansweredError: the brokers do not answer; a repetition with the same idempotency key tells
+            UnansweredError: the brokers do not answer; repeat it with the same idempotency key to learn
                 whether it was written.
         """
         offsets: dict[int, int] = {}
@@ -91,10 +91,10 @@ class RolloutWriter:
     def _refused(self, fault: KafkaException) -> StaleError | UnansweredError:
         if fault.args[0].code() in FENCED:
             return StaleError(
-                "race", "another writer of rollouts came in between, nothing was written; look, then repeat"
+                "race", "another writer was opened meanwhile, nothing was written; look, then repeat"
             )
         return UnansweredError(
             "brokers",
             f"{self._settings.topics.model_rollouts} at {self._settings.bootstrap_servers} did not take the "
-            f"event: {say(fault)}; check the brokers, then repeat it with the same idempotency key",
+            f"event: {describe(fault)}; check the brokers, then repeat it with the same idempotency key",
         )

@@ -1,13 +1,13 @@
-"""Who may ask the sidecar for what, and what it answers to those who may not.
+"""Security of the sidecar's HTTP interface: authentication, roles, limits, safe headers and the audit log.
 
-headers     safe headers of every answer
-gate        who asks: a bearer token (tokens), or this machine
-limits      rate of a caller, size of a body
-roles       what a route needs: Viewer, Operator, Admin, Anyone
+headers     security headers of every answer
+gate        authentication: a bearer token (tokens), or a process of this machine
+limits      request rate of a caller, size of a body
+roles       role that a route needs: Viewer, Operator, Admin, Anyone
 problems    errors as problem details (RFC 9457)
 card_ids    card ids masked for viewers
-listening   where the sidecar may listen
-audit       records of changes and their chain           (audit_log, audit_api, audit_commands)
+listening   addresses on which the sidecar may listen
+audit       records of changes and their hash chain      (audit_log, audit_api, audit_commands)
 """
 
 import time
@@ -24,11 +24,11 @@ from service.security.tokens import TokensFile
 from service.settings import ServiceSettings
 
 PROBES = frozenset({"/livez", "/healthz"})
-"""Answered at any rate."""
+"""Paths without a rate limit."""
 
 
 def install(app: FastAPI, settings: ServiceSettings, clock: Callable[[], float] = time.time) -> None:
-    """Guard an application; each of its routes then has to declare a role (roles.see_all_declared).
+    """Secure an application; each of its routes must then declare a role (roles.require_declared_roles).
 
     Args:
         app: the application, before it serves.
@@ -42,7 +42,7 @@ def install(app: FastAPI, settings: ServiceSettings, clock: Callable[[], float] 
     problems.install(app)
     app.state.audit_log = AuditLog(settings)
     app.include_router(audit_api.router)
-    # the last that is added sees a request first
+    # the middleware added last sees a request first
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     if settings.rate_per_s > 0:
         buckets = TokenBuckets(settings.rate_per_s, settings.rate_burst)

@@ -1,8 +1,8 @@
-"""Audit records and their chain: each holds the digest of the one before it. Pure.
+"""Audit records in a hash chain: each record holds the digest of the previous one. Pure.
 
-What the chain shows: a record that was changed, removed, inserted or moved after later ones were written. By
-itself it does not show that records are missing at the end, or that all from some record on was written anew:
-for that somebody has to keep a digest elsewhere, and give it to `verify` (decision 51).
+The chain reveals a record that was changed, removed, inserted or moved after later ones were written. Alone
+it does not reveal that records are missing at the end, or that all records from some point on were rewritten.
+To detect that, keep a digest elsewhere and give it to `verify` (decision 51).
 """
 
 import hashlib
@@ -19,12 +19,12 @@ SCHEMA_VERSION = 1
 
 
 class AuditError(FraudError):
-    """The audit log is not what was written, or cannot be read."""
+    """The audit log was tampered with, or cannot be read."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What happened, as its author tells it."""
+    """A change or refusal, before it becomes a record of the chain."""
 
     at: int
     """Milliseconds since 1970-01-01 UTC."""
@@ -34,46 +34,46 @@ class Entry:
     action: str
     """For example `rollout.canary_set`."""
     target: str
-    """What was changed: for example a rollout's id."""
+    """Object of the change, for example a rollout's id."""
     origin: str
-    """From where: the client's address, or `cli`. In records: `from`."""
+    """The client's address, or `cli`. In records: `from`."""
     outcome: str
     """For example `done` or `refused`."""
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Fault(StrEnum):
-    """What is wrong with a record."""
+    """Fault of a record in the chain."""
 
     CHANGED = "changed"
-    """Its content is not that of its digest."""
+    """Its content does not match its digest."""
     INSERTED = "inserted"
-    """What comes after it follows from a record before it."""
+    """The next record refers to a record before it."""
     MISPLACED = "misplaced"
-    """The record that it follows from comes later."""
+    """The record that it refers to comes later."""
     MISSING = "missing"
-    """The record that it follows from is not there."""
+    """The record that it refers to does not exist."""
     FOREIGN = "foreign"
     """It is no audit record."""
     CUT = "cut"
-    """A digest that was known is in no record: the end is missing, or was written anew."""
+    """No record has the given digest: the end is missing, or was rewritten."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, and the number of the record (from 0) that it was found at."""
+    """A fault, and the number of its record, from 0."""
 
     number: int
     fault: Fault
 
     def __str__(self) -> str:
         if self.fault is Fault.CUT:
-            return "cut: no record has the digest that was given: the end is missing or was written anew"
+            return "cut: no record has the given digest: the end is missing or was rewritten"
         texts = {
             Fault.CHANGED: "was changed",
             Fault.INSERTED: "was inserted, or repeats another",
-            Fault.MISPLACED: "stands before the record that it follows from",
-            Fault.MISSING: "follows from a record that is not there: removed or rewritten",
+            Fault.MISPLACED: "stands before the record that it refers to",
+            Fault.MISSING: "refers to a record that does not exist: removed or rewritten",
             Fault.FOREIGN: "is no audit record",
         }
         return f"record {self.number} {texts[self.fault]}"
@@ -81,25 +81,26 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verification:
-    """What a reading of the whole log has found."""
+    """Result of the verification of a whole log."""
 
     records: int
+    """Number of records."""
     head: str | None
-    """Digest of the last record; None if there is none. Keep it elsewhere, and give it next time."""
+    """Digest of the last record; None without records. Keep it elsewhere for the next verification."""
     findings: tuple[Finding, ...]
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
 
 def next_record(previous: bytes | None, entry: Entry) -> bytes:
-    """The record to be written after another.
+    """Create the record that follows another.
 
     Args:
-        previous: value of the log's last record, whatever that is; None if the log is empty.
-        entry: what happened.
+        previous: value of the log's last record, valid or not; None if the log is empty.
+        entry: content of the new record.
     """
     record = {
         "schema_version": SCHEMA_VERSION,
@@ -117,19 +118,19 @@ def next_record(previous: bytes | None, entry: Entry) -> bytes:
 
 
 def link(value: bytes) -> str:
-    """What the record after this one has as `previous`: of what it holds, not of what it says of itself."""
+    """Return the field `previous` of the next record: the digest of the content, not the stated digest."""
     return _link(value, read(value))
 
 
 def read(value: bytes) -> dict[str, Any] | None:
-    """The record that bytes hold; None if they hold none."""
+    """Parse a record; return None if the bytes are no audit record."""
     try:
         record: dict[str, Any] = json.loads(value)
         validate(Contract.AUDIT_RECORD, record)
         record_bytes = _canonical(record)
     except (ValueError, RecursionError, ContractError):
         return None
-    # other bytes of the same content have not been written by us
+    # another serialisation of the same content was not written by `next_record`
     return record if record_bytes == value else None
 
 
@@ -137,15 +138,15 @@ def verify(values: Iterable[bytes], known_head: str | None = None) -> Verificati
     """Check the chain of a whole log.
 
     Args:
-        values: the records' values, from the first one on.
-        known_head: a digest that `verify` told before.
+        values: values of all records, from the first.
+        known_head: head of an earlier verification.
     """
     records: list[dict[str, Any] | None] = []
     links: list[str] = []
     for value in values:
         records.append(read(value))
         links.append(_link(value, records[-1]))
-    # a changed record still says what its digest was: who follows from that is where it belongs
+    # a changed record still states its old digest: records that refer to it are in their place
     stated = [record["digest"] if record else links[number] for number, record in enumerate(records)]
     first_at: dict[str, int] = {}
     for number, digests in enumerate(zip(links, stated, strict=True)):
@@ -167,7 +168,7 @@ def verify(values: Iterable[bytes], known_head: str | None = None) -> Verificati
 
 
 def _break(number: int, previous: str | None, first_at: Mapping[str, int]) -> Finding:
-    """What a record that does not follow from the one before it tells."""
+    """Classify a record that does not refer to the previous record."""
     origin = -1 if previous is None else first_at.get(previous)
     if origin is None:
         return Finding(number, Fault.MISSING)
@@ -186,5 +187,5 @@ def _digest(record: Mapping[str, Any]) -> str:
 
 
 def _canonical(record: Mapping[str, Any]) -> bytes:
-    """The one way to write a record: sorted names, no blanks, no NaN; all characters beyond ASCII escaped."""
+    """Serialise a record canonically: sorted names, no blanks, no NaN, all non-ASCII characters escaped."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -1,4 +1,4 @@
-"""`GET /v1/audit`: who changed what."""
+"""`GET /v1/audit`: the audit log of changes."""
 
 import hashlib
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ LARGEST_OFFSET = 2**63 - 1
 
 
 def audit_log(request: Request) -> AuditLog:
-    """The log of the application."""
+    """Return the application's audit log."""
     log: AuditLog = request.app.state.audit_log
     return log
 
@@ -28,16 +28,16 @@ def newest(
         int | None, Query(ge=0, le=LARGEST_OFFSET, description="Only records before this offset")
     ] = None,
 ) -> dict[str, Any]:
-    """The newest records of the audit log, newest first; `next` is the `before` of the next page."""
-    found = log.newest(limit, before)
+    """Return the newest audit records, newest first; `next` is the `before` of the next page."""
+    records = log.newest(limit, before)
     return {
-        "records": [_shown(one) for one in found],
-        "next": found[-1].offset if len(found) == limit else None,
+        "records": [_view(stored) for stored in records],
+        "next": records[-1].offset if len(records) == limit else None,
     }
 
 
-def _shown(stored: Stored) -> dict[str, Any]:
+def _view(stored: Stored) -> dict[str, Any]:
     record = audit.read(stored.value)
-    if record is None:  # written by something else than the sidecar
+    if record is None:  # not written by the sidecar or `fraud rollouts`
         return {"offset": stored.offset, "foreign_sha256": hashlib.sha256(stored.value).hexdigest()}
     return {"offset": stored.offset, "record": record}

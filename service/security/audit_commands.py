@@ -1,4 +1,4 @@
-"""`fraud audit`: who changed what, and whether the log still says so."""
+"""`fraud audit`: list and verify the audit log of changes."""
 
 import json
 from datetime import UTC, datetime
@@ -11,12 +11,12 @@ from confluent_kafka import KafkaException
 from service.security import audit
 from service.security.audit import AuditError
 from service.security.audit_log import AuditLog, Stored
-from service.settings import ServiceSettings, say
+from service.settings import ServiceSettings, describe
 from streaming_job import environment
 from streaming_job.masking import safe
 
 SHOWN = 5
-"""Findings told at most."""
+"""Most findings in an error text."""
 
 app = typer.Typer(no_args_is_help=True, help="List and verify the audit log of changes.")
 
@@ -26,42 +26,42 @@ def list_records(
     limit: Annotated[int, typer.Option(min=1, help="The newest so many")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="The records as they are, one a line")] = False,
 ) -> None:
-    """Tell who changed what, newest first."""
+    """List the changes and their authors, newest first."""
     settings = environment.settings(ServiceSettings)
     try:
-        found = AuditLog(settings).newest(limit)
+        records = AuditLog(settings).newest(limit)
     except KafkaException as fault:
         raise _unreadable(settings, fault) from fault
-    for stored in found:
+    for stored in records:
         typer.echo(safe(stored.value) if as_json else _line(stored))
 
 
 @app.command("verify")
 def verify_log(
     head: Annotated[
-        str | None, typer.Option(help="A digest that this command told before: finds a log cut since then")
+        str | None, typer.Option(help="Head printed by an earlier run: reveals a log that was cut since then")
     ] = None,
 ) -> None:
-    """See that no record was changed, removed, inserted or moved; tell the newest digest."""
+    """Check that no record was changed, removed, inserted or moved; print the newest digest."""
     settings = environment.settings(ServiceSettings)
-    offsets: list[int] = []
     try:
         stored = list(AuditLog(settings).all())
     except KafkaException as fault:
         raise _unreadable(settings, fault) from fault
-    offsets = [one.offset for one in stored]
-    seen = audit.verify([one.value for one in stored], head)
-    if not seen.is_intact:
-        told = "; ".join(
+    offsets = [record.offset for record in stored]
+    result = audit.verify([record.value for record in stored], head)
+    if not result.is_intact:
+        findings = "; ".join(
             f"{finding}" + (f" (offset {offsets[finding.number]})" if finding.number < len(offsets) else "")
-            for finding in islice(seen.findings, SHOWN)
+            for finding in islice(result.findings, SHOWN)
         )
-        more = f"; and {len(seen.findings) - SHOWN} more" if len(seen.findings) > SHOWN else ""
+        more = f"; and {len(result.findings) - SHOWN} more" if len(result.findings) > SHOWN else ""
         raise AuditError(
-            f"{settings.topics.audit_log} is not what was written: {told}{more}; find out who could write it"
+            f"{settings.topics.audit_log} is not what was written: {findings}{more}; "
+            "find out who could write to it"
         )
-    typer.echo(f"{seen.records} records, each follows from the one before it")
-    typer.echo(f"head {seen.head or '-'}   keep it elsewhere; give it as --head next time")
+    typer.echo(f"{result.records} records, each follows from the one before it")
+    typer.echo(f"head {result.head or '-'}   keep it elsewhere; give it as --head next time")
 
 
 def _line(stored: Stored) -> str:
@@ -79,6 +79,6 @@ def _line(stored: Stored) -> str:
 
 def _unreadable(settings: ServiceSettings, fault: KafkaException) -> AuditError:
     return AuditError(
-        f"{settings.topics.audit_log} at {settings.bootstrap_servers} cannot be read: {say(fault)}; "
+        f"{settings.topics.audit_log} at {settings.bootstrap_servers} cannot be read: {describe(fault)}; "
         "check the brokers"
     )

@@ -1,4 +1,4 @@
-"""The audit log's topic: one partition, kept for ever, read by those who ask."""
+"""The audit log's topic, which has one partition and infinite retention; read on request."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from streaming_job.log import topic_reader
 
 PARTITION = 0
 PER_RECORD = 4
-"""Offsets looked at for each record that is wanted: each transaction has a mark beside its record."""
+"""Offsets read for each requested record: a transaction's control record takes an offset, too."""
 
 
 class NoAuditError(LookupError):
@@ -26,17 +26,17 @@ class Stored:
 
 
 class AuditLog:
-    """Reads the topic; each call with a consumer of its own."""
+    """Reader of the topic; each call uses its own consumer."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._settings = settings
         self._topic = settings.topics.audit_log
 
     def all(self) -> Iterator[Stored]:
-        """Every record, oldest first; none if there is no such topic.
+        """Yield every record, oldest first; none if the topic does not exist.
 
         Raises:
-            KafkaException: no answer.
+            KafkaException: the brokers do not answer.
         """
         with _Reading(self._settings) as reader:
             if topic_reader.exists(reader, self._topic):
@@ -45,27 +45,27 @@ class AuditLog:
                 )
 
     def last(self) -> bytes | None:
-        """Value of the newest record, from which the next one follows; None if there is none.
+        """Return the value of the newest record, to which the next one refers; None without records.
 
         Raises:
-            NoAuditError: there is no such topic.
-            KafkaException: no answer.
+            NoAuditError: the topic does not exist.
+            KafkaException: the brokers do not answer.
         """
         with _Reading(self._settings) as reader:
             if not topic_reader.exists(reader, self._topic):
                 raise NoAuditError(f"there is no topic {self._topic}; `fraud job topics` makes it")
-            found = topic_reader.newest(reader, self._topic, PARTITION)
-            return None if found is None else _stored(found).value
+            message = topic_reader.newest(reader, self._topic, PARTITION)
+            return None if message is None else _stored(message).value
 
     def newest(self, limit: int, before: int | None = None) -> list[Stored]:
-        """The newest records, newest first.
+        """Return the newest records, newest first.
 
         Args:
-            limit: at most so many.
-            before: of those before this offset; default: of all.
+            limit: most records to return.
+            before: only records before this offset; default: all.
 
         Raises:
-            KafkaException: no answer.
+            KafkaException: the brokers do not answer.
         """
         with _Reading(self._settings) as reader:
             if not topic_reader.exists(reader, self._topic):
@@ -75,16 +75,16 @@ class AuditLog:
             back = limit * PER_RECORD
             while end > first:
                 start = TopicPartition(self._topic, PARTITION, max(first, end - back))
-                found = [_stored(one) for one in topic_reader.to_end(reader, start)]
-                found = [one for one in found if one.offset < end]
-                if len(found) >= limit or start.offset == first:
-                    return found[::-1][:limit]
+                records = [_stored(message) for message in topic_reader.to_end(reader, start)]
+                records = [record for record in records if record.offset < end]
+                if len(records) >= limit or start.offset == first:
+                    return records[::-1][:limit]
                 back *= 10
             return []
 
 
 class _Reading:
-    """A consumer that is closed at the end."""
+    """A consumer as a context manager, closed at the end."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         name = f"{settings.job_id}-audit"

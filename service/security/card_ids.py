@@ -1,4 +1,4 @@
-"""Card ids in answers: whole for operators, masked for everyone else."""
+"""Card ids in answers: in full for operators, masked for all other callers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,17 +10,17 @@ FIELDS = frozenset({"card", "card_id"})
 
 
 def for_caller(value: Any, caller: Caller | None) -> Any:
-    """A JSON value as its reader may see it: members named as card ids are masked, however deep they lie.
+    """Mask the card ids in a JSON value at every depth, unless the caller may see them.
 
     Args:
         value: objects, lists, texts, numbers.
-        caller: who reads it; None: not known.
+        caller: reader of the answer; None: unknown.
     """
     return value if may_see_cards(caller) else _masked(value)
 
 
 def may_see_cards(caller: Caller | None) -> bool:
-    """Whether a caller may see card ids."""
+    """Return whether a caller may see card ids."""
     return caller is not None and caller.role >= Role.OPERATOR
 
 

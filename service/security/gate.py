@@ -1,4 +1,4 @@
-"""Who asks: the bearer token of a request, or, where there are no tokens, a process of this machine."""
+"""Authentication of requests: by bearer token, or without a tokens file only from this machine."""
 
 import ipaddress
 from collections.abc import Callable
@@ -17,14 +17,14 @@ OF_PROXIES = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "
 
 
 class Gate:
-    """ASGI middleware: puts the caller, or the problem why there is none, into the scope; refuses nothing."""
+    """ASGI middleware that puts the caller or the authentication problem into the scope; refuses nothing."""
 
     def __init__(self, app: ASGIApp, *, tokens: TokensFile | None, clock: Callable[[], float]) -> None:
-        """Guard an application.
+        """Wrap an application.
 
         Args:
             app: the application.
-            tokens: who may call; None: processes of this machine, as admin.
+            tokens: tokens of the callers; None: processes of this machine are served as admin.
             clock: seconds since 1970-01-01 UTC.
         """
         self._app, self._tokens, self._clock = app, tokens, clock
@@ -49,7 +49,7 @@ class Gate:
         try:
             token = self._tokens.find(secret)
         except TokensError:
-            # the text names a path of this machine: the operator finds it in `fraud tokens list`
+            # not the error's text: it contains a local path, which `fraud tokens list` shows the operator
             raise Problem(
                 503, "tokens_unreadable", "the tokens file cannot be used; see `fraud tokens list`"
             ) from None
@@ -78,15 +78,16 @@ def _unauthorised(code: str, detail: str) -> Problem:
 
 
 def _refuse_strangers(origin: str, headers: Headers) -> None:
-    """Without tokens, let in what was sent by this machine to this machine.
+    """Refuse requests that were not sent by this machine to this machine, if there are no tokens.
 
-    A proxy on this machine would make everyone local. A name that an attacker lets point at 127.0.0.1 (DNS
-    rebinding) makes a browser's page one with the sidecar; but its requests carry that name as Host.
+    Behind a proxy on this machine every client would look local. With DNS rebinding an attacker's name
+    resolves to 127.0.0.1, so a browser treats the attacker's page and the sidecar as one origin; but its
+    requests have that name as Host.
     """
     if not is_loopback(origin):
         raise Problem(403, "local_only", "without a tokens file only this machine is served; make one")
     if any(name in headers for name in OF_PROXIES):
-        raise Problem(403, "local_only", "this came through a proxy: that needs a tokens file")
+        raise Problem(403, "local_only", "the request came through a proxy: that needs a tokens file")
     if not is_loopback(_host(headers.get("host", ""))):
         raise Problem(
             403, "local_only", "without a tokens file only the Host 127.0.0.1, ::1 or localhost is served"
@@ -94,7 +95,7 @@ def _refuse_strangers(origin: str, headers: Headers) -> None:
 
 
 def _refuse_other_sites(headers: Headers) -> None:
-    """Refuse changes that a browser sends for a page of another origin."""
+    """Refuse changes that a browser sends on behalf of a page of another origin."""
     site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
     same = origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
     if site not in ("none", "same-origin") or not same:
@@ -109,7 +110,7 @@ def _host(header: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by its address, or named localhost."""
+    """Return whether a host is a loopback address or localhost."""
     if host.lower() == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Headers of every answer: what browsers must not do with it."""
+"""Security headers of every answer, for browsers."""
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,7 +15,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Scripts and styles are files of ours: what is injected into a page neither runs nor calls home."""
+"""Only the sidecar's own scripts and styles: injected code neither runs nor contacts other hosts."""
 
 SAFE = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -31,7 +31,7 @@ TLS_ONLY = {"Strict-Transport-Security": "max-age=31536000"}
 
 
 class SafeHeaders:
-    """ASGI middleware: adds the safe headers; an answer may set its own Cache-Control."""
+    """ASGI middleware that adds the security headers; an answer may set its own Cache-Control."""
 
     def __init__(self, app: ASGIApp, *, tls: bool) -> None:
         self._app = app

@@ -13,13 +13,13 @@ from service.security.problems import Problem, answer
 from service.security.roles import CALLER, Caller
 
 BODY_S = 10.0
-"""How long a client may take to send a body."""
+"""Time limit for a client to send a body."""
 MOST_CALLERS = 10_000
-"""Buckets kept; the one used longest ago goes first."""
+"""Most buckets kept; the least recently used one is dropped first."""
 
 
 class BodyLimit:
-    """ASGI middleware: takes a body in before the application sees the request, or refuses it (413, 408)."""
+    """ASGI middleware that reads a body before the application sees the request, or refuses it (413, 408)."""
 
     def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
         self._app, self._max = app, max_bytes
@@ -34,20 +34,20 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         try:
-            stated = headers.get("content-length", "")
-            if stated.isdecimal() and int(stated[:20]) > self._max:
+            length = headers.get("content-length", "")
+            if length.isdecimal() and int(length[:20]) > self._max:
                 raise self._too_large()
-            replay = await wait_for(self._taken(receive), BODY_S)
+            replay = await wait_for(self._buffered(receive), BODY_S)
         except Problem as problem:
             await answer(problem, scope["path"])(scope, receive, send)
         except TimeoutError:
-            late = Problem(408, "request_timeout", f"no whole body came in {BODY_S:.0f} s; repeat it")
-            await answer(late, scope["path"])(scope, receive, send)
+            timeout = Problem(408, "request_timeout", f"no complete body within {BODY_S:.0f} s; repeat it")
+            await answer(timeout, scope["path"])(scope, receive, send)
         else:
             await self._app(scope, replay, send)
 
-    async def _taken(self, receive: Receive) -> Receive:
-        """A `receive` that gives the whole body at once, and then what comes after it."""
+    async def _buffered(self, receive: Receive) -> Receive:
+        """Read the body; return a `receive` that first returns it in one message, then later messages."""
         body, more, last = b"", True, None
         while more:
             message = await receive()
@@ -66,32 +66,32 @@ class BodyLimit:
         return replay
 
     def _too_large(self) -> Problem:
-        # what is left of the body is not read
+        # the rest of the body is not read, so the connection cannot be reused
         return Problem(
             413, "body_too_large", f"a body has at most {self._max} bytes", {"Connection": "close"}
         )
 
 
 class TokenBuckets:
-    """A token bucket for each caller: full at first, refilled at a steady rate, one token for a request."""
+    """One token bucket per caller: initially full, refilled at a constant rate, one token per request."""
 
     def __init__(self, rate_per_s: float, burst: float, most: int = MOST_CALLERS) -> None:
-        """Make none yet.
+        """Start without buckets.
 
         Args:
-            rate_per_s: tokens that come back each second.
+            rate_per_s: tokens refilled per second.
             burst: tokens of a full bucket, at least 1.
-            most: buckets kept. To forget one fills it: a flood of addresses gains a burst each.
+            most: most buckets kept. Dropping a bucket refills it: in a flood each address gains one burst.
         """
         self._rate, self._burst, self._most = rate_per_s, max(1.0, burst), most
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, key: str, now_s: float) -> float:
-        """Take a token: 0.0; or, if there is none, the seconds until there is one.
+        """Take a token and return 0.0; if there is none, return the seconds until the next one.
 
         Args:
             key: the caller.
-            now_s: of a clock that does not go back.
+            now_s: seconds of a monotonic clock.
         """
         left, at = self._buckets.pop(key, (self._burst, now_s))
         left = min(self._burst, left + max(0.0, now_s - at) * self._rate)
@@ -106,7 +106,7 @@ class TokenBuckets:
 
 
 class RateLimit:
-    """ASGI middleware: 429 and Retry-After for a caller who asks too often."""
+    """ASGI middleware that answers 429 with Retry-After to a caller above its rate limit."""
 
     def __init__(
         self, app: ASGIApp, *, buckets: TokenBuckets, clock: Callable[[], float], exempt: frozenset[str]
@@ -115,9 +115,9 @@ class RateLimit:
 
         Args:
             app: the application.
-            buckets: of the callers.
+            buckets: buckets of the callers.
             clock: seconds, monotonic.
-            exempt: paths without a limit: a probe that is refused would have the sidecar restarted.
+            exempt: paths without a limit: a refused probe would make an orchestrator restart the sidecar.
         """
         self._app, self._buckets, self._clock, self._exempt = app, buckets, clock, exempt
 
@@ -134,7 +134,7 @@ class RateLimit:
 
 
 def key_of(scope: Scope) -> str:
-    """Whose bucket a request is taken from: its token's; without one its address's (IPv6: the /64's)."""
+    """Return the bucket key of a request: its token, or without one its address (IPv6: the /64 network)."""
     caller = scope.get(CALLER)
     client = (scope.get("client") or ("",))[0]
     if isinstance(caller, Caller) and caller.name != "local":

@@ -1,4 +1,4 @@
-"""Where the sidecar may listen: beyond this machine only with tokens and TLS."""
+"""Check of the listening address: beyond this machine only with tokens and TLS."""
 
 import socket
 import ssl
@@ -9,24 +9,24 @@ from service.settings import ServiceSettings
 
 
 class ListenError(FraudError):
-    """The sidecar will not listen as it is asked to."""
+    """The sidecar refuses to listen with these settings."""
 
 
 def check(host: str, settings: ServiceSettings) -> None:
-    """See that what may be reached from outside asks for tokens, over TLS; and that the TLS files are good.
+    """Check that an address reachable from outside has tokens and TLS, and that the TLS files are valid.
 
     Args:
         host: address or name to listen on.
-        settings: of the sidecar.
+        settings: settings of the sidecar.
 
     Raises:
-        ListenError: it does not, or they are not.
+        ListenError: tokens or TLS are missing, or the TLS files are invalid.
     """
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise ListenError("TLS needs both --tls-cert and --tls-key; give the other, or neither")
     if settings.tls_cert is not None and settings.tls_key is not None:
         try:
-            # a password would be asked for on the terminal
+            # an empty password, because ssl would prompt for one on the terminal
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(settings.tls_cert, settings.tls_key, password=lambda: b"")
         except (OSError, ValueError) as fault:  # ssl.SSLError is an OSError
@@ -39,19 +39,19 @@ def check(host: str, settings: ServiceSettings) -> None:
         return
     if settings.tokens_file is None:
         raise ListenError(
-            f"{host} can be reached from outside, and no --tokens-file says who may call; make one with "
+            f"{host} can be reached from outside, and there is no --tokens-file; make one with "
             "`fraud tokens add`, or listen on 127.0.0.1"
         )
     if settings.tls_cert is None and not settings.insecure_http:
         raise ListenError(
-            f"{host} can be reached from outside, and tokens would cross the network readable; give "
+            f"{host} can be reached from outside, and tokens would cross the network unencrypted; give "
             "--tls-cert and --tls-key, or --insecure-http where a proxy does TLS"
         )
 
 
 def _is_local(host: str) -> bool:
     try:
-        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError:
-        return False  # what listens cannot, and says so
-    return bool(found) and all(is_loopback(str(address[4][0])) for address in found)
+        return False  # listening fails later, with an error of its own
+    return bool(addresses) and all(is_loopback(str(address[4][0])) for address in addresses)

@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): every answer from 400 on has this one form."""
+"""Problem details (RFC 9457), the form of every answer with status 400 or above."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -14,26 +14,26 @@ from starlette.responses import Response
 
 from feature_store.errors import FraudError
 from service.security.headers import SAFE
-from service.settings import say
+from service.settings import describe
 
 MEDIA_TYPE = "application/problem+json"
 LONGEST_PATH = 256
-"""Characters of the path that an answer repeats."""
+"""Characters of the request path that an answer contains at most."""
 
 
 class Problem(HTTPException):
-    """An answer that says what is wrong; raise it anywhere in a route."""
+    """An error answer, which may be raised anywhere in a route."""
 
     def __init__(
         self, status: int, code: str, detail: str, headers: Mapping[str, str] | None = None, **more: Any
     ) -> None:
-        """Describe it.
+        """Describe the problem.
 
         Args:
             status: HTTP status, 400 to 599.
-            code: names the kind of problem for programs; listed in docs/errors.md.
+            code: kind of problem, for programs; listed in docs/errors.md.
             detail: what happened and what to do, for people; nothing secret.
-            headers: of the answer.
+            headers: headers of the answer.
             more: further members of the answer (RFC 9457, section 3.2).
         """
         super().__init__(status, detail, dict(headers or {}))
@@ -42,7 +42,7 @@ class Problem(HTTPException):
 
 
 def answer(problem: Problem, path: str) -> Response:
-    """The response to a problem that occurred at a path."""
+    """Create the response for a problem at a path."""
     status = HTTPStatus(problem.status_code)
     body = {
         "type": f"/docs#{problem.code}",
@@ -57,7 +57,7 @@ def answer(problem: Problem, path: str) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of an application as a problem."""
+    """Make an application answer every error as a problem."""
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
@@ -65,8 +65,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        # without the input: it may hold what must not stand in logs of proxies and clients
-        faults = [{"loc": [str(part) for part in one["loc"]], "msg": one["msg"]} for one in error.errors()]
+        # without the input: it may contain secrets, which must not reach the logs of proxies and clients
+        faults = [{"loc": [str(part) for part in item["loc"]], "msg": item["msg"]} for item in error.errors()]
         first = f"{'.'.join(faults[0]['loc'])}: {faults[0]['msg']}" if faults else "it is not as described"
         return answer(
             Problem(422, "invalid_request", f"the request is not valid: {first}; see /docs", errors=faults),
@@ -75,18 +75,18 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(FraudError)
     async def ours(request: Request, error: FraudError) -> Response:
-        # errors that a room raises on purpose may bring their own status and name
+        # errors may define their own status and check
         status = getattr(error, "status", 500)
         return answer(Problem(status, getattr(error, "check", "failed"), str(error)), _path(request))
 
     @app.exception_handler(KafkaException)
     async def no_broker(request: Request, error: KafkaException) -> Response:
-        detail = f"the brokers did not answer: {say(error)}; check them, then repeat the request"
+        detail = f"the brokers did not answer: {describe(error)}; check them, then repeat the request"
         return answer(Problem(503, "broker_unavailable", detail), _path(request))
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, _: Exception) -> Response:
-        # the server logs the traceback; the client gets none. This answer is made outside of all middlewares
+        # the server logs the traceback; the client gets none. This answer bypasses all middlewares
         detail = "a defect of the sidecar; its log has the traceback"
         return answer(Problem(500, "internal_error", detail, SAFE), _path(request))
 
@@ -96,7 +96,7 @@ def _path(request: Request) -> str:
 
 
 def _of_framework(error: HTTPException, request: Request) -> Problem:
-    """A problem for what the framework refuses by itself."""
+    """Convert an error that the framework raised into a problem."""
     status = HTTPStatus(error.status_code)
     code = status.phrase.lower().replace(" ", "_").replace("-", "_")
     details = {

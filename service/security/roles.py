@@ -1,4 +1,4 @@
-"""Roles of callers, and the dependencies by which each route declares the one that it needs."""
+"""Roles of callers, and the FastAPI dependencies by which a route declares the role that it needs."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,11 +10,11 @@ from fastapi.routing import RouteContext, iter_route_contexts
 from service.security.problems import Problem
 
 CALLER = "fraud.caller"
-"""Key of the ASGI scope: a `Caller`, or the `Problem` why there is none."""
+"""Key of the ASGI scope: a `Caller`, or the `Problem` of its authentication."""
 
 
 class Role(IntEnum):
-    """What a caller may do; each role may do what the ones before it may."""
+    """Permissions of a caller; each role includes the ones before it."""
 
     VIEWER = 1
     """Read; card ids are masked."""
@@ -25,12 +25,12 @@ class Role(IntEnum):
 
     @property
     def word(self) -> str:
-        """The role in files, records and answers."""
+        """Name of the role in files, records and answers."""
         return self.name.lower()
 
     @classmethod
     def of(cls, word: str) -> "Role":
-        """The role of a word; ValueError if it is none."""
+        """Return the role of a word; raise ValueError for an unknown word."""
         try:
             return cls[word.upper()]
         except KeyError:
@@ -39,24 +39,24 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks."""
+    """The authenticated sender of a request."""
 
     name: str
-    """Of the token; `local` where there are no tokens."""
+    """Name of the token; `local` if there are no tokens."""
     role: Role
     origin: str
     """Address of the client."""
 
 
 class Require:
-    """A dependency that lets callers of a role and above through, and answers who they are."""
+    """A dependency that admits callers with a role or a higher one, and returns the caller."""
 
     def __init__(self, role: Role | None) -> None:
-        """Require a role; None: everyone is let through, and may be no known caller."""
+        """Require a role; None admits all, also unauthenticated callers."""
         self.role = role
 
     async def __call__(self, request: Request) -> Caller | None:
-        """The caller.
+        """Return the caller; None if it is unauthenticated and no role is required.
 
         Raises:
             Problem: 401 without a good token, 403 if the role is not enough.
@@ -79,7 +79,7 @@ class Require:
 
 
 def require(role: Role) -> Require:
-    """The dependency of a route that needs a role: `caller: Annotated[Caller, Depends(require(role))]`."""
+    """Create a route's dependency on a role: `caller: Annotated[Caller, Depends(require(role))]`."""
     return Require(role)
 
 
@@ -87,41 +87,41 @@ Viewer = Annotated[Caller, Depends(require(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require(Role.OPERATOR))]
 Admin = Annotated[Caller, Depends(require(Role.ADMIN))]
 Anyone = Annotated[Caller | None, Depends(Require(None))]
-"""For what has to answer without a token: probes, the page itself; None if the caller is not known."""
+"""For routes without a required token: probes, and the page itself. None if the caller is unauthenticated."""
 
 
 def declared(context: RouteContext) -> list[Require]:
-    """The requirements that a route has declared; empty if it has none, or is no route of FastAPI's."""
-    found: list[Require] = []
+    """Return the requirements that a route declares; empty if it declares none or is not FastAPI's."""
+    requirements: list[Require] = []
 
-    def look(dependant: Any) -> None:
+    def collect(dependant: Any) -> None:
         if isinstance(dependant.call, Require):
-            found.append(dependant.call)
-        for below in dependant.dependencies:
-            look(below)
+            requirements.append(dependant.call)
+        for dependency in dependant.dependencies:
+            collect(dependency)
 
     if (dependant := getattr(context, "dependant", None)) is not None:
-        look(dependant)
-    return found
+        collect(dependant)
+    return requirements
 
 
 def needed(context: RouteContext) -> Role | None:
-    """The role that a route needs; None if it is open to everyone.
+    """Return the role that a route needs; None if it is open to all.
 
     Raises:
-        RuntimeError: it declares none: a route that forgot it would be open.
+        RuntimeError: the route declares no role; without this check it would be open by mistake.
     """
-    found = declared(context)
-    if not found:
+    requirements = declared(context)
+    if not requirements:
         raise RuntimeError(f"{context.path} declares no role: give it Viewer, Operator, Admin or Anyone")
-    return max((one.role for one in found if one.role is not None), default=None)
+    return max((item.role for item in requirements if item.role is not None), default=None)
 
 
-def see_all_declared(app: FastAPI) -> None:
-    """See that each route of an application declares a role.
+def require_declared_roles(app: FastAPI) -> None:
+    """Check that each route of an application declares a role.
 
     Raises:
-        RuntimeError: one does not; mounted applications cannot.
+        RuntimeError: a route declares none; mounted applications cannot declare one.
     """
     for context in iter_route_contexts(app.routes):
         needed(context)

@@ -1,4 +1,4 @@
-"""`fraud tokens`: who may call the sidecar."""
+"""`fraud tokens`: the tokens of the sidecar's callers."""
 
 import getpass
 import os
@@ -20,7 +20,7 @@ OWN_FILES_ONLY = 0o077
 app = typer.Typer(no_args_is_help=True, help="Tokens of the sidecar's callers; the file holds hashes only.")
 
 TheFile = Annotated[Path, typer.Option("--file", envvar="FRAUD_TOKENS_FILE", help="The tokens file")]
-Name = Annotated[str, typer.Argument(help="Who it is for, for example alice or prometheus")]
+Name = Annotated[str, typer.Argument(help="Name of the token's holder, for example alice or prometheus")]
 
 
 @app.command("add")
@@ -28,9 +28,9 @@ def add(
     name: Name,
     file: TheFile,
     role: Annotated[str, typer.Option(help="viewer, operator or admin")],
-    expires: Annotated[str | None, typer.Option(help="After so long: 90d, 12h, 30m; default: never")] = None,
+    expires: Annotated[str | None, typer.Option(help="Lifetime: 90d, 12h, 30m; default: unlimited")] = None,
 ) -> None:
-    """Make a token and show it, this once."""
+    """Create a token and print it once."""
     os.umask(OWN_FILES_ONLY)
     now_ms = _now_ms()
     expires_at = None if expires is None else now_ms + _duration_ms(expires)
@@ -41,7 +41,7 @@ def add(
 
 @app.command("list")
 def list_tokens(file: TheFile) -> None:
-    """Tell who has a token, and what it is worth."""
+    """List the tokens with role, state, creation and expiry."""
     now_ms = _now_ms()
     for token in tokens.read(file):
         until = "never expires" if token.expires_at is None else f"expires {_day(token.expires_at)}"
@@ -54,7 +54,7 @@ def list_tokens(file: TheFile) -> None:
 
 @app.command("revoke")
 def revoke(name: Name, file: TheFile) -> None:
-    """Make a token worthless, from the next request on."""
+    """Revoke a token, from the next request on."""
     os.umask(OWN_FILES_ONLY)
     tokens.revoke(file, name, getpass.getuser(), _now_ms())
     typer.echo(f"the token of {name} is revoked")
@@ -68,10 +68,10 @@ def _role(word: str) -> Role:
 
 
 def _duration_ms(text: str) -> int:
-    found = re.fullmatch(r"([1-9][0-9]{0,4})([mhd])", text)
-    if found is None:
-        raise TokensError(f"{text!r} is no time; write for example 90d, 12h or 30m")
-    return int(found[1]) * UNITS_S[found[2]] * 1000
+    match = re.fullmatch(r"([1-9][0-9]{0,4})([mhd])", text)
+    if match is None:
+        raise TokensError(f"{text!r} is no duration; write for example 90d, 12h or 30m")
+    return int(match[1]) * UNITS_S[match[2]] * 1000
 
 
 def _now_ms() -> int:

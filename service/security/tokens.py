@@ -1,8 +1,8 @@
-"""The tokens file: who may call the sidecar. It holds hashes only.
+"""The tokens file: hashes of the tokens of the sidecar's callers.
 
 A token is 256 random bits, so its SHA-256 is enough: slow, salted hashes make guessing costly where people
-choose secrets, and random bits cannot be guessed (decision 50). The file is replaced whole, so it is never
-seen half-written.
+choose secrets, and random bits cannot be guessed (decision 50). The file is replaced atomically, so no reader
+sees it half-written.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ from feature_store.errors import FraudError
 from service.security.roles import Role
 
 PREFIX = "fraud_"
-"""By it scanners find tokens where none belong."""
+"""Prefix of all tokens, by which secret scanners recognise them."""
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -37,7 +37,7 @@ class Token(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._@-]{0,63}$")]
-    """Who it was given to."""
+    """Name of the token's holder."""
     role: Annotated[
         Role,
         BeforeValidator(lambda word: Role.of(word) if isinstance(word, str) else word),
@@ -53,7 +53,7 @@ class Token(BaseModel):
     revoked_by: str | None = None
 
     def state(self, now_ms: int) -> Literal["active", "expired", "revoked"]:
-        """What it is worth now."""
+        """Return the state of the token now."""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and now_ms >= self.expires_at else "active"
@@ -67,15 +67,15 @@ class _File(BaseModel):
 
 
 def digest(secret: str) -> str:
-    """What the file holds of a token."""
+    """Return the hash of a token that the file holds."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def read(path: Path) -> tuple[Token, ...]:
-    """The file's tokens.
+    """Read the tokens of the file.
 
     Raises:
-        TokensError: it is not there, damaged, or others than its owner may write it.
+        TokensError: the file is missing or damaged, or others than its owner may write it.
     """
     try:
         if path.stat().st_mode & OTHERS_WRITE:
@@ -87,21 +87,21 @@ def read(path: Path) -> tuple[Token, ...]:
         ) from fault
     except ValidationError as fault:
         first = fault.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        location = ".".join(str(part) for part in first["loc"])
         raise TokensError(
-            f"{path} is no tokens file: {place or 'JSON'}: {first['msg']}; restore it"
+            f"{path} is no tokens file: {location or 'JSON'}: {first['msg']}; restore it"
         ) from None
 
 
 def add(path: Path, name: str, role: Role, by: str, now_ms: int, expires_at: int | None = None) -> str:
-    """Add a token; its secret, which is kept nowhere.
+    """Add a token; return its secret, which is not stored.
 
     Raises:
-        TokensError: there is one of that name, or the name cannot be one.
+        TokensError: a token of that name exists, or the name is invalid.
     """
     secret = PREFIX + secrets.token_urlsafe(32)
     with _changing(path) as tokens:
-        if name == "local" or any(one.name == name and one.revoked_at is None for one in tokens):
+        if name == "local" or any(token.name == name and token.revoked_at is None for token in tokens):
             raise TokensError(f"there is a token of {name}; revoke it first, or give another name")
         try:
             tokens.append(
@@ -125,25 +125,25 @@ def revoke(path: Path, name: str, by: str, now_ms: int) -> None:
     """Revoke the token of a name; it stays in the file, to be listed.
 
     Raises:
-        TokensError: there is none that is not revoked.
+        TokensError: there is no active token of that name.
     """
     with _changing(path, must_exist=True) as tokens:
-        for place, token in enumerate(tokens):
+        for index, token in enumerate(tokens):
             if token.name == name and token.revoked_at is None:
-                tokens[place] = token.model_copy(update={"revoked_at": now_ms, "revoked_by": by})
+                tokens[index] = token.model_copy(update={"revoked_at": now_ms, "revoked_by": by})
                 return
         raise TokensError(f"there is no token of {name} to revoke; see `fraud tokens list`")
 
 
 @contextmanager
 def _changing(path: Path, *, must_exist: bool = False) -> Iterator[list[Token]]:
-    """The tokens, to be altered; written if nothing is raised. One process at a time."""
+    """Lock the file and yield its tokens as a list; write the list back unless an error is raised."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as fault:
         raise TokensError(
-            f"{path} cannot be written: {fault.strerror}; choose a place of your own"
+            f"{path} cannot be written: {fault.strerror}; choose a directory that you may write"
         ) from fault
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -171,45 +171,45 @@ def _write(path: Path, content: bytes) -> None:
 
 
 class TokensFile:
-    """The file as it is now: read anew whenever it has changed."""
+    """Cached view of the tokens file, reloaded whenever the file changes."""
 
     def __init__(self, path: Path) -> None:
-        """Read it.
+        """Read the file.
 
         Raises:
-            TokensError: it cannot be used.
+            TokensError: the file cannot be used.
         """
         self._path = path
-        self._seen: tuple[int, ...] | None = None
+        self._version: tuple[int, ...] | None = None
         self._tokens: tuple[Token, ...] = ()
         self._fresh()
 
     def find(self, secret: str) -> Token | None:
-        """The token of a secret, in time that does not depend on how much of a hash agrees.
+        """Find the token of a secret, with constant-time comparisons of the hashes.
 
         Raises:
-            TokensError: the file has changed and cannot be used: who was revoked in it is not known.
+            TokensError: the file has changed and cannot be used, so revocations are unknown.
         """
-        wanted, found = digest(secret), None
+        secret_digest, match = digest(secret), None
         for token in self._fresh():
-            if hmac.compare_digest(token.sha256, wanted):
-                found = token
-        return found
+            if hmac.compare_digest(token.sha256, secret_digest):
+                match = token
+        return match
 
     def _fresh(self) -> tuple[Token, ...]:
         try:
-            now = self._path.stat()
-            seen: tuple[int, ...] | None = (
-                now.st_mtime_ns,
-                now.st_ctime_ns,
-                now.st_ino,
-                now.st_size,
-                now.st_mode,
+            stat_now = self._path.stat()
+            version: tuple[int, ...] | None = (
+                stat_now.st_mtime_ns,
+                stat_now.st_ctime_ns,
+                stat_now.st_ino,
+                stat_now.st_size,
+                stat_now.st_mode,
             )
         except OSError:
-            seen = None
-        if seen is None or seen != self._seen:
-            self._seen = None
+            version = None
+        if version is None or version != self._version:
+            self._version = None
             self._tokens = read(self._path)
-            self._seen = seen
+            self._version = version
         return self._tokens

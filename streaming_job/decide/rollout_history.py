@@ -222,7 +222,7 @@ class RolloutHistory:
         for event in parsed:
             is_known = event.rollout_id in self.line.trials
             if (is_known or event.type is Type.PROPOSED) and not machine.is_repetition(self.line, event):
-                self.line = machine.moved(self.line, event)
+                self.line = machine.apply_accepted(self.line, event)
         if self.line is not before:
             # an event replaces earlier ones even if the brokers' clocks gave it an earlier arrival
             since = max(arrival, self.steps[-1].since if self.steps else 0)

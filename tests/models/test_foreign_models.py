@@ -191,18 +191,18 @@ def fewer_names(stored: Path) -> None:
 FORGED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a kid beyond the nodes": (
         arrays_changed(lambda known: known["trees.nodes"]["kid"].__setitem__(0, 10**6)),
-        "a kid is not where it is due",
+        "a kid is not at its index",
     ),
     "trees of more columns": (
         arrays_changed(lambda known: known["trees.width"].__setitem__(0, 4_000)),
-        "do not fit together",
+        "do not match",
     ),
-    "fewer names than columns": (fewer_names, "do not fit together"),
+    "fewer names than columns": (fewer_names, "do not match"),
     "no golden rows": (
         arrays_changed(
             lambda known: known.update({name: known[name][:0] for name in known if "golden" in name})
         ),
-        "do not fit together",
+        "do not match",
     ),
     "quantiles that do not ascend": (
         arrays_changed(lambda known: known.update(quantiles=-np.arange(float(LEVELS.size)))),
@@ -280,7 +280,7 @@ def test_an_estimator_that_workers_cannot_load_is_not_registered(uri: str) -> No
 def test_columns_that_do_not_fit_the_model_are_not_registered(uri: str) -> None:
     x = np.random.default_rng(0).normal(size=(300, 4))
     model = trees().fit(x, x[:, 0] > 0.5)
-    with pytest.raises(ModelError, match="do not fit together"):
+    with pytest.raises(ModelError, match="do not match"):
         registry.register(model, FEATURES[:3], x[:50], np.zeros(4), uri, name="none")
     assert registry.versions(uri, "none") == []
 
@@ -291,5 +291,5 @@ def test_an_estimator_that_scores_otherwise_than_its_trees_is_not_registered(uri
             return np.asarray(super().predict_proba(x) / 2)
 
     Cautious.__name__ = "HistGradientBoostingClassifier"
-    with pytest.raises(ModelError, match="would score otherwise than the estimator"):
+    with pytest.raises(ModelError, match="would not score as the estimator does"):
         register(Cautious(max_iter=5, random_state=0), uri)

@@ -222,7 +222,7 @@ def test_every_line_can_be_rolled_back_and_is_the_same_in_a_replay(
     line, words = outcomes(INSTALLED, told)
     assert outcomes(INSTALLED, told) == (line, words)
     accepted = [made for made, word in zip(told, words, strict=True) if word == "accepted"]
-    assert reduce(apply, accepted, INSTALLED) == line == reduce(machine.moved, accepted, INSTALLED)
+    assert reduce(apply, accepted, INSTALLED) == line == reduce(machine.apply_accepted, accepted, INSTALLED)
     half = len(told) // 2
     assert outcomes(outcomes(INSTALLED, told[:half])[0], told[half:])[0] == line
     still = [trial for trial in line.trials.values() if trial.phase not in FINAL]

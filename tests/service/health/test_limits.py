@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.health.limits import KEPT, Learned, percentile
-from service.health.rates import Recent, quantile
+from service.health.limits import KEPT, LearnedLimit, percentile
+from service.health.rates import RecentTotals, quantile
 from streaming_job.progress.totals import Totals
 
 pytestmark = pytest.mark.unit
 
 
 def test_a_limit_is_ten_times_the_99th_percentile_between_floor_and_ceiling() -> None:
-    learned = Learned(floor_s=5.0, ceiling_s=60.0)
+    learned = LearnedLimit(floor_s=5.0, ceiling_s=60.0)
     assert learned.limit_s == 60.0  # nothing has been measured
     for _ in range(200):
         learned.add(0.1)
@@ -59,7 +59,7 @@ def totals(transactions: int, fast: int, slow: int) -> Totals:
 
 
 def test_rates_are_of_the_last_minute_and_begin_anew_with_the_totals() -> None:
-    recent = Recent()
+    recent = RecentTotals()
     recent.add(0.0, totals(1_000, 1_000, 0))
     assert recent.rates is None
     for step in range(1, 100):

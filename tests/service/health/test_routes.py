@@ -7,7 +7,7 @@ import pytest
 from harness.local_client import LocalClient
 
 from service.app import create_app
-from service.health.shared import KEPT_S, Shared
+from service.health.shared import KEPT_S, CachedAnswer
 from service.settings import ServiceSettings
 
 pytestmark = pytest.mark.unit
@@ -30,7 +30,7 @@ def test_fifty_clients_share_one_answer_until_it_is_old() -> None:
     make, now = Counted(), [100.0]
 
     async def ask() -> None:
-        shared = Shared(make, lambda: now[0])
+        shared = CachedAnswer(make, lambda: now[0])
         clients = [asyncio.create_task(shared.get()) for _ in range(50)]
         await asyncio.sleep(0)  # all of them wait
         make.may.set()
@@ -54,7 +54,7 @@ def test_a_failure_is_not_kept() -> None:
         raise answer
 
     async def ask() -> None:
-        shared = Shared(make)
+        shared = CachedAnswer(make)
         with pytest.raises(ZeroDivisionError):
             await shared.get()
         assert await shared.get() == b"well"

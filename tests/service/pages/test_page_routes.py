@@ -22,7 +22,7 @@ from service.quality.alert_feed import SHOWN, AlertFeed
 from service.quality.outcomes import Outcomes
 from service.security import tokens
 from service.security.headers import CONTENT_SECURITY_POLICY
-from service.security.roles import Role, see_all_declared
+from service.security.roles import Role, require_declared_roles
 from service.settings import ServiceSettings
 
 pytestmark = pytest.mark.unit
@@ -51,7 +51,7 @@ class Sidecar:
         app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
         security.install(app, settings)
         app.include_router(page_routes(self.feed, "card-fraud"))
-        see_all_declared(app)
+        require_declared_roles(app)
         self.client = TestClient(app)
 
     def get(self, path: str, role: str | None = None) -> Response:
@@ -230,7 +230,7 @@ def test_of_each_partition_only_the_newest_are_shown(sidecar: Sidecar) -> None:
 
 def test_an_alert_is_decoded_once_however_often_it_is_looked_at() -> None:
     value = orjson.dumps(alert(12_345, AT))
-    before = alerts._shown.cache_info().hits
-    first, again = alerts.shown([value]), alerts.shown([value])
+    before = alerts._view.cache_info().hits
+    first, again = alerts.views([value]), alerts.views([value])
     assert first == again
-    assert alerts._shown.cache_info().hits == before + 1
+    assert alerts._view.cache_info().hits == before + 1

@@ -179,7 +179,7 @@ def test_a_canary_begins_on_evidence() -> None:
     desk_of(log).propose(proposal(), ADA)
     desk_of(log).take(step(Type.SHADOW_STARTED, "s"), ADA)
     for groups in ({}, {0: trial_progress("r2", {}, written_at=START)}):
-        with pytest.raises(DeskError, match=r"alert_rate, .* saw nothing of next") as fault:
+        with pytest.raises(DeskError, match=r"alert_rate, .* have no data on next") as fault:
             desk_of(log, groups).take(step(Type.CANARY_SET, "c"), ADA)
         assert fault.value.check == "guards_data"
     done = desk_of(log, judged()).take(step(Type.CANARY_SET, "c"), ADA)

@@ -176,5 +176,5 @@ def test_the_answer_is_the_verdict_of_the_groups_counts_added_up(tmp_path: Path)
     assert verdicts.recompute(file) == "the same, computed again: insufficient"
     told["challengers"]["next"]["counts"]["failures"] = 900
     file.write_text(json.dumps(told))
-    with pytest.raises(RefusedError, match="comes to breach, otherwise than told"):
+    with pytest.raises(RefusedError, match="does not follow from its counts, which give breach"):
         verdicts.recompute(file)

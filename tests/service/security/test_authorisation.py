@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import iter_route_contexts
 from security_world import bearer, client, secrets_of, sidecar
 
-from service.security.roles import Role, Viewer, needed, see_all_declared
+from service.security.roles import Role, Viewer, needed, require_declared_roles
 
 pytestmark = pytest.mark.unit
 
@@ -68,7 +68,7 @@ def test_a_route_that_declares_no_role_is_refused_wherever_it_is() -> None:
     @app.get("/a")
     def declared(_: Viewer) -> None: ...
 
-    see_all_declared(app)
+    require_declared_roles(app)
     router = APIRouter(prefix="/v1")
 
     @router.post("/b")
@@ -76,11 +76,11 @@ def test_a_route_that_declares_no_role_is_refused_wherever_it_is() -> None:
 
     app.include_router(router)
     with pytest.raises(RuntimeError, match="/v1/b declares no role"):
-        see_all_declared(app)
+        require_declared_roles(app)
     mounted = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     mounted.mount("/c", FastAPI())
     with pytest.raises(RuntimeError, match="/c declares no role"):
-        see_all_declared(mounted)
+        require_declared_roles(mounted)
 
 
 @pytest.mark.parametrize(

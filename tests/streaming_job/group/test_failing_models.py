@@ -193,7 +193,7 @@ def test_a_failure_of_the_machine_stops_the_batch(fault: Exception) -> None:
     def score(x: Array) -> Array:
         raise fault
 
-    with pytest.raises(ModelError, match="mend the machine, then start the job again"):
+    with pytest.raises(ModelError, match="repair the machine, then start the job again"):
         world().run(load_model=lambda ref: foreign(score))
 
 
