@@ -23,7 +23,7 @@ def encode(table: pa.Table, *, trusted: bool = False) -> list[bytes]:
 
     Args:
         table: the transaction contract's columns, without nulls in the required ones; amount float64,
-            event_time int64 (ms), the rest strings. Optional ones may be absent or have nulls; others
+            event_time int64 (ms), the rest strings. Optional ones may be absent or have nulls; other
             columns are ignored.
         trusted: whether no text has a character that JSON must escape; skips the search for them.
     """

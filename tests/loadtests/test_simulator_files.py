@@ -193,7 +193,7 @@ def test_the_command_writes_the_same_file_twice(tmp_path: Path) -> None:
     [
         ([], "no destination"),
         (["--output", "x.parquet"], "needs an end"),
-        (["--output", "x.parquet", "--for", "soon"], "length of time"),
+        (["--output", "x.parquet", "--for", "soon"], "is not a duration"),
         (["--speed", "fast"], "neither a positive number nor max"),
         (["--replay", "none.parquet", "--bootstrap-servers", "localhost:1"], "no file"),
         (["--replay", "none.parquet", "--output", "x.parquet"], "leave out --output"),
