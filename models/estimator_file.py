@@ -155,7 +155,7 @@ class _Reader:
         from sklearn.tree._tree import NODE_DTYPE, Tree
 
         if node["__loader__"] != "TreeNode":
-            raise ModelError("a tree of the model has another type; train and register it again")
+            raise ModelError("a tree of the model is of another type; train and register it again")
         features, classes, outputs = self.read(node["__reduce__"]["args"])
         parts = self.read(node["content"])
         nodes, values = np.asarray(parts["nodes"]), np.asarray(parts["values"])

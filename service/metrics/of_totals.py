@@ -13,7 +13,7 @@ COUNTS = {
     "alerts": "Fraud alerts written",
     "profile_changes": "Profile versions applied",
     "rollouts": "Rollouts applied",
-    "late_table_changes": "Profile changes that were read after a transaction that they precede",
+    "late_table_changes": "Profile changes that were read too late for a transaction already decided",
     "missing_profile": "Transactions decided without a profile of their card",
     "scoring_failures": "Transactions that the model gave no score: the other rules decided alone",
     "shadow_alerts": "Verdicts of challengers that differ from the champion's",

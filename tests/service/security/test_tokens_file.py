@@ -57,7 +57,7 @@ def test_commands_add_list_and_revoke(tmp_path: Path) -> None:
         (["add", "alice", "--role", "viewer"], "there is a token of alice"),
         (["add", "local", "--role", "viewer"], "there is a token of local"),
         (["add", "Al ice", "--role", "viewer"], "is no name"),
-        (["add", "bob", "--role", "viewer", "--expires", "soon"], "is no time"),
+        (["add", "bob", "--role", "viewer", "--expires", "soon"], "is no duration"),
         (["revoke", "bob"], "no token of bob"),
     ],
 )
