@@ -257,10 +257,10 @@ def test_a_table_record_goes_where_it_came_from_or_to_its_new_key():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["list", "--reason", "odd"], f"no such reason: odd; there are {Reason.EMPTY_VALUE}"),
+        (["list", "--reason", "odd"], f"unknown reason: odd; use {Reason.EMPTY_VALUE}"),
         (["list", "--since", "noon"], "'noon' is no time"),
         (["list", "--offsets", "17"], "'17' is no range"),
-        (["replay"], "what is to be sent"),
+        (["replay"], "nothing is selected"),
         (["replay", "FILE", "--reason", "too_late"], "not both"),
         (["replay", "FILE"], "line 2: not a line of"),
         (["replay", "missing"], "cannot be read"),
