@@ -99,7 +99,7 @@ def replay(
     settings = environment.settings(LetterSettings)
     selection = (reason, topic, since, until, offsets)
     if (file is None) == (not any(selection)):
-        raise LetterError("nothing is selected: give a FILE of `list --raw` or options, but not both")
+        raise LetterError("give either a FILE of `list --raw`, or options that select letters, not both")
     selected = _read(file) if file else find(settings, _filter(*selection))
     letters = list(originals.completed(settings, selected))
     originals.require_whole(letters)

@@ -260,7 +260,7 @@ def test_a_table_record_goes_where_it_came_from_or_to_its_new_key():
         (["list", "--reason", "odd"], f"unknown reason: odd; use {Reason.EMPTY_VALUE}"),
         (["list", "--since", "noon"], "'noon' is no time"),
         (["list", "--offsets", "17"], "'17' is no range"),
-        (["replay"], "nothing is selected"),
+        (["replay"], "give either a FILE"),
         (["replay", "FILE", "--reason", "too_late"], "not both"),
         (["replay", "FILE"], "line 2: not a line of"),
         (["replay", "missing"], "cannot be read"),
