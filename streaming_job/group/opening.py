@@ -15,8 +15,8 @@ from feature_store.journal import Meta, PieceStore, seal
 from streaming_job.decode import keys, snapshots
 from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
 from streaming_job.group.loop import Follower, Pace
-from streaming_job.group.positions import require_fit, require_said
-from streaming_job.group.voice import COMMIT_ID, LAST, GroupVoice
+from streaming_job.group.positions import require_fit, require_output
+from streaming_job.group.voice import COMMIT_ID, LAST, GroupCommitter
 from streaming_job.log.end_offsets import EndOffsets, answered
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
@@ -105,8 +105,8 @@ class OpenGroup:
             log.warning(
                 "key group %d: %d transactions are decided again, in silence", opening.group, repeated
             )
-        quiet = {**_reported(written, opening.rules), **written.offsets}
-        core = GroupCore(opening.group, opening.rules, state, meta, store, quiet, _set_aside(written))
+        silent_before = {**_reported(written, opening.rules), **written.offsets}
+        core = GroupCore(opening.group, opening.rules, state, meta, store, silent_before, _set_aside(written))
         core.learn_snapshot_end(snapshot_end)
         progress = GroupProgress(
             settings.job_id,
@@ -117,9 +117,11 @@ class OpenGroup:
             written.commit_id,
             opening.rules.computed,
         )
-        said = {tp: max(offset, quiet.get(tp, 0)) for tp, offset in positions.items()}
+        next_starts = {tp: max(offset, silent_before.get(tp, 0)) for tp, offset in positions.items()}
         meta.extra[COMMIT_ID] = written.commit_id
-        self.voice = GroupVoice(writer, progress, topics.transactions, said, rebuilds, meta.extra)
+        self.committer = GroupCommitter(
+            writer, progress, topics.transactions, next_starts, rebuilds, meta.extra
+        )
         self._transactions = OwnPartitions(opening.client, {tp: positions[tp] for tp in own_partitions})
         self._tables = TableFollower(
             opening.client,
@@ -131,12 +133,12 @@ class OpenGroup:
         last_written_s = written.progress["written_at"] / 1000 if written.progress else 0.0
         silent_s = min(max(time.time() - last_written_s, 0.0), HEARTBEAT_S)
         self.follower = Follower(
-            core, self._transactions, self._tables, self.voice, opening.pace, written.offsets, silent_s
+            core, self._transactions, self._tables, self.committer, opening.pace, written.offsets, silent_s
         )
 
     def close(self) -> None:
         """Stop fetching and close the producer."""
-        for part in (self._transactions, self._tables, self.voice):
+        for part in (self._transactions, self._tables, self.committer):
             part.close()
 
 
@@ -154,7 +156,7 @@ def _checked(
     # partitions that were added to a table since are read from their beginning
     positions: Offsets = {**_inputs(opening, own_partitions, first), **positions_of(meta)}
     written.require_query(opening.query_id)
-    require_said(meta.extra.get(COMMIT_ID, 0), written.commit_id)
+    require_output(meta.extra.get(COMMIT_ID, 0), written.commit_id)
     require_fit(positions, written.offsets, first, end)
     return positions, _snapshot_end(opening, positions, end)
 

@@ -46,7 +46,7 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
             )
 
 
-def require_said(state: int, topics: int) -> None:
+def require_output(state: int, topics: int) -> None:
     """Check that the topics hold all output that the group had written when its state was saved.
 
     Args:

@@ -81,15 +81,15 @@ class Output:
         return told
 
 
-class MemoryVoice:
-    """See `loop.Voice`; a kill may leave the transaction committed, or not."""
+class MemoryCommitter:
+    """See `loop.Committer`; a kill may leave the transaction committed, or not."""
 
     def __init__(self, output: Output, fate: Fate, log: MemoryLog) -> None:
         """Go on after what has been said."""
         self._output, self._fate, self._log = output, fate, log
 
-    def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
-        """See `loop.Voice`."""
+    def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+        """See `loop.Committer`."""
         outcome = take_outcome()
         self._fate.call()
         output = self._output
@@ -243,7 +243,7 @@ class MemoryJob:
             heart,
             MemoryTransactions(self.log, fate, {place: positions[place] for place in self._mine}),
             MemoryTables(self.log, fate, tables, self._rules.tables),
-            MemoryVoice(output, fate, self.log),
+            MemoryCommitter(output, fate, self.log),
             Pace(1 + fate.up_to(9), 1 << 20, 0.003, 0.2, 10.0, 2_000),
             output.said,
             clock=self._clock,

@@ -166,7 +166,7 @@ class Turns:
     def up_to_now(self) -> Iterator[Records]:
         yield from ()
 
-    def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+    def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         assert ends == self.positions
         self.said.append((self._turn, len(take_outcome().alerts)))
 
