@@ -14,7 +14,7 @@ from streaming_job.contracts.topics import Topics
 
 S = TypeVar("S", bound=BaseSettings)
 PREFIX = "FRAUD_"
-OF_COMMANDS = (
+OTHER_VARIABLES = (
     "DATA_DIR", "HANDBOOK_DIR", "HYPOTHESIS", "IVY_SETTINGS", "MAX_PROGRESS_AGE_S", "MAX_SILENCE_S",
     "OFFSETS_INTERVAL_S", "LIMIT_FLOOR_S", "LIMIT_CEILING_S", "VERDICT_WINDOW_S", "IDLE_AFTER_S", "RUNBOOK",
     "POSTGRES_DSN", "CRASH_POINTS", "TOKENS_FILE", "TLS_CERT", "TLS_KEY", "FOUR_EYES", "INSECURE_HTTP",
@@ -62,7 +62,7 @@ def refuse_unknown(variables: Iterable[str]) -> None:
         return
     from streaming_job.settings import JobSettings  # imported late: slow for commands without variables
 
-    known = {f"{PREFIX}{name.upper()}" for name in (*JobSettings.model_fields, *OF_COMMANDS)}
+    known = {f"{PREFIX}{name.upper()}" for name in (*JobSettings.model_fields, *OTHER_VARIABLES)}
     known |= {f"{PREFIX}TOPICS__{name.upper()}" for name in Topics.model_fields}
     faults = []
     for name in ours:

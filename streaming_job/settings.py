@@ -95,7 +95,7 @@ class JobSettings(BaseSettings):
     @property
     def tables(self) -> tuple[str, ...]:
         """The topics that every key group folds."""
-        return self.topics.folded(facts=self.merchant_facts)
+        return self.topics.folded_tables(facts=self.merchant_facts)
 
     @property
     def merchant_delay_ms(self) -> int | None:

@@ -36,13 +36,13 @@ class Topics(BaseModel):
         return (self.profiles, self.model_rollouts)
 
     @property
-    def of_facts(self) -> tuple[str, ...]:
+    def fact_tables(self) -> tuple[str, ...]:
         """The tables that a job folds in addition if it keeps merchant facts."""
         return (self.merchant_facts, self.labels, self.chargebacks)
 
-    def folded(self, *, facts: bool) -> tuple[str, ...]:
+    def folded_tables(self, *, facts: bool) -> tuple[str, ...]:
         """Return the tables that every key group folds, with or without merchant facts."""
-        return (*self.tables, *self.of_facts) if facts else self.tables
+        return (*self.tables, *self.fact_tables) if facts else self.tables
 
     def renamed(self, rename: Callable[[str], str], *, but: Collection[str]) -> "Topics":
         """Return renamed topics, except for the fields `but`."""
@@ -56,7 +56,7 @@ class Topics(BaseModel):
         return f"__debezium-heartbeat.{self.profiles.partition('.')[0]}"
 
     @property
-    def of_the_job(self) -> tuple[str, ...]:
+    def job_topics(self) -> tuple[str, ...]:
         """The topics that every job reads or writes; the others are those of tools and of merchant facts."""
         outputs = (self.fraud_alerts, self.suppressed_alerts, self.shadow_alerts, self.dead_letters)
         return (self.transactions, *self.tables, *outputs, self.job_progress)

@@ -17,7 +17,7 @@ from streaming_job import environment
 from streaming_job.contracts import Reason
 from streaming_job.dead_letters import originals
 from streaming_job.dead_letters import replay as replaying
-from streaming_job.dead_letters.finding import Wanted, find
+from streaming_job.dead_letters.finding import LetterFilter, find
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 
@@ -56,12 +56,12 @@ def list_letters(
     settings = environment.settings(LetterSettings)
     letters_found = find(settings, _filter(reason, topic, since, until, offsets))
     if raw is not None:
-        count, gone = _write(raw, originals.completed(settings, letters_found))
+        count, gone = _write(raw, originals.with_payloads(settings, letters_found))
         typer.echo(f"{count} dead letters are in {raw}, card numbers and all: keep it safe")
         if gone:
             typer.echo(
-                f"{originals.told_gone(gone)}; their lines have size and SHA-256 only, and cannot be sent "
-                "again",
+                f"{originals.describe_gone(gone)}; their lines have size and SHA-256 only, and cannot be "
+                "sent again",
                 err=True,
             )
         return
@@ -69,7 +69,7 @@ def list_letters(
     counts: Counter[str] = Counter()
     for letter in letters_found:
         counts[letter.reason] += 1
-        newest = shown.setdefault(letter.place[1], [])
+        newest = shown.setdefault(letter.position[1], [])
         newest.append(letter)
         del newest[:-limit]
     letters = [letter for partition in sorted(shown) for letter in shown[partition]]
@@ -101,7 +101,7 @@ def replay(
     if (file is None) == (not any(selection)):
         raise LetterError("give either a FILE of `list --raw`, or options that select letters, not both")
     selected = _read(file) if file else find(settings, _filter(*selection))
-    letters = list(originals.completed(settings, selected))
+    letters = list(originals.with_payloads(settings, selected))
     originals.require_whole(letters)
     replaying.check(letters, settings)
     report = replaying.send(settings, letters, by=getpass.getuser(), again=again, dry=dry_run)
@@ -114,12 +114,12 @@ def _filter(
     since: str | None,
     until: str | None,
     offsets: str | None,
-) -> Wanted:
+) -> LetterFilter:
     unknown = set(reasons or ()) - set(Reason)
     if unknown:
         raise LetterError(f"unknown reason: {', '.join(sorted(unknown))}; use {', '.join(Reason)}")
     partition, first, end = _range(offsets) if offsets else (None, 0, None)
-    return Wanted(
+    return LetterFilter(
         frozenset(reasons or ()),
         frozenset(topics or ()),
         _moment(since),

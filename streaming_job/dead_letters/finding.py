@@ -11,7 +11,7 @@ from streaming_job.log import topic_reader
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LetterFilter:
     """A filter of dead letters; fields that are None or empty match all letters."""
 
     reasons: frozenset[str] = frozenset()
@@ -28,9 +28,9 @@ class Wanted:
     end: int | None = None
     """End of the offsets on the dead-letters topic, exclusive."""
 
-    def holds(self, letter: Letter) -> bool:
+    def matches(self, letter: Letter) -> bool:
         """Return whether a letter matches."""
-        _, partition, offset = letter.place
+        _, partition, offset = letter.position
         return (
             (not self.reasons or letter.reason in self.reasons)
             and (not self.topics or letter.topic in self.topics)
@@ -42,7 +42,7 @@ class Wanted:
         )
 
 
-def find(settings: LetterSettings, wanted: Wanted) -> Iterator[Letter]:
+def find(settings: LetterSettings, letter_filter: LetterFilter) -> Iterator[Letter]:
     """Yield the matching letters on the topic, each partition in the order of offsets.
 
     Raises:
@@ -52,14 +52,14 @@ def find(settings: LetterSettings, wanted: Wanted) -> Iterator[Letter]:
     reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
     try:
         for partition in topic_reader.partitions(reader, topic):
-            if wanted.partition not in (None, partition):
+            if letter_filter.partition not in (None, partition):
                 continue
-            for message in topic_reader.to_end(reader, TopicPartition(topic, partition, wanted.first)):
+            for message in topic_reader.to_end(reader, TopicPartition(topic, partition, letter_filter.first)):
                 offset = int(message.offset() or 0)
-                if wanted.end is not None and offset >= wanted.end:
+                if letter_filter.end is not None and offset >= letter_filter.end:
                     break
                 letter = Letter.from_record(topic, partition, offset, message.value())
-                if wanted.holds(letter):
+                if letter_filter.matches(letter):
                     yield letter
     except KafkaException as fault:
         raise LetterError(

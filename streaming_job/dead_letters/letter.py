@@ -37,7 +37,7 @@ class LeftOut:
 class Letter:
     """One dead letter."""
 
-    place: tuple[str, int, int]
+    position: tuple[str, int, int]
     """Topic, partition and offset of the letter itself."""
     reason: str
     """Reason of contract dead-letter.v1."""
@@ -67,7 +67,7 @@ class Letter:
     @property
     def name(self) -> str:
         """The letter's own topic, partition and offset as one string."""
-        return "{}/{}/{}".format(*self.place)
+        return "{}/{}/{}".format(*self.position)
 
     @staticmethod
     def from_record(topic: str, partition: int, offset: int, value: bytes | None) -> "Letter":

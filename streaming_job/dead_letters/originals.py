@@ -16,7 +16,7 @@ MAX_NAMED = 10
 """Maximum number of letters that an error names."""
 
 
-def completed(settings: LetterSettings, letters: Iterable[Letter]) -> Iterator[Letter]:
+def with_payloads(settings: LetterSettings, letters: Iterable[Letter]) -> Iterator[Letter]:
     """Yield the letters with their missing keys and values from the log; unchanged if their records are gone.
 
     A record is gone if retention or compaction has removed it, or if a recreated topic has another record at
@@ -56,12 +56,12 @@ def require_whole(letters: Sequence[Letter]) -> None:
     missing = [letter for letter in letters if not letter.is_whole]
     if missing:
         raise LetterError(
-            f"{told_gone(missing)}; nothing was sent. If their producers still have them, put key and value "
-            "into the lines of a `list --raw` file, otherwise leave these dead letters out"
+            f"{describe_gone(missing)}; nothing was sent. If their producers still have them, put key and "
+            "value into the lines of a `list --raw` file, otherwise leave these dead letters out"
         )
 
 
-def told_gone(letters: Sequence[Letter]) -> str:
+def describe_gone(letters: Sequence[Letter]) -> str:
     """Return a text that names letters whose records are gone, and these records."""
     names = [
         f"{letter.name} (record {letter.topic}/{letter.partition}/{letter.offset}: {_sizes(letter)})"

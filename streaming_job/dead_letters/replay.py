@@ -37,7 +37,7 @@ MAX_FAULTS = 10
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayReport:
     """The counts of a replay."""
 
     sent: int
@@ -88,7 +88,7 @@ def _decode(letter: Letter, settings: LetterSettings) -> None:
 
 def send(
     settings: LetterSettings, letters: Sequence[Letter], *, by: str, again: bool = False, dry: bool = False
-) -> Replayed:
+) -> ReplayReport:
     """Send the records of letters again, to the topics they came from.
 
     Args:
@@ -116,7 +116,7 @@ def send(
         selected = [letter for letter in letters if letter.name not in sent_before]
         if producer is not None and selected:
             _send(producer, settings, selected, by)
-        return Replayed(len(selected), len(letters) - len(selected))
+        return ReplayReport(len(selected), len(letters) - len(selected))
     except KafkaException as fault:
         raise LetterError(
             f"the replay was interrupted, and has sent all records or none: {fault.args[0].str()}; check the "

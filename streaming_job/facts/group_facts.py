@@ -114,7 +114,7 @@ class GroupFacts:
         outcome.facts += self._author.counts(added_up(late))
         outcome.counts["late_facts"] += late.size
 
-    def has_news(self, time: int, seen: int) -> bool:
+    def has_due_facts(self, time: int, seen: int) -> bool:
         """Return whether `settle` would write facts."""
         return self._labels.is_due(time) or self._next_promise(time, seen) > self.promised
 

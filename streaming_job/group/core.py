@@ -59,7 +59,7 @@ class Rules:
     @property
     def tables(self) -> tuple[str, ...]:
         """The topics that every key group folds."""
-        return self.topics.folded(facts=self.merchants is not None)
+        return self.topics.folded_tables(facts=self.merchants is not None)
 
     @property
     def computed(self) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ class GroupCore:
         refused = self._rollouts.fold(new, self._rules.topics, self._judge)
         self._new_rollouts = True
         self.outcome.set_aside = self._rollouts.set_aside
-        self._trial.folded()
+        self._trial.refresh()
         self.outcome.applied = self._trial.applied.to_json()
         self._warm_up()
         if self._group == 0:  # every group folds every rollout; only group 0 reports them
@@ -255,7 +255,7 @@ class GroupCore:
         if not batch.size:
             return
         cards = self._state.card_numbers(batch)
-        if self._trial.applied.see(batch):
+        if self._trial.applied.observe(batch):
             self._trial.mark_changed()
             self.outcome.applied = self._trial.applied.to_json()
         decider = Decider(self._state, self._deciders, records.topic, self.outcome, self.watch)

@@ -69,10 +69,10 @@ class Tables(Protocol):
     def lag(self) -> dict[str, int]:
         """Return by topic the number of records to be read before the group decides."""
 
-    def arrived(self, wait_s: float = 0.0) -> list[Records]:
+    def poll(self, wait_s: float = 0.0) -> list[Records]:
         """Return some new records."""
 
-    def up_to_now(self) -> Iterator[Records]:
+    def read_to_ends(self) -> Iterator[Records]:
         """Yield all records up to the current ends of the tables."""
 
 
@@ -154,7 +154,7 @@ class Follower:
         begun = persisted = self._clock()
         while self._clock() - begun < LEAST_S or not epoch.is_over():
             if self._tables.lag():
-                for records in self._tables.arrived(IDLE_S):
+                for records in self._tables.poll(IDLE_S):
                     core.fold(records)
             else:
                 self._take_and_decide()
@@ -184,13 +184,13 @@ class Follower:
         if batches:
             reach(Step.TAKEN)
         # Step 2: tables
-        for table_records in self._tables.up_to_now() if batches else self._tables.arrived():
+        for table_records in self._tables.read_to_ends() if batches else self._tables.poll():
             core.fold(table_records)
         # Step 3: decide
         for records in batches if self._gate is None else self._gate.release(batches):
             core.decide(records, silent=self._silent)
         if self._gate is not None:
-            self._gate.settle(self._tables.up_to_now)
+            self._gate.settle(self._tables.read_to_ends)
         self._silent = self._silent and self._behind_q()
         self._set_limit()
 

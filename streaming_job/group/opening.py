@@ -17,11 +17,11 @@ from streaming_job.group.core import GroupCore, Rules, positions_of, save_positi
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit, require_output
 from streaming_job.group.voice import COMMIT_ID, LAST, GroupCommitter
-from streaming_job.log.end_offsets import EndOffsets, answered
+from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.own_partitions import OwnPartitions
-from streaming_job.log.records import Offsets, Place, Records
+from streaming_job.log.records import Offsets, PartitionId, Records
 from streaming_job.log.table_follower import TableFollower
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.runtime.checkpoint import CheckpointError
@@ -143,7 +143,7 @@ class OpenGroup:
 
 
 def _checked(
-    opening: Opening, own_partitions: set[Place], meta: Meta, written: Written
+    opening: Opening, own_partitions: set[PartitionId], meta: Meta, written: Written
 ) -> tuple[Offsets, int | None]:
     """Check that state, output and log belong together, before another instance is fenced.
 
@@ -152,7 +152,7 @@ def _checked(
     """
     topics = opening.rules.topics
     with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
-        first, end = answered(ends.first), answered(ends.last)
+        first, end = with_retries(ends.first), with_retries(ends.last)
     # partitions that were added to a table since are read from their beginning
     positions: Offsets = {**_inputs(opening, own_partitions, first), **positions_of(meta)}
     written.require_query(opening.query_id)
@@ -175,7 +175,7 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     writer.close()
     written.require_query(opening.query_id)
     with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
-        first = answered(ends.first)
+        first = with_retries(ends.first)
     # a checkpoint that lost its first epochs may begin again, as long as the log is complete
     if written.commit_id and any(first.values()):
         raise LogError(
@@ -187,7 +187,7 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     seal(store, meta)
 
 
-def _inputs(opening: Opening, own_partitions: set[Place], offsets: Offsets) -> Offsets:
+def _inputs(opening: Opening, own_partitions: set[PartitionId], offsets: Offsets) -> Offsets:
     """Select a group's inputs: its own partitions of the transactions, and all partitions of the tables."""
     tables = opening.rules.tables
     return {tp: offset for tp, offset in offsets.items() if tp in own_partitions or tp[0] in tables}

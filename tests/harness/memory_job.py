@@ -25,7 +25,7 @@ from streaming_job.group import core, loop
 from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit
-from streaming_job.log.records import Offsets, Place
+from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
 
@@ -41,7 +41,7 @@ class Output:
     """By partition of their transactions, in the order of the topic."""
     suppressed: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     shadow_alerts: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    dead_letters: dict[Place, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    dead_letters: dict[PartitionId, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     """By partition of their records, in the order of the topic."""
     facts: list[bytes] = field(default_factory=list)
     """Of this group, in the order of the topic."""

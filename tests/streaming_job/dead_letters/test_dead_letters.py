@@ -13,7 +13,7 @@ from feature_store.errors import FraudError
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.commands import app
-from streaming_job.dead_letters.finding import Wanted
+from streaming_job.dead_letters.finding import LetterFilter
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.originals import require_whole
 from streaming_job.dead_letters.record import MAX_CARRIED, MAX_LETTER, MAX_RECORD_KEY, DeadLetter
@@ -206,15 +206,15 @@ def test_any_bytes_can_be_shown(value):
 
 
 def test_what_is_asked_for_is_found():
-    wanted = Wanted(frozenset({"malformed_json"}), frozenset({"transactions"}), 1500, 1501, 1, 17, 18)
-    assert wanted.holds(LETTER)
-    assert Wanted().holds(LETTER)
+    wanted = LetterFilter(frozenset({"malformed_json"}), frozenset({"transactions"}), 1500, 1501, 1, 17, 18)
+    assert wanted.matches(LETTER)
+    assert LetterFilter().matches(LETTER)
     for other in (
         replace(LETTER, reason="too_late"), replace(LETTER, topic="x"), replace(LETTER, arrival=1499),
-        replace(LETTER, arrival=1501), replace(LETTER, place=("dead-letters", 0, 17)),
-        replace(LETTER, place=("dead-letters", 1, 16)), replace(LETTER, place=("dead-letters", 1, 18)),
+        replace(LETTER, arrival=1501), replace(LETTER, position=("dead-letters", 0, 17)),
+        replace(LETTER, position=("dead-letters", 1, 16)), replace(LETTER, position=("dead-letters", 1, 18)),
     ):  # fmt: skip
-        assert not wanted.holds(other)
+        assert not wanted.matches(other)
 
 
 def test_records_that_would_be_refused_again_are_told_by_name():

@@ -160,10 +160,10 @@ class Turns:
     def lag(self) -> dict[str, int]:
         return {}
 
-    def arrived(self, wait_s: float = 0.0) -> list[Records]:
+    def poll(self, wait_s: float = 0.0) -> list[Records]:
         return []
 
-    def up_to_now(self) -> Iterator[Records]:
+    def read_to_ends(self) -> Iterator[Records]:
         yield from ()
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
