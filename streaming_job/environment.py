@@ -57,15 +57,15 @@ def refuse_unknown(variables: Iterable[str]) -> None:
     Raises:
         SettingsError: some are unknown; it suggests the nearest known names.
     """
-    ours = sorted({name.upper() for name in variables if name.upper().startswith(PREFIX)})
-    if not ours:
+    own_variables = sorted({name.upper() for name in variables if name.upper().startswith(PREFIX)})
+    if not own_variables:
         return
     from streaming_job.settings import JobSettings  # imported late: slow for commands without variables
 
     known = {f"{PREFIX}{name.upper()}" for name in (*JobSettings.model_fields, *OTHER_VARIABLES)}
     known |= {f"{PREFIX}TOPICS__{name.upper()}" for name in Topics.model_fields}
     faults = []
-    for name in ours:
+    for name in own_variables:
         if name not in known:
             nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)
             faults.append(f"{name} is no setting; did you mean {nearest[0]}?")

@@ -158,7 +158,7 @@ def _write(path: Path, letters: Iterator[Letter]) -> tuple[int, list[Letter]]:
         # private, and never over an existing file, which somebody may have corrected
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as fault:
-        raise LetterError(f"{path} cannot be made ({fault.strerror}); name another file") from fault
+        raise LetterError(f"{path} cannot be created ({fault.strerror}); name another file") from fault
     count, incomplete = 0, []
     with os.fdopen(descriptor, "w") as output:
         for letter in letters:

@@ -196,10 +196,10 @@ def _card_ids(quotes: pa.BinaryArray) -> pa.BinaryArray:
 
 def _without(decoded: Decoded, refused: NDArray[np.bool_], rejections: list[Rejection]) -> Decoded:
     """Return `decoded` without the accepted transactions that `refused` marks, shape (accepted,)."""
-    kept = ~refused
+    remaining = ~refused
     return Decoded(
-        decoded.records[kept],
-        decoded.quotes.filter(pa.array(kept)),
-        decoded.rows[kept],
+        decoded.records[remaining],
+        decoded.quotes.filter(pa.array(remaining)),
+        decoded.rows[remaining],
         decoded.rejections + rejections,
     )

@@ -264,7 +264,7 @@ def test_a_table_record_goes_where_it_came_from_or_to_its_new_key():
         (["replay", "FILE", "--reason", "too_late"], "not both"),
         (["replay", "FILE"], "line 2: not a line of"),
         (["replay", "missing"], "cannot be read"),
-        (["list", "--raw", "FILE"], "cannot be made"),
+        (["list", "--raw", "FILE"], "cannot be created"),
     ],
 )
 def test_wrong_options_and_files_are_told(arguments, words, tmp_path: Path):
