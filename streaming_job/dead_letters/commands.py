@@ -89,7 +89,7 @@ def replay(
     until: Until = None,
     offsets: Offsets = None,
     again: Annotated[bool, typer.Option(help="Also those that have been sent again before")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Only say what would be done")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only report what would be sent")] = False,
 ) -> None:
     """Send the records of dead letters again: corrected ones of a file, or those that the options select.
 

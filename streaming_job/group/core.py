@@ -146,7 +146,7 @@ class GroupCore:
         """Arrival of the last row of the profiles' first snapshot, ms; None if it has not been read yet."""
         return self._meta.extra.get(SNAPSHOT_END)
 
-    def learn_snapshot_end(self, arrival: int | None) -> None:
+    def note_snapshot_end(self, arrival: int | None) -> None:
         """Record when a snapshot of the profiles ended, if one did; the earliest counts."""
         end = snapshots.first_end(self.snapshot_end, arrival)
         if end is not None:
@@ -164,7 +164,7 @@ class GroupCore:
 
     def _fold_profiles(self, records: Records) -> None:
         decoded = profiles.decode(records, self._rules.key_groups, self._group)
-        self.learn_snapshot_end(decoded.snapshot_end)
+        self.note_snapshot_end(decoded.snapshot_end)
         changes = decoded.changes
         snapshots.mark_later_rows(changes, self.snapshot_end)
         self._add_dead_letters(decoded.dead_letters)

@@ -107,7 +107,7 @@ class OpenGroup:
             )
         silent_before = {**_reported(written, opening.rules), **written.offsets}
         core = GroupCore(opening.group, opening.rules, state, meta, store, silent_before, _set_aside(written))
-        core.learn_snapshot_end(snapshot_end)
+        core.note_snapshot_end(snapshot_end)
         progress = GroupProgress(
             settings.job_id,
             opening.query_id,

@@ -111,7 +111,7 @@ class LogFollower:
             self._client.trouble = ""
             if linger_s > 0:
                 self._fill(most, most_bytes, math.ceil(linger_s * 1000))
-        batches = self._batch.hand_out()
+        batches = self._batch.take_records()
         if self._lost is not None and not batches:
             raise self._lost
         return batches
@@ -149,7 +149,7 @@ class LogFollower:
                 self._fill(most, most_bytes, 0)
             if batch.record_count or self._lost is not None:
                 return
-            batch.hand_out()  # the batch holds only ends of partitions
+            batch.take_records()  # the batch holds only ends of partitions
             if not arrived and time.monotonic() >= deadline:
                 return
 

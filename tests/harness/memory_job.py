@@ -238,7 +238,7 @@ class MemoryJob:
         tables = {place: offset for place, offset in positions.items() if place[0] in self._rules.tables}
         for record in self.log.between(tables, ends):
             if record.topic == topics.profiles and ends_snapshot(record.value):
-                heart.learn_snapshot_end(record.timestamp)
+                heart.note_snapshot_end(record.timestamp)
         return Follower(
             heart,
             MemoryTransactions(self.log, fate, {place: positions[place] for place in self._mine}),
