@@ -170,15 +170,9 @@ def destination(letter: Letter, settings: LetterSettings, partitions: int) -> in
     return int(by_key.partitions_of(pa.array([letter.key], pa.binary()))[0])
 
 
-def _partitions(producer: Producer, topic: str) -> int:
-    metadata = producer.list_topics(topic, TIMEOUT_S).topics[topic]
-    if metadata.error is not None:
-        raise KafkaException(metadata.error)
-    return len(metadata.partitions)
-
-
 def _send(producer: Producer, settings: LetterSettings, letters: Sequence[Letter], by: str) -> None:
-    counts = {topic: _partitions(producer, topic) for topic in {letter.topic for letter in letters}}
+    topics = {letter.topic for letter in letters}
+    counts = {topic: len(topic_reader.partitions(producer, topic, TIMEOUT_S)) for topic in topics}
     producer.begin_transaction()
     for letter in letters:
         topic_writer.produce(
