@@ -1,4 +1,4 @@
-"""Settings from `FRAUD_...` variables, and what is said when they are wrong."""
+"""Settings from `FRAUD_...` variables, and the errors about wrong ones."""
 
 import difflib
 import json
@@ -14,58 +14,58 @@ from streaming_job.contracts.topics import Topics
 
 S = TypeVar("S", bound=BaseSettings)
 PREFIX = "FRAUD_"
-OF_COMMANDS = (
+OTHER_VARIABLES = (
     "DATA_DIR", "HANDBOOK_DIR", "HYPOTHESIS", "IVY_SETTINGS", "MAX_PROGRESS_AGE_S", "MAX_SILENCE_S",
     "OFFSETS_INTERVAL_S", "LIMIT_FLOOR_S", "LIMIT_CEILING_S", "VERDICT_WINDOW_S", "IDLE_AFTER_S", "RUNBOOK",
     "POSTGRES_DSN", "CRASH_POINTS", "TOKENS_FILE", "TLS_CERT", "TLS_KEY", "FOUR_EYES", "INSECURE_HTTP",
     "RATE_PER_S", "RATE_BURST", "MAX_BODY_BYTES",
 )  # fmt: skip
-"""Variables that are no settings of the job: the sidecar's, the stack's, the simulator's, the tests'."""
+"""Variables that are no settings of the job, but of the sidecar, the stack, the simulator and the tests."""
 
 
 class SettingsError(FraudError):
-    """A FRAUD_... variable is missing or wrong, or Spark does not take it."""
+    """A FRAUD_... variable is missing or wrong, or Spark refuses it."""
 
 
 def settings(kind: type[S]) -> S:
-    """Settings from the environment.
+    """Read settings from the environment.
 
     Raises:
-        SettingsError: some are missing or wrong; names them, but not their values, which may be secret.
+        SettingsError: some are missing or wrong; it names them without their values, which may be secret.
     """
     try:
         return kind()
     except pydantic_settings.SettingsError as fault:
-        # it names the field, in quotes, and in its cause what is wrong with the JSON
+        # its text has the field's name in quotes
         field = str(fault).split('"')[1::2][:1]
         name = f"FRAUD_{field[0].upper()}" if field else "a FRAUD_... variable"
         raise SettingsError(f"{name}: no JSON object; see docs/operations.md") from None
     except ValidationError as fault:
         faults = (
-            f"FRAUD_{'__'.join(str(part) for part in one['loc']).upper()}: {one['msg'].lower()}"
-            for one in fault.errors()
+            f"FRAUD_{'__'.join(str(part) for part in error['loc']).upper()}: {error['msg'].lower()}"
+            for error in fault.errors()
         )
         raise SettingsError(f"{'; '.join(faults)}; see docs/operations.md") from None
 
 
 def refuse_unknown(variables: Iterable[str]) -> None:
-    """See that every variable with our prefix is one that something reads: one that is not is a slip.
+    """Refuse variables with the prefix FRAUD_ that nothing reads, because they are probably misspelt.
 
     Args:
-        variables: names of the environment's.
+        variables: names of the environment variables.
 
     Raises:
-        SettingsError: some are not; tells what they may have been meant to be.
+        SettingsError: some are unknown; it suggests the nearest known names.
     """
-    ours = sorted({name.upper() for name in variables if name.upper().startswith(PREFIX)})
-    if not ours:
+    own_variables = sorted({name.upper() for name in variables if name.upper().startswith(PREFIX)})
+    if not own_variables:
         return
-    from streaming_job.settings import JobSettings  # not for commands that are given none
+    from streaming_job.settings import JobSettings  # imported late: slow for commands without variables
 
-    known = {f"{PREFIX}{name.upper()}" for name in (*JobSettings.model_fields, *OF_COMMANDS)}
+    known = {f"{PREFIX}{name.upper()}" for name in (*JobSettings.model_fields, *OTHER_VARIABLES)}
     known |= {f"{PREFIX}TOPICS__{name.upper()}" for name in Topics.model_fields}
     faults = []
-    for name in ours:
+    for name in own_variables:
         if name not in known:
             nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)
             faults.append(f"{name} is no setting; did you mean {nearest[0]}?")
@@ -74,10 +74,10 @@ def refuse_unknown(variables: Iterable[str]) -> None:
 
 
 def client_settings(text: str) -> dict[str, str]:
-    """Kafka client settings as FRAUD_KAFKA has them, a JSON object.
+    """Parse Kafka client settings, a JSON object as in FRAUD_KAFKA.
 
     Raises:
-        SettingsError: it is none.
+        SettingsError: the text is no JSON object.
     """
     try:
         return {str(name): str(value) for name, value in json.loads(text).items()}

@@ -1,7 +1,7 @@
-"""`fraud explain-card`: what the job's state knows about a card right now.
+"""`fraud explain-card`: shows what the job's state contains about a card.
 
-Read from the checkpoint as of the last epoch that Spark has committed, so it works beside a running job and
-after it has ended, and disturbs neither.
+It reads the checkpoint as of the last epoch that Spark has committed. So it works while the job runs and
+after it has ended, and does not disturb it.
 """
 
 import json
@@ -32,7 +32,7 @@ app = typer.Typer(add_completion=False)
 
 
 class UnknownCardError(FraudError):
-    """The state does not know the card."""
+    """The state does not contain the card."""
 
 
 @app.command()
@@ -46,21 +46,21 @@ def explain_card(
         int, typer.Option(envvar="FRAUD_ALLOWED_LATENESS_MS", min=0, help="As the job's setting")
     ] = DEFAULT_LATENESS_MS,
 ) -> None:
-    """Tell what the job knows about a card right now: windows, profile versions, suspicious_count."""
-    known = look_up(card, checkpoint, allowed_lateness_ms)
+    """Show what the job's state contains about a card: windows, profile versions, suspicious_count."""
+    view = look_up(card, checkpoint, allowed_lateness_ms)
     if as_json:
-        typer.echo(json.dumps(known))
+        typer.echo(json.dumps(view))
     else:
-        _print(known)
+        _print(view)
 
 
 def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) -> dict[str, Any]:
-    """What the state knows about a card (`card_view.describe`), with its card_id.
+    """Return what the state contains about a card (`card_view.describe`), with its card_id.
 
     Raises:
-        CheckpointError: no epoch has been committed there.
+        CheckpointError: the checkpoint has no committed epoch.
         UnknownCardError: the card has neither transactions nor a profile.
-        StateDamagedError: the state cannot be trusted.
+        StateDamagedError: the state is damaged.
     """
     lo, hi = hash_string(card)
     with _session() as spark:
@@ -71,16 +71,16 @@ def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) ->
         partitioner = Partitioner(fixed.partitioner)
         group = KeyGroups(partitioner, fixed.partitions, fixed.key_groups).group_of(card)
         log.info("looking up card %s in key group %d", masked(card), group)
-        found = find_card(_pieces(spark, location, group), lo, hi, lateness_ms)
-    if found is None:
+        view = find_card(_pieces(spark, location, group), lo, hi, lateness_ms)
+    if view is None:
         raise UnknownCardError(
             f"card {masked(card)} is not in the job's state; check the id and the checkpoint"
         )
-    return {"card_id": card, **describe(found)}
+    return {"card_id": card, **describe(view)}
 
 
 def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[str, bytes]]:
-    """The pieces of a key group, whose number is its state partition's (see `group.placement`)."""
+    """Yield the pieces of a key group: those of the state partition of its number (`group.placement`)."""
     try:
         rows = (
             spark.read.format("statestore")
@@ -93,9 +93,9 @@ def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[st
         for row in rows.toLocalIterator():
             yield row["name"], bytes(row["blob"])
     except PySparkException as fault:
-        told = str(fault).splitlines()[0]
+        error_text = str(fault).splitlines()[0]
         raise CheckpointError(
-            f"the state in {location} cannot be read ({told}); has an epoch been committed?"
+            f"the state in {location} cannot be read ({error_text}); has an epoch been committed?"
         ) from fault
 
 
@@ -109,7 +109,7 @@ def _session() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
-        # as the job writes it
+        # the same settings as the job's
         .config("spark.sql.streaming.stateStore.providerClass", rocksdb)
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
         .config("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
@@ -121,31 +121,31 @@ def _session() -> Iterator[SparkSession]:
         spark.stop()
 
 
-def _print(known: dict[str, Any]) -> None:
+def _print(view: dict[str, Any]) -> None:
     console = Console()
-    console.print(f"[bold]{known['card_id']}[/bold]{'  hot' if known['hot'] else ''}")
-    kept, running, suspicious = known["kept_events"], known["running"], known["suspicious_count"]
+    console.print(f"[bold]{view['card_id']}[/bold]{'  hot' if view['hot'] else ''}")
+    kept, running, suspicious = view["kept_events"], view["running"], view["suspicious_count"]
     console.print(
-        f"transactions {known['transactions']:,}, last at {_time(known['last_event_time'])}, "
-        f"arrived {_time(known['last_arrival_time'])}"
+        f"transactions {view['transactions']:,}, last at {_time(view['last_event_time'])}, "
+        f"arrived {_time(view['last_arrival_time'])}"
     )
     console.print(
         f"events kept {kept['count']:,} ({kept['spikes']} spikes), from {_time(kept['oldest_event_time'])}"
     )
-    if known["transactions"]:
+    if view["transactions"]:
         console.print(
             f"amounts: mean {running['mean_amount']:.2f}, deviation {running['deviation']:.2f}, "
             f"robust mean {running['robust_mean']:.2f}"
         )
     console.print(f"suspicious_count: {suspicious['day']} in 24 hours, {suspicious['total']} in total")
-    if known["windows"]:
-        names = list(next(iter(known["windows"].values())))
+    if view["windows"]:
+        names = list(next(iter(view["windows"].values())))
         table = Table("window", *names, title="as of the last event", title_justify="left")
-        for window, values in known["windows"].items():
+        for window, values in view["windows"].items():
             table.add_row(window, *(f"{values[name]:,.2f}".removesuffix(".00") for name in names))
         console.print(table)
     table = Table("profile known from", "status", "home", "limit", "tier", "opened on")
-    for version in known["profiles"]:
+    for version in view["profiles"]:
         since = _time(version["known_from"]) if version["known_from"] is not None else "the beginning"
         if version.get("deleted"):
             table.add_row(since, "deleted")
@@ -154,7 +154,7 @@ def _print(known: dict[str, Any]) -> None:
             table.add_row(
                 since, version["status"], version["home_country"], limit, tier, version["opened_on"]
             )
-    console.print(table if known["profiles"] else "no profile")
+    console.print(table if view["profiles"] else "no profile")
 
 
 def _time(ms: int | None) -> str:

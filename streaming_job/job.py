@@ -1,4 +1,4 @@
-"""The streaming query: each micro-batch is an epoch, in which one task a key group follows the log."""
+"""The streaming query: each micro-batch is an epoch, in which one task for each key group follows the log."""
 
 import logging
 import secrets
@@ -37,26 +37,26 @@ STOP_POLL_S = 0.02
 SHORT_S = 0.15
 """Length of an epoch while Java compiles, and while there are fewer task slots than groups."""
 SLOTS_S = 0.5
-"""How often the task slots of a cluster are counted."""
+"""Interval at which the task slots of a cluster are counted."""
 
 
 class StopRequested(Exception):  # noqa: N818  a signal, not an error
-    """Raised in place of running an epoch once a graceful stop has been asked for."""
+    """A graceful stop was requested, so the next epoch does not run."""
 
 
 class Job:
     """One run of the streaming job."""
 
     def __init__(self, settings: JobSettings, launch: Launch, stop: threading.Event) -> None:
-        """Start the query.
+        """Start Spark, and prepare the query.
 
         Args:
-            settings: of the job; what they name is there, see `require_inputs`.
-            launch: of Spark.
-            stop: set it for a graceful stop: the epoch that runs ends at once, no further one begins.
+            settings: settings of the job, checked by `require_inputs`.
+            launch: launch of Spark.
+            stop: set it for a graceful stop: the running epoch ends at once, and no other one begins.
 
         Raises:
-            FraudError: something that the job needs is not there, or does not belong together.
+            FraudError: something that the job needs is missing or inconsistent.
         """
         self._settings, self._stop = settings, stop
         self._failure: FraudError | None = None
@@ -68,13 +68,13 @@ class Job:
         self._is_short = True
         """Whether the running epoch is a short one."""
         self._ended = 0
-        """Epochs that have ended in this run."""
+        """Number of epochs that have ended in this run."""
         self._idle_since = time.monotonic()
         self._partitions = PartitionWatch(settings, self._key_groups.partitions)
         self._epochs = EpochServer(session.driver_host(self._spark), settings.epoch_port, self._must_end)
 
     def _fixed(self) -> KeyGroups:
-        """What the first start has fixed, or fixes now."""
+        """Check the settings against those fixed by the first start, or fix them now."""
         settings, checkpoint = self._settings, self._checkpoint
         partitions = count_partitions(settings)
         fixed = checkpoint.fixed()
@@ -118,9 +118,9 @@ class Job:
         )
 
     def _run_epoch(self, summaries: DataFrame, epoch: int) -> None:
-        """Let the groups follow the log for a while."""
+        """Run one epoch of all groups."""
         if self._stop.is_set():
-            # Spark would log a stack trace for what is no failure
+            # Spark would log a stack trace although this is no failure
             self._spark.sparkContext.setLogLevel("OFF")
             raise StopRequested
         try:
@@ -140,10 +140,10 @@ class Job:
             self._failure = classify(fault)
             raise
         self._ended += 1
-        told = {name: sum(row[name] for row in rows) for name in ("transactions", "alerts", "dead_letters")}
+        counts = {name: sum(row[name] for row in rows) for name in ("transactions", "alerts", "dead_letters")}
         log.info(
-            "epoch %d: %d transactions, %d alerts, %d dead letters in %.1f s, %.0f ms after the one before",
-            epoch, *told.values(), ended - begun, 1000 * (begun - self._idle_since),
+            "epoch %d: %d transactions, %d alerts, %d dead letters in %.1f s, %.0f ms after the previous one",
+            epoch, *counts.values(), ended - begun, 1000 * (begun - self._idle_since),
         )  # fmt: skip
         self._idle_since = ended
 
@@ -152,22 +152,22 @@ class Job:
         return min(SHORT_S, self._settings.epoch_s) if self._is_short else self._settings.epoch_s
 
     def _must_end(self) -> bool:
-        """Whether the running epoch has to end before its time."""
+        """Return whether the running epoch has to end early."""
         return self._stop.is_set() or (not self._is_short and self._slots.are_short())
 
     def run(self) -> None:
-        """Run until a stop is asked for.
+        """Run until a stop is requested.
 
-        A checkpoint whose last files are damaged, as a power cut leaves them, is no end: the job goes back to
-        an epoch that is whole and decides the log from there, in silence up to where it had been.
+        If the last files of the checkpoint are damaged, as after a power failure, the job goes back to a
+        complete epoch, and decides the log again from there, in silence up to Q.
 
         Raises:
-            FraudError: what ended the query.
+            FraudError: the cause for which the query ended.
         """
         back = 0
         try:
             if (epoch := self._checkpoint.mend()) is not None:
-                log.warning("the checkpoint's last epochs are not whole; going back to epoch %d", epoch)
+                log.warning("the checkpoint's last epochs are incomplete; going back to epoch %d", epoch)
             with self._partitions:
                 while True:
                     query = self._start()
@@ -185,7 +185,7 @@ class Job:
                 self._spark.stop()
 
     def _go_back(self, epochs: int, fault: FraudError) -> bool:
-        """Forget the last epochs; no if there are none left."""
+        """Drop the last epochs; return False if none would be left."""
         ended = self._checkpoint.epochs("commits")
         if epochs >= len(ended):
             return False
@@ -197,7 +197,7 @@ class Job:
     def _follow(self, query: StreamingQuery) -> None:
         try:
             while query.isActive:
-                self._slots.are_short()  # says so, in an epoch that waits for a slot, too
+                self._slots.are_short()  # logs a change, also in an epoch that waits for a slot
                 if self._stop.wait(0.2):
                     self._finish(query)
             query.awaitTermination()
@@ -218,24 +218,24 @@ class Job:
 
 
 class Slots:
-    """Whether there is a task slot for every key group.
+    """The count of Spark's task slots, of which each key group needs one.
 
-    A group without one waits until another's epoch is over. So epochs are short until an executor that is
-    gone has been replaced.
+    A group without a slot waits until another group's epoch is over. So epochs are short until a lost
+    executor has been replaced.
     """
 
     def __init__(self, spark: Any, groups: int) -> None:
         context = spark.sparkContext._jsc.sc()
         self._context = context
         self._groups = groups
-        self._looked, self._short, self._is_local = 0.0, False, context.isLocal()
+        self._counted_at, self._short, self._is_local = 0.0, False, context.isLocal()
         self.are_short()
 
     def are_short(self) -> bool:
-        """Whether there are fewer slots than groups; asks Spark now and then."""
+        """Return whether there are fewer slots than groups; counts them every SLOTS_S."""
         now = time.monotonic()
-        if now - self._looked > SLOTS_S and not (self._is_local and self._looked):
-            self._looked, before = now, self._short
+        if now - self._counted_at > SLOTS_S and not (self._is_local and self._counted_at):
+            self._counted_at, before = now, self._short
             try:
                 profile = self._context.resourceProfileManager().defaultResourceProfile()
                 slots = int(self._context.maxNumConcurrentTasks(profile))
@@ -243,8 +243,8 @@ class Slots:
                 return self._short
             self._short = slots < self._groups
             if self._short != before:
-                now_what = (
+                consequence = (
                     "they take turns in short epochs, alerts are late" if self._short else "enough again"
                 )
-                log.warning("%d task slots for %d key groups: %s", slots, self._groups, now_what)
+                log.warning("%d task slots for %d key groups: %s", slots, self._groups, consequence)
         return self._short

@@ -129,7 +129,7 @@ def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadMod
     core = GroupCore(
         0, rules, GroupState(MemoryArena()), Meta(), MemoryPieces(), quiet, _set_aside(card.refused)
     )
-    core.learn_snapshot_end(card.snapshot_end)
+    core.note_snapshot_end(card.snapshot_end)
     tables = _as_written([*card.rollouts, *card.profiles])
     partition, offset = card.source
     read_until = -1 if card.snapshot_end is None else card.snapshot_end

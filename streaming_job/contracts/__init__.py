@@ -1,7 +1,7 @@
-"""The one place that owns what is on each topic: names, keys and versioned JSON Schemas.
+"""The contracts of the topics: names, keys and versioned JSON Schemas.
 
-The schemas lie beside this file, one per record type and version. Producers write the newest version;
-readers tolerate fields they do not know.
+The schemas are beside this file, one for each record type and version. Producers write the newest version;
+readers ignore unknown fields.
 """
 
 import json
@@ -20,7 +20,7 @@ class ContractError(FraudError):
 
 
 class Contract(StrEnum):
-    """The record types, by the name of their schema; those with a version in their own name are only read."""
+    """The record types, by the name of their schema; members named after a version are only read."""
 
     TRANSACTION = "transaction.v1"
     PROFILE = "profile.v1"
@@ -38,7 +38,7 @@ class Contract(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a record became a dead letter."""
+    """The reasons for which a record becomes a dead letter."""
 
     EMPTY_VALUE = "empty_value"
     RECORD_TOO_LARGE = "record_too_large"
@@ -66,7 +66,7 @@ class Reason(StrEnum):
 
 @cache
 def schema(contract: Contract) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a record type."""
+    """Return the JSON Schema (draft 2020-12) of a record type."""
     text = files(__name__).joinpath(f"{contract.value}.json").read_text()
     loaded: dict[str, Any] = json.loads(text)
     return loaded
@@ -82,11 +82,10 @@ def _validator(contract: Contract) -> jsonschema.Draft202012Validator:
 def validate(contract: Contract, record: Any) -> None:
     """Check one decoded record against its schema.
 
-    For tests, tools and control events; the hot path has its own vectorised checks that are tested
-    against this one.
+    For tests, tools and control events; the hot path has vectorised checks that are tested against it.
 
     Raises:
-        ContractError: with the path and the fault of the worst violation.
+        ContractError: the record does not keep its contract; gives path and fault of the worst violation.
     """
     fault = jsonschema.exceptions.best_match(_validator(contract).iter_errors(record))
     if fault is not None:

@@ -8,13 +8,13 @@ CREATE_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 COMPACT = {"cleanup.policy": "compact"}
 DAY_MS = 24 * 3600 * 1000
-KEPT_MS = str(40 * DAY_MS)
-"""A job that starts from the beginning decides as the one before did from where it has 37 days: 30 of windows
-and 7 of lateness."""
+RETENTION_MS = str(40 * DAY_MS)
+"""Retention of the transactions. A job that starts from the beginning decides as an earlier job did after 37
+days of the log: 30 of windows and 7 of lateness."""
 
 
 class Topics(BaseModel):
-    """Topic names; the defaults are those of the documentation."""
+    """The names of the topics; the defaults are those of the documentation."""
 
     transactions: str = "transactions"
     profiles: str = "bank.public.card_profiles"
@@ -32,81 +32,81 @@ class Topics(BaseModel):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The changelogs that the job folds into its state."""
+        """The tables that every job folds into its state."""
         return (self.profiles, self.model_rollouts)
 
     @property
-    def of_facts(self) -> tuple[str, ...]:
-        """What a job that keeps merchant facts folds beside them."""
+    def fact_tables(self) -> tuple[str, ...]:
+        """The tables that a job folds in addition if it keeps merchant facts."""
         return (self.merchant_facts, self.labels, self.chargebacks)
 
-    def folded(self, *, facts: bool) -> tuple[str, ...]:
-        """What every key group folds, with or without merchant facts."""
-        return (*self.tables, *self.of_facts) if facts else self.tables
+    def folded_tables(self, *, facts: bool) -> tuple[str, ...]:
+        """Return the tables that every key group folds, with or without merchant facts."""
+        return (*self.tables, *self.fact_tables) if facts else self.tables
 
     def renamed(self, rename: Callable[[str], str], *, but: Collection[str]) -> "Topics":
-        """Names of one's own, but for some fields."""
+        """Return renamed topics, except for the fields `but`."""
         return Topics(
             **{field: name if field in but else rename(name) for field, name in self.model_dump().items()}
         )
 
     @property
     def heartbeats(self) -> str:
-        """Where Debezium says now and then that it lives, as it names that topic by default."""
+        """The topic of Debezium's heartbeats, by its default name."""
         return f"__debezium-heartbeat.{self.profiles.partition('.')[0]}"
 
     @property
-    def of_the_job(self) -> tuple[str, ...]:
-        """What the job reads and writes; the others are of tools."""
-        said = (self.fraud_alerts, self.suppressed_alerts, self.shadow_alerts, self.dead_letters)
-        return (self.transactions, *self.tables, *said, self.job_progress)
+    def job_topics(self) -> tuple[str, ...]:
+        """The topics that every job reads or writes; the others are those of tools and of merchant facts."""
+        outputs = (self.fraud_alerts, self.suppressed_alerts, self.shadow_alerts, self.dead_letters)
+        return (self.transactions, *self.tables, *outputs, self.job_progress)
 
     def configs(self, *, replay: bool = False, replicas: int = 1) -> dict[str, dict[str, str]]:
-        """Topic-level configuration by topic name.
+        """Return the topic-level configuration by topic name.
 
         Args:
             replay: take record timestamps from the producer (CreateTime) on the input topics, so that an
-                archive can be fed with its original arrival times; otherwise the broker stamps them.
-            replicas: of each partition.
+                archive can be replayed with its original arrival times; otherwise the broker sets them.
+            replicas: number of replicas of each partition.
         """
         # an archive is older than any retention
         arrival = CREATE_TIME if replay else LOG_APPEND_TIME
-        # a record that only one broker of three has taken is gone with it
+        # a record that only one broker of three has would be lost with that broker
         common = {"min.insync.replicas": "2" if replicas > 2 else "1", "cleanup.policy": "delete"}
         own = {
             self.transactions: {
-                "retention.ms": KEPT_MS,
+                "retention.ms": RETENTION_MS,
                 **arrival,
                 "max.message.bytes": str(2 * 1024 * 1024),
             },
-            # older versions are needed as long as a copy of the checkpoint may be restored: what came after
-            # the copy is decided again, with what was known then
+            # older versions are needed as long as a copy of the checkpoint may be restored: the transactions
+            # after it are decided again, with the profiles of their time
             self.profiles: {**arrival, **COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)},
             self.chargebacks: arrival,
             self.labels: {**arrival, "retention.ms": "-1"},
-            # as long as any feature looks back, and as much again for the checkpoint that is restored
+            # the longest lookback of a feature, and as much again for a restored checkpoint
             self.merchant_facts: {"retention.ms": str(60 * DAY_MS)},
             self.model_rollouts: {**arrival, "retention.ms": "-1"},
             self.fraud_alerts: {},
             self.suppressed_alerts: {},
             self.shadow_alerts: {},
-            # whatever brokers take by default: a dead letter has half a MiB at most, however large its record
-            # (dead_letters/record.py); clients put several into a batch of 1,000,000 bytes. They hold whole
-            # records, so they are kept no longer than those
-            self.dead_letters: {"max.message.bytes": str(1024 * 1024), "retention.ms": KEPT_MS},
-            # which dead letters have been sent again: the newest word on each, for ever
+            # about the brokers' default: a dead letter has half a MiB at most, however large its record
+            # (dead_letters/record.py); clients put several into a batch of 1,000,000 bytes. They contain
+            # whole records, so they are kept no longer than those
+            self.dead_letters: {"max.message.bytes": str(1024 * 1024), "retention.ms": RETENTION_MS},
+            # the newest note on each dead letter that was sent again, for ever
             self.dead_letter_replays: COMPACT,
             # never compacted: every record is needed to audit the alerts of its transaction
             self.job_progress: {"retention.ms": str(30 * DAY_MS)},
-            # who changed what: never forgotten, each record names the digest of the one before
+            # the audit log is kept for ever: each record contains the digest of the previous one
             self.audit_log: {"retention.ms": "-1"},
         }
         return {name: {**common, **config} for name, config in own.items()}
 
     def partitions(self, partitions: int) -> dict[str, int]:
-        """Partition count by topic name, given the count of the topics keyed by card."""
+        """Return the partition count by topic name, given the count of the topics keyed by card."""
         counts = dict.fromkeys(self.configs(), partitions)
-        # a group's promise stands behind its facts: in one partition
+        # facts need one partition: a group's promise has to follow its facts
         for topic in (
             self.merchant_facts,
             self.model_rollouts,

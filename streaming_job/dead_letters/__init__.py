@@ -1,1 +1,1 @@
-"""Dead letters, looked at and sent again: `fraud dead-letters`."""
+"""Dead letters: their records, and the tool that lists and replays them (`fraud dead-letters`)."""

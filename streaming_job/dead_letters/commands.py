@@ -1,4 +1,4 @@
-"""`fraud dead-letters`: look at what could not be decided; mend it; send it again."""
+"""`fraud dead-letters`: lists records that could not be decided, and replays corrected ones."""
 
 import getpass
 import json
@@ -17,7 +17,7 @@ from streaming_job import environment
 from streaming_job.contracts import Reason
 from streaming_job.dead_letters import originals
 from streaming_job.dead_letters import replay as replaying
-from streaming_job.dead_letters.finding import Wanted, find
+from streaming_job.dead_letters.finding import LetterFilter, find
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 
@@ -48,26 +48,30 @@ def list_letters(
         Path | None, typer.Option(help="Write all of them whole to this new file, to be mended and replayed")
     ] = None,
 ) -> None:
-    """Tell what could not be decided and why; card ids and numbers are masked, but not in a --raw file.
+    """List the records that could not be decided, and why; card ids and numbers are masked.
 
-    A --raw file has the records whole: what is too large for a dead letter is fetched from the log.
+    A --raw file contains the records whole and unmasked: what is too large for a dead letter is fetched from
+    the log.
     """
     settings = environment.settings(LetterSettings)
-    found = find(settings, _wanted(reason, topic, since, until, offsets))
+    letters_found = find(settings, _filter(reason, topic, since, until, offsets))
     if raw is not None:
-        count, gone = _write(raw, originals.completed(settings, found))
+        count, gone = _write(raw, originals.with_payloads(settings, letters_found))
         typer.echo(f"{count} dead letters are in {raw}, card numbers and all: keep it safe")
         if gone:
-            told = "their lines have size and SHA-256 only and cannot be sent again"
-            typer.echo(f"{originals.told_gone(gone)}; {told}", err=True)
+            typer.echo(
+                f"{originals.describe_gone(gone)}; their lines have size and SHA-256 only, and cannot be "
+                "sent again",
+                err=True,
+            )
         return
     shown: dict[int, list[Letter]] = {}
     counts: Counter[str] = Counter()
-    for letter in found:
+    for letter in letters_found:
         counts[letter.reason] += 1
-        kept = shown.setdefault(letter.place[1], [])
-        kept.append(letter)
-        del kept[:-limit]
+        newest = shown.setdefault(letter.position[1], [])
+        newest.append(letter)
+        del newest[:-limit]
     letters = [letter for partition in sorted(shown) for letter in shown[partition]]
     if as_json:
         for letter in letters:
@@ -85,37 +89,37 @@ def replay(
     until: Until = None,
     offsets: Offsets = None,
     again: Annotated[bool, typer.Option(help="Also those that have been sent again before")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Only say what would be done")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only report what would be sent")] = False,
 ) -> None:
-    """Send dead letters' records again: those of a mended file, or as they are those that the options choose.
+    """Send the records of dead letters again: corrected ones of a file, or those that the options select.
 
-    All of them, or none. A letter that has been sent again before is left out. What is too large for a dead
-    letter is fetched from the log.
+    All of them are sent, or none. Letters that have been sent again before are left out. What is too large
+    for a dead letter is fetched from the log.
     """
     settings = environment.settings(LetterSettings)
-    chosen = (reason, topic, since, until, offsets)
-    if (file is None) == (not any(chosen)):
-        raise LetterError("what is to be sent? Give a FILE of `list --raw`, or options that choose, not both")
-    found = _read(file) if file else find(settings, _wanted(*chosen))
-    letters = list(originals.completed(settings, found))
+    selection = (reason, topic, since, until, offsets)
+    if (file is None) == (not any(selection)):
+        raise LetterError("give either a FILE of `list --raw`, or options that select letters, not both")
+    selected = _read(file) if file else find(settings, _filter(*selection))
+    letters = list(originals.with_payloads(settings, selected))
     originals.require_whole(letters)
     replaying.check(letters, settings)
-    done = replaying.send(settings, letters, by=getpass.getuser(), again=again, dry=dry_run)
-    typer.echo(json.dumps({"would_send" if dry_run else "sent": done.sent, "sent_before": done.repeated}))
+    report = replaying.send(settings, letters, by=getpass.getuser(), again=again, dry=dry_run)
+    typer.echo(json.dumps({"would_send" if dry_run else "sent": report.sent, "sent_before": report.repeated}))
 
 
-def _wanted(
+def _filter(
     reasons: list[str] | None,
     topics: list[str] | None,
     since: str | None,
     until: str | None,
     offsets: str | None,
-) -> Wanted:
+) -> LetterFilter:
     unknown = set(reasons or ()) - set(Reason)
     if unknown:
-        raise LetterError(f"no such reason: {', '.join(sorted(unknown))}; there are {', '.join(Reason)}")
+        raise LetterError(f"unknown reason: {', '.join(sorted(unknown))}; use {', '.join(Reason)}")
     partition, first, end = _range(offsets) if offsets else (None, 0, None)
-    return Wanted(
+    return LetterFilter(
         frozenset(reasons or ()),
         frozenset(topics or ()),
         _moment(since),
@@ -138,31 +142,31 @@ def _moment(text: str | None) -> int | None:
 
 def _range(text: str) -> tuple[int, int, int]:
     try:
-        partition, places = text.split(":")
-        first, _, last = places.partition("-")
-        found = int(partition), int(first), int(last or first) + 1
+        partition, offsets = text.split(":")
+        first, _, last = offsets.partition("-")
+        parsed = int(partition), int(first), int(last or first) + 1
     except ValueError:
         raise LetterError(
             f"{text!r} is no range of offsets; give PARTITION:FIRST-LAST, e.g. 0:17-42"
         ) from None
-    return found
+    return parsed
 
 
 def _write(path: Path, letters: Iterator[Letter]) -> tuple[int, list[Letter]]:
-    """How many were written, and those of them that are not whole."""
+    """Write letters to a new file; return their number, and those that are not whole."""
     try:
-        # not for everybody's eyes, and never over a file that somebody has mended
+        # private, and never over an existing file, which somebody may have corrected
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as fault:
-        raise LetterError(f"{path} cannot be made ({fault.strerror}); name another file") from fault
-    count, gone = 0, []
+        raise LetterError(f"{path} cannot be created ({fault.strerror}); name another file") from fault
+    count, incomplete = 0, []
     with os.fdopen(descriptor, "w") as output:
         for letter in letters:
             output.write(letter.raw() + "\n")
             count += 1
             if not letter.is_whole:
-                gone.append(letter)
-    return count, gone
+                incomplete.append(letter)
+    return count, incomplete
 
 
 def _read(path: Path) -> Iterator[Letter]:
@@ -196,5 +200,5 @@ def _print(letters: list[Letter], counts: Counter[str]) -> None:
     console = Console(markup=False, highlight=False)
     if letters:
         console.print(table)
-    told = ", ".join(f"{reason} {count:,}" for reason, count in counts.most_common())
-    console.print(f"{counts.total():,} dead letters{': ' if told else ''}{told}")
+    by_reason = ", ".join(f"{reason} {count:,}" for reason, count in counts.most_common())
+    console.print(f"{counts.total():,} dead letters{': ' if by_reason else ''}{by_reason}")

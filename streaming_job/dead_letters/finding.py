@@ -1,4 +1,4 @@
-"""Dead letters on their topic: all, or those asked for."""
+"""The search for dead letters on their topic."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from streaming_job.log import topic_reader
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which dead letters; what is None or empty asks for nothing."""
+class LetterFilter:
+    """A filter of dead letters; fields that are None or empty match all letters."""
 
     reasons: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
-    """Of the refused records."""
+    """Topics of the refused records."""
     since: int | None = None
-    """Arrival of the refused record from here on, ms."""
+    """Earliest arrival of the refused record, ms."""
     until: int | None = None
-    """Arrival of the refused record before this, ms."""
+    """End of the arrivals of the refused record, exclusive, ms."""
     partition: int | None = None
-    """Of the dead-letters topic."""
+    """Partition of the dead-letters topic."""
     first: int = 0
-    """Offset on the dead-letters topic from here on."""
+    """First offset on the dead-letters topic."""
     end: int | None = None
-    """Offset on the dead-letters topic before this."""
+    """End of the offsets on the dead-letters topic, exclusive."""
 
-    def holds(self, letter: Letter) -> bool:
-        """Whether a letter is one of those."""
-        _, partition, offset = letter.place
+    def matches(self, letter: Letter) -> bool:
+        """Return whether a letter matches."""
+        _, partition, offset = letter.position
         return (
             (not self.reasons or letter.reason in self.reasons)
             and (not self.topics or letter.topic in self.topics)
@@ -42,24 +42,24 @@ class Wanted:
         )
 
 
-def find(settings: LetterSettings, wanted: Wanted) -> Iterator[Letter]:
-    """The letters that lie on the topic now, each partition in the order of offsets.
+def find(settings: LetterSettings, letter_filter: LetterFilter) -> Iterator[Letter]:
+    """Yield the matching letters on the topic, each partition in the order of offsets.
 
     Raises:
-        LetterError: the topic cannot be read, or holds something else.
+        LetterError: the topic cannot be read, or contains a record that is no dead letter.
     """
     topic = settings.topics.dead_letters
     reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
     try:
         for partition in topic_reader.partitions(reader, topic):
-            if wanted.partition not in (None, partition):
+            if letter_filter.partition not in (None, partition):
                 continue
-            for message in topic_reader.to_end(reader, TopicPartition(topic, partition, wanted.first)):
+            for message in topic_reader.to_end(reader, TopicPartition(topic, partition, letter_filter.first)):
                 offset = int(message.offset() or 0)
-                if wanted.end is not None and offset >= wanted.end:
+                if letter_filter.end is not None and offset >= letter_filter.end:
                     break
                 letter = Letter.from_record(topic, partition, offset, message.value())
-                if wanted.holds(letter):
+                if letter_filter.matches(letter):
                     yield letter
     except KafkaException as fault:
         raise LetterError(

@@ -1,4 +1,4 @@
-"""A dead letter as it lies on its topic, and as a line of a file that a person can mend."""
+"""A dead letter, parsed from its topic, or from a line of a file that a person can correct."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ from streaming_job.contracts import Contract, ContractError, validate
 from streaming_job.masking import masked, safe
 
 DIGEST = 16
-"""Characters of a key's SHA-256 that tell whether a person has changed it."""
+"""Number of characters of a key's SHA-256, by which a changed key is detected."""
 
 
 class LetterError(FraudError):
@@ -21,7 +21,7 @@ class LetterError(FraudError):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A key or value that is too large for a dead letter: what the letter has of it."""
+    """The size and digest of a key or value that is too large for its dead letter."""
 
     size: int
     """Bytes."""
@@ -29,7 +29,7 @@ class LeftOut:
     """Hexadecimal."""
 
     def is_of(self, content: bytes | None) -> bool:
-        """Whether these are the bytes that were left out."""
+        """Return whether these are the bytes that were left out."""
         return content is not None and hashlib.sha256(content).hexdigest() == self.sha256
 
 
@@ -37,44 +37,44 @@ class LeftOut:
 class Letter:
     """One dead letter."""
 
-    place: tuple[str, int, int]
+    position: tuple[str, int, int]
     """Topic, partition and offset of the letter itself."""
     reason: str
-    """Of contract dead-letter.v1."""
+    """Reason of contract dead-letter.v1."""
     detail: str
     topic: str
-    """Of the record that was refused."""
+    """Topic of the refused record."""
     partition: int
-    """Of the record that was refused."""
+    """Partition of the refused record."""
     offset: int
-    """Of the record that was refused."""
+    """Offset of the refused record."""
     arrival: int
-    """Kafka timestamp of the record that was refused, ms."""
+    """Kafka timestamp of the refused record, ms."""
     key: bytes | None
     value: bytes | None
     key_changed: bool = False
-    """Whether a person gave the record another key: then its partition is another's, too."""
+    """Whether a person has changed the key, so that the record belongs to another partition."""
     key_left_out: LeftOut | None = None
-    """Then `key` is None, whatever the record's key is."""
+    """Set if the key is too large for the letter; then `key` is None."""
     value_left_out: LeftOut | None = None
-    """Then `value` is None, whatever the record's value is."""
+    """Set if the value is too large for the letter; then `value` is None."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether key and value are the record's, or a person's; otherwise some of it is still in the log."""
+        """Whether key and value are complete; otherwise they have to be fetched from the log."""
         return self.key_left_out is None and self.value_left_out is None
 
     @property
     def name(self) -> str:
-        """The letter's own place, as one word."""
-        return "{}/{}/{}".format(*self.place)
+        """The letter's own topic, partition and offset as one string."""
+        return "{}/{}/{}".format(*self.position)
 
     @staticmethod
     def from_record(topic: str, partition: int, offset: int, value: bytes | None) -> "Letter":
-        """From a record of the dead-letters topic.
+        """Parse a record of the dead-letters topic.
 
         Raises:
-            LetterError: it is none.
+            LetterError: the record is no dead letter.
         """
         try:
             fields = json.loads(value or b"")
@@ -98,7 +98,7 @@ class Letter:
             ) from fault
 
     def shown(self) -> dict[str, Any]:
-        """As JSON that may be seen by anyone: no whole card id, no card number, nothing unprintable."""
+        """Return printable fields for JSON, with card ids and card numbers masked."""
         return {
             **self._head(),
             "detail": safe(self.detail.encode(errors="replace"), card=self.key),
@@ -112,9 +112,10 @@ class Letter:
         }
 
     def raw(self) -> str:
-        """As a line of a file: key and value whole, as text where they are UTF-8, else in base64.
+        """Return a line of a file, with key and value whole: as text if they are UTF-8, else in base64.
 
-        What the letter does not have is left out (null would be a tombstone): size and SHA-256 stand there.
+        A key or value that the letter does not contain is replaced by its size and SHA-256 (null would be a
+        tombstone).
         """
         return json.dumps(
             {
@@ -138,10 +139,10 @@ class Letter:
 
     @staticmethod
     def from_raw(line: str) -> "Letter":
-        """Inverse of `raw`, of a line that a person may have changed.
+        """Parse a line that `raw` returned, and that a person may have changed.
 
         Raises:
-            LetterError: it is not such a line.
+            LetterError: the line is invalid.
         """
         try:
             fields = json.loads(line)

@@ -1,4 +1,4 @@
-"""Records that are too large for their dead letters, fetched from the log while they are there."""
+"""The original records of dead letters that do not contain them whole, fetched from the log."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -11,16 +11,16 @@ from streaming_job.log import topic_reader
 
 NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 AT_ONCE = {"fetch.wait.max.ms": "5", "fetch.error.backoff.ms": "5"}
-"""Client settings: a fetch that waits for records to come would delay the next letter's by half a second."""
-TOLD = 10
-"""Letters that are named."""
+"""Client settings of fetches that do not wait for new records: that would take half a second for each."""
+MAX_NAMED = 10
+"""Maximum number of letters that an error names."""
 
 
-def completed(settings: LetterSettings, letters: Iterable[Letter]) -> Iterator[Letter]:
-    """The letters with what they do not carry, from the log; as they are where their records are gone.
+def with_payloads(settings: LetterSettings, letters: Iterable[Letter]) -> Iterator[Letter]:
+    """Yield the letters with their missing keys and values from the log; unchanged if their records are gone.
 
-    A record is gone when retention or compaction has removed it, or when another one (of a topic made anew)
-    lies at its offset: the bytes' SHA-256 tells.
+    A record is gone if retention or compaction has removed it, or if a recreated topic has another record at
+    its offset, which the SHA-256 shows.
 
     Raises:
         LetterError: the brokers do not answer.
@@ -35,8 +35,8 @@ def completed(settings: LetterSettings, letters: Iterable[Letter]) -> Iterator[L
                 reader = topic_reader.consumer(
                     settings.bootstrap_servers, {**settings.kafka, **AT_ONCE}, "fraud-dead-letters"
                 )
-            record = _fetched(reader, letter)
-            yield letter if record is None else _filled(letter, record)
+            record = _fetch(reader, letter)
+            yield letter if record is None else _fill(letter, record)
     except KafkaException as fault:
         raise LetterError(
             f"a dead letter's record cannot be read from the log: {fault.args[0].str()}; check address and "
@@ -48,29 +48,29 @@ def completed(settings: LetterSettings, letters: Iterable[Letter]) -> Iterator[L
 
 
 def require_whole(letters: Sequence[Letter]) -> None:
-    """See that nothing of the letters' records is missing.
+    """Check that all letters are whole.
 
     Raises:
-        LetterError: records are gone; names the letters, and what to do.
+        LetterError: records are gone; the error names the letters, and what to do.
     """
     missing = [letter for letter in letters if not letter.is_whole]
     if missing:
         raise LetterError(
-            f"{told_gone(missing)}; nothing was sent. If their producers still have them, put key and value "
-            "into the lines of a `list --raw` file, otherwise leave these dead letters out"
+            f"{describe_gone(missing)}; nothing was sent. If their producers still have them, put key and "
+            "value into the lines of a `list --raw` file, otherwise leave these dead letters out"
         )
 
 
-def told_gone(letters: Sequence[Letter]) -> str:
-    """Names letters whose records are gone, and these records, in words."""
+def describe_gone(letters: Sequence[Letter]) -> str:
+    """Return a text that names letters whose records are gone, and these records."""
     names = [
         f"{letter.name} (record {letter.topic}/{letter.partition}/{letter.offset}: {_sizes(letter)})"
         for letter in letters
     ]
-    more = f" and {len(names) - TOLD} more" if len(names) > TOLD else ""
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return (
         f"{len(letters)} dead letters are not whole, and their records are gone from the log: "
-        f"{', '.join(names[:TOLD])}{more}"
+        f"{', '.join(names[:MAX_NAMED])}{more}"
     )
 
 
@@ -79,24 +79,24 @@ def _sizes(letter: Letter) -> str:
     return ", ".join(f"{name} of {part.size:,} bytes" for name, part in parts if part is not None)
 
 
-def _fetched(reader: Consumer, letter: Letter) -> Message | None:
-    """The record at a letter's offset; None if none is there."""
+def _fetch(reader: Consumer, letter: Letter) -> Message | None:
+    """Return the record at a letter's offset; None if there is none."""
     try:
-        # asked first: the client would look for a topic or partition that is not there for half a minute
+        # checked first: the client would wait half a minute for a missing topic or partition
         if letter.partition not in topic_reader.partitions(reader, letter.topic):
             return None
     except KafkaException as fault:
         if fault.args[0].code() in NO_SUCH_TOPIC:
             return None
         raise
-    # from an offset that is no longer in the log the reader goes on with one that is
-    place = TopicPartition(letter.topic, letter.partition, letter.offset)
-    record = next(topic_reader.to_end(reader, place), None)
+    # if the offset is no longer in the log, the reader continues with a later one
+    start = TopicPartition(letter.topic, letter.partition, letter.offset)
+    record = next(topic_reader.to_end(reader, start), None)
     return record if record is not None and record.offset() == letter.offset else None
 
 
-def _filled(letter: Letter, record: Message) -> Letter:
-    """The letter with the record's bytes; as it is if they are not those that were left out."""
+def _fill(letter: Letter, record: Message) -> Letter:
+    """Return the letter with the record's bytes, if these are the bytes that were left out."""
     if letter.key_left_out is not None and letter.key_left_out.is_of(record.key()):
         letter = replace(letter, key=record.key(), key_left_out=None)
     if letter.value_left_out is not None and letter.value_left_out.is_of(record.value()):

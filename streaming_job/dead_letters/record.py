@@ -1,8 +1,8 @@
-"""What the job writes of a record that it could not decide: contract dead-letter.v1.
+"""The dead letter that the job writes for a record that it could not decide (contract dead-letter.v1).
 
-A dead letter carries key and value of its record up to MAX_CARRIED bytes. Of what is larger it has size and
-SHA-256; the bytes stay in the log (`originals` fetches them). So no record that a topic takes makes a dead
-letter that the dead-letters topic would not take, or an output transaction of gigabytes.
+A dead letter contains key and value of its record up to MAX_CARRIED bytes. Of a larger one it has size and
+SHA-256; the bytes stay in the log (`originals` fetches them). So the dead letter of any record fits into the
+dead-letters topic, and an output transaction never has gigabytes.
 """
 
 import base64
@@ -15,13 +15,13 @@ import orjson
 from streaming_job.contracts import Reason
 
 MAX_CARRIED = 256 * 1024
-"""Bytes of key and value together."""
+"""Maximum bytes of key and value together."""
 MAX_RECORD_KEY = 64 * 1024
-"""Bytes of the dead letter's own Kafka key: it holds the key a second time."""
+"""Maximum bytes of the dead letter's own Kafka key, which is a second copy of the key."""
 MAX_DETAIL = 2_000
-"""Characters: a validator may quote a whole record."""
+"""Maximum characters of the detail: a validator may quote a whole record."""
 MAX_LETTER = 512 * 1024
-"""Bytes of a dead letter, its Kafka key included: a third more than MAX_CARRIED (base64), and the rest."""
+"""Maximum bytes of a dead letter with its Kafka key: 4/3 of MAX_CARRIED (base64), and the other fields."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class DeadLetter:
     value: bytes | None
     reason: Reason
     detail: str
-    """For a person: which field, what was found."""
+    """Explanation for a person: the field, and what is wrong with it."""
 
     @property
     def record_key(self) -> bytes | None:
-        """Kafka key of the dead letter: the key as received, up to MAX_RECORD_KEY; else none."""
+        """Kafka key of the dead letter: the record's key; None if it has more than MAX_RECORD_KEY bytes."""
         return None if self.key is not None and len(self.key) > MAX_RECORD_KEY else self.key
 
     def encode(self) -> bytes:
-        """A record of contract dead-letter.v1; with `record_key` less than MAX_LETTER bytes.
+        """Encode as contract dead-letter.v1; less than MAX_LETTER bytes together with `record_key`.
 
-        The key is carried if it fits, then the value if it fits beside the key.
+        The key is included if it fits, then the value if it fits beside the key.
         """
         room = MAX_CARRIED
         fields: dict[str, Any] = {

@@ -1,12 +1,12 @@
-"""Mended dead letters, back to the topics that their records came from: each letter once.
+"""The replay of dead letters to the topics of their records, each letter once.
 
-All of them and a note of each are one Kafka transaction: a replay that is cut off has happened whole or not
-at all, and one that is repeated finds the notes. A note is a record of `dead-letter-replays` (compacted),
-keyed by the letter's own place.
+All records, and a note on each letter, are written in one Kafka transaction: an interrupted replay has sent
+all or nothing, and a repeated one finds the notes. A note is a record of `dead-letter-replays` (compacted),
+keyed by the letter's own topic, partition and offset.
 
-A transaction goes to the partition that the producers' partitioner gives its card, which is the only one in
-which the job takes it (`wrong_partition`). A record of a table goes to the partition that it came from; with
-a mended key, to the key's.
+A transaction is sent to the partition that the producers' partitioner gives its card, the only one in which
+the job accepts it (`wrong_partition`). A record of a table is sent to its original partition; with a changed
+key, to the key's.
 """
 
 import json
@@ -27,42 +27,42 @@ from streaming_job.log import topic_reader, topic_writer
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 
 HEADER = "dead_letter"
-"""Of a record that was sent again: the place of its letter."""
+"""Header of a record that was sent again: the name of its letter."""
 TIMEOUT_S = 60.0
 MAX_MESSAGE_BYTES = 1_000_000_000
-"""The most that librdkafka takes: how large a record may be is for the topic's brokers to say."""
-MOST = 50_000
-"""Letters that one replay takes: they are one transaction."""
-FAULTS_TOLD = 10
+"""librdkafka's maximum, so that only the brokers limit the size of a record."""
+MAX_LETTERS = 50_000
+"""Maximum number of letters in one replay, because they are one transaction."""
+MAX_FAULTS = 10
 
 
 @dataclass(frozen=True)
-class Replayed:
-    """What became of the letters."""
+class ReplayReport:
+    """The counts of a replay."""
 
     sent: int
     repeated: int
-    """Left out because they had been sent before."""
+    """Number of letters left out because they had been sent before."""
 
 
 def check(letters: Sequence[Letter], settings: LetterSettings) -> None:
-    """See that the job would take the records now; their times are its own to judge.
+    """Check that the job would accept the records now, except for their times, which are not checked.
 
     Raises:
-        LetterError: it would not; names the letters and what is still wrong.
+        LetterError: it would refuse some; the error names the letters and their faults.
     """
     faults = []
     for letter in letters:
         try:
             _decode(letter, settings)
         except (Rejected, ContractError) as fault:
-            told = fault.detail if isinstance(fault, Rejected) else str(fault)
-            faults.append(f"{letter.name}: {told}")
+            detail = fault.detail if isinstance(fault, Rejected) else str(fault)
+            faults.append(f"{letter.name}: {detail}")
     if faults:
-        more = f" (and {len(faults) - FAULTS_TOLD} more)" if len(faults) > FAULTS_TOLD else ""
+        more = f" (and {len(faults) - MAX_FAULTS} more)" if len(faults) > MAX_FAULTS else ""
         raise LetterError(
-            f"{len(faults)} of {len(letters)} records would be refused again{more}; mend them, or leave them "
-            f"out: {'; '.join(faults[:FAULTS_TOLD])}"
+            f"{len(faults)} of {len(letters)} records would be refused again{more}; correct them, or leave "
+            f"them out: {'; '.join(faults[:MAX_FAULTS])}"
         )
 
 
@@ -82,42 +82,45 @@ def _decode(letter: Letter, settings: LetterSettings) -> None:
         labels.read(letter.key, letter.value, Contract.CHARGEBACK)
     else:
         raise LetterError(
-            f"{letter.name} is of topic {letter.topic}, no input of this job; check the settings"
+            f"{letter.name} is from topic {letter.topic}, no input of this job; check the settings"
         )
 
 
 def send(
     settings: LetterSettings, letters: Sequence[Letter], *, by: str, again: bool = False, dry: bool = False
-) -> Replayed:
-    """Send letters' records again, to the topic they came from.
+) -> ReplayReport:
+    """Send the records of letters again, to the topics they came from.
 
     Args:
-        settings: where.
-        letters: whole, with key and value as they should be; `check` has passed them.
-        by: who asks, for the note.
-        again: also those that have been sent before.
-        dry: only say what would be done.
+        settings: brokers and topics.
+        letters: whole letters with correct key and value, as checked by `check`.
+        by: name of the user, for the note.
+        again: whether to send letters that have been sent before, too.
+        dry: whether to only count, without sending.
 
     Raises:
-        LetterError: too many, two of the same letter, somebody else replays right now, or the brokers fail.
+        LetterError: there are too many letters, or two of the same; another replay is running, or the brokers
+            fail.
     """
-    if len(letters) > MOST:
-        raise LetterError(f"{len(letters)} dead letters are too many for one replay; give {MOST} at most")
+    if len(letters) > MAX_LETTERS:
+        raise LetterError(
+            f"{len(letters)} dead letters are too many for one replay; give {MAX_LETTERS} at most"
+        )
     if len({letter.name for letter in letters}) < len(letters):
-        raise LetterError("the same dead letter is there more than once; leave one of each")
+        raise LetterError("the same dead letter is given more than once; leave one of each")
     topic = settings.topics.dead_letters
     try:
-        # another replay that has not ended is cut off here, and settled before the notes are read
+        # fences another running replay, and ends its transaction before the notes are read
         producer = None if dry else _producer(settings, f"{topic}-replay")
-        known = set() if again else _sent_before(settings)
-        chosen = [letter for letter in letters if letter.name not in known]
-        if producer is not None and chosen:
-            _send(producer, settings, chosen, by)
-        return Replayed(len(chosen), len(letters) - len(chosen))
+        sent_before = set() if again else _sent_before(settings)
+        selected = [letter for letter in letters if letter.name not in sent_before]
+        if producer is not None and selected:
+            _send(producer, settings, selected, by)
+        return ReplayReport(len(selected), len(letters) - len(selected))
     except KafkaException as fault:
         raise LetterError(
-            f"the replay was cut off, it has happened whole or not at all: {fault.args[0].str()}; check the "
-            "brokers, and that nobody else replays, then repeat the command: what was sent is left out"
+            f"the replay was interrupted, and has sent all records or none: {fault.args[0].str()}; check the "
+            "brokers, and that no other replay runs, then repeat the command: what was sent is left out"
         ) from fault
 
 
@@ -136,7 +139,7 @@ def _producer(settings: LetterSettings, name: str) -> Producer:
 
 
 def _sent_before(settings: LetterSettings) -> set[str]:
-    """Names of the letters that have a note."""
+    """Return the names of the letters that have a note."""
     topic = settings.topics.dead_letter_replays
     reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
     try:
@@ -150,32 +153,26 @@ def _sent_before(settings: LetterSettings) -> set[str]:
 
 
 def destination(letter: Letter, settings: LetterSettings, partitions: int) -> int:
-    """The partition that a letter's record is sent to.
+    """Return the partition to which a letter's record is sent.
 
     Args:
-        letter: `check` has passed it.
-        settings: names the topics and the partitioner.
-        partitions: how many the letter's topic has.
+        letter: a letter that `check` has accepted.
+        settings: topics and partitioner.
+        partitions: number of partitions of the record's topic.
     """
     if letter.topic == settings.topics.transactions:
         card_id: str = strict.transaction(letter.value)["card_id"]
         return KeyGroups(settings.partitioner, partitions, groups=1).partition_of(card_id)
     if not letter.key_changed or letter.key is None:
         return letter.partition
-    # Debezium and the tools that write rollouts are not the bank's producers: they have Java's partitioner
+    # Debezium and the tools that write rollouts use Java's partitioner, whatever the bank's producers use
     by_key = KeyGroups(Partitioner.MURMUR2, partitions, groups=1)
     return int(by_key.partitions_of(pa.array([letter.key], pa.binary()))[0])
 
 
-def _partitions(producer: Producer, topic: str) -> int:
-    found = producer.list_topics(topic, TIMEOUT_S).topics[topic]
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return len(found.partitions)
-
-
 def _send(producer: Producer, settings: LetterSettings, letters: Sequence[Letter], by: str) -> None:
-    counts = {topic: _partitions(producer, topic) for topic in {letter.topic for letter in letters}}
+    topics = {letter.topic for letter in letters}
+    counts = {topic: len(topic_reader.partitions(producer, topic, TIMEOUT_S)) for topic in topics}
     producer.begin_transaction()
     for letter in letters:
         topic_writer.produce(

@@ -1,4 +1,4 @@
-"""Where the dead letters are: the part of the job's settings that `fraud dead-letters` needs."""
+"""The part of the job's settings that `fraud dead-letters` needs."""
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -7,7 +7,7 @@ from streaming_job.log.partitioner import Partitioner
 
 
 class LetterSettings(BaseSettings):
-    """From the environment (`FRAUD_...`, as for the job) or from code."""
+    """The settings from the environment (`FRAUD_...`, as for the job) or from code."""
 
     model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="ignore")
 
@@ -17,6 +17,6 @@ class LetterSettings(BaseSettings):
     """More Kafka client settings (librdkafka names)."""
     topics: Topics = Topics()
     partitioner: Partitioner = Partitioner.MURMUR2
-    """Of the producers of `transactions`: a replay sends each one to the partition of its card."""
+    """Partitioner of the producers of `transactions`, by which a replay chooses the partition of a card."""
     refuse_card_numbers: bool = True
     """Whether the job refuses a card_id that has the form of a card number."""

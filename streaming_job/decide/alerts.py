@@ -12,7 +12,7 @@ from feature_store.merchants.catalogue import ALL_NAMES
 from models.policy import DECLINE, REVIEW, alert_id
 from models.rollouts.machine import Decides
 from streaming_job.decide.ruling import Ruling, digest_of
-from streaming_job.decode.transactions import unquote
+from streaming_job.decode.transactions import split_quote
 from streaming_job.progress.outcome import Alert
 
 REASONS = 5
@@ -75,7 +75,7 @@ def build(
     record, result = context.record, ruling.deciding_result(row)
     decider, verdicts = result.decider, result.verdicts
     rules = verdicts.rules(row, context.suspicious_day)
-    card_id, transaction_id, merchant_id, currency = unquote(context.quote)
+    card_id, transaction_id, merchant_id, currency = split_quote(context.quote)
     features = ruling.features[row]
     alert = {
         "schema_version": 1,
@@ -118,7 +118,7 @@ def build(
 
 def name_of(context: AlertContext) -> str:
     """Return the alert's id (`models.policy.alert_id`)."""
-    card_id, transaction_id, merchant_id, _ = unquote(context.quote)
+    card_id, transaction_id, merchant_id, _ = split_quote(context.quote)
     return alert_id(
         card_id,
         transaction_id,

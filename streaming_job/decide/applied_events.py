@@ -30,7 +30,7 @@ class AppliedEvents:
         self.held_from = {offset: self.held_from.get(offset, {}) for offset in offsets}
         self._encoded = None
 
-    def see(self, batch: NDArray[np.void]) -> bool:
+    def observe(self, batch: NDArray[np.void]) -> bool:
         """Record the events that apply from one of these transactions on.
 
         Args:

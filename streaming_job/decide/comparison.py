@@ -48,7 +48,7 @@ def _scores(result: ModelResult) -> tuple[NDArray[np.int64], float]:
     return histogram(scores, score_histogram.BOUNDS), float(np.nansum(scores))
 
 
-def enter_units(
+def count_units(
     units: TrialUnits,
     trials: Trials,
     block: NDArray[np.void],
@@ -91,7 +91,7 @@ def enter_units(
             alerted["lo"].tolist(), alerted["hi"].tolist(), alerted["arrival"].tolist(), flags[rows].tolist(),
             strict=True,
         ):  # fmt: skip
-            partition_units.enter((lo, hi), arrival, alert_flags, changes[trial])
+            partition_units.add((lo, hi), arrival, alert_flags, changes[trial])
     for ruling in rulings:
         if ruling.plan.trial is not None and ruling.challengers:
             _add(trials, ruling, changes.pop(ruling.plan.trial, []))

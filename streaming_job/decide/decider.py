@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from feature_store.group_state import Applied, GroupState
 from streaming_job.decide.alerting import alert
-from streaming_job.decide.comparison import compare, enter_units
+from streaming_job.decide.comparison import compare, count_units
 from streaming_job.decide.rollout_history import RolloutHistory
 from streaming_job.decide.ruling import Ruling, rule
 from streaming_job.decide.scoring import Challengers, LoadModel
@@ -160,6 +160,6 @@ class Decider:
                 outcome.rollout = {
                     "number": number, "rollout_id": champion.rollout_id, "model": champion.model
                 }  # fmt: skip
-        enter_units(deciders.units, outcome.trials, block, plans, numbers, rulings)
+        count_units(deciders.units, outcome.trials, block, plans, numbers, rulings)
         self._watch.lap("score")
         return rulings

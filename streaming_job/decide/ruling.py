@@ -12,7 +12,7 @@ from models import guarded
 from models.policy import Policy
 from models.rollouts import membership
 from models.rollouts.machine import Decides, Plan
-from streaming_job.decide.scoring import UNAVAILABLE, Answer, Challengers, LoadModel, ask, explain
+from streaming_job.decide.scoring import UNAVAILABLE, Answer, Challengers, LoadModel, explain, score_batch
 from streaming_job.decide.verdicts import Facts, Verdicts, verdicts
 
 T = TypeVar("T", bound=np.generic)
@@ -186,9 +186,9 @@ def rule(
     Raises:
         ModelError: the champion's model cannot be loaded, or not be run on this machine.
     """
-    champion = _evaluate(plan.champion, ask(load_model(plan.champion.model), features), facts)
+    champion = _evaluate(plan.champion, score_batch(load_model(plan.champion.model), features), facts)
     others = tuple(
-        _evaluate(challenger, challengers.ask(challenger.model, features), facts)
+        _evaluate(challenger, challengers.score_batch(challenger.model, features), facts)
         for challenger in plan.challengers
     )
     canary = by_canary = buckets = None

@@ -38,7 +38,7 @@ class Answer:
     """Duration of scoring."""
 
 
-def ask(scorer: Scorer, features: NDArray[np.float64]) -> Answer:
+def score_batch(scorer: Scorer, features: NDArray[np.float64]) -> Answer:
     """Score transactions with a champion.
 
     Args:
@@ -80,7 +80,7 @@ class Challengers:
             self._unavailable.add(model)
         return None
 
-    def ask(self, model: ModelRef, features: NDArray[np.float64]) -> Answer:
+    def score_batch(self, model: ModelRef, features: NDArray[np.float64]) -> Answer:
         """Score transactions with a challenger; raises nothing.
 
         Args:
@@ -90,7 +90,7 @@ class Challengers:
         scorer = self.scorer(model)
         if scorer is not None:
             try:
-                return ask(scorer, features)
+                return score_batch(scorer, features)
             except Exception as fault:  # including faults of the machine, which a champion would raise
                 log.error("challenger %s %s fails: %s", model.name, model.version, fault)
         n = len(features)

@@ -6,7 +6,7 @@ import orjson
 
 from streaming_job.decide.alerts import AlertContext, model_of, name_of, source_of
 from streaming_job.decide.ruling import ModelResult, Ruling
-from streaming_job.decode.transactions import unquote
+from streaming_job.decode.transactions import split_quote
 from streaming_job.progress.outcome import Alert
 
 
@@ -21,7 +21,7 @@ def build(context: AlertContext, ruling: Ruling, row: int) -> list[Alert]:
         row: row of the transaction in the ruling.
     """
     champion = ruling.champion
-    card_id, transaction_id, *_ = unquote(context.quote)
+    card_id, transaction_id, *_ = split_quote(context.quote)
     shadow_alerts = []
     for result in ruling.challengers:
         if result.verdicts.alerts[row] == champion.verdicts.alerts[row]:

@@ -49,7 +49,7 @@ class PartitionUnits:
     cards: dict[Card, int] = field(default_factory=dict)
     """(lo, hi) -> flags."""
 
-    def enter(self, card: Card, arrival: int, flags: int, changes: Sequence[Change]) -> None:
+    def add(self, card: Card, arrival: int, flags: int, changes: Sequence[Change]) -> None:
         """Add a transaction on which at least one model alerted.
 
         Args:

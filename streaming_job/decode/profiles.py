@@ -35,7 +35,7 @@ _STATUS = re.compile("|".join(STATUSES))
 _MAX_DAY = 3_000_000
 _LSN_BYTES = 7
 _NOT_PLAIN = -1
-"""Stands for the group of a row whose key is not plain: the group is unknown until the row is decoded."""
+"""Placeholder group of a row whose key is not plain: its group is unknown until the row is decoded."""
 _REPORTER = 0
 """Group that reports invalid rows whose key is not plain."""
 

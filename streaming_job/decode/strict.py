@@ -80,7 +80,7 @@ def parse_object(value: bytes | None, fields: Iterable[str] = ()) -> dict[str, A
     if not value:
         raise Rejected(Reason.EMPTY_VALUE, "the record has no value")
     if len(value) > MAX_RECORD_BYTES:
-        raise Rejected(Reason.RECORD_TOO_LARGE, f"{len(value)} bytes; at most {MAX_RECORD_BYTES} are taken")
+        raise Rejected(Reason.RECORD_TOO_LARGE, f"{len(value)} bytes; at most {MAX_RECORD_BYTES} are allowed")
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError as fault:
@@ -96,7 +96,7 @@ def parse_object(value: bytes | None, fields: Iterable[str] = ()) -> dict[str, A
         raise Rejected(Reason.NOT_AN_OBJECT, f"the value is a JSON {type(record).__name__}")
     for name in fields:
         if name in record.repeated:
-            raise Rejected(Reason.DUPLICATE_FIELD, f"field {name!r} stands more than once")
+            raise Rejected(Reason.DUPLICATE_FIELD, f"field {name!r} occurs more than once")
     return record
 
 

@@ -74,7 +74,7 @@ def quote(fields: dict[str, Any]) -> bytes:
     return "\n".join(fields[strict.FIELDS[field]] for field in plain.QUOTED).encode()
 
 
-def unquote(text: bytes) -> list[str]:
+def split_quote(text: bytes) -> list[str]:
     """Split a quote into its fields; inverse of `quote`."""
     return text.decode().split("\n")
 
@@ -134,7 +134,7 @@ def _check_card_numbers(decoded: Decoded) -> Decoded:
     rejections = []
     for index in np.flatnonzero(numbers).tolist():
         try:
-            strict.check_card_number(unquote(decoded.quotes[index].as_py())[0])
+            strict.check_card_number(split_quote(decoded.quotes[index].as_py())[0])
         except strict.Rejected as fault:
             rejections.append(Rejection(int(decoded.rows[index]), fault.reason, fault.detail))
     return _without(decoded, numbers, rejections)
@@ -196,10 +196,10 @@ def _card_ids(quotes: pa.BinaryArray) -> pa.BinaryArray:
 
 def _without(decoded: Decoded, refused: NDArray[np.bool_], rejections: list[Rejection]) -> Decoded:
     """Return `decoded` without the accepted transactions that `refused` marks, shape (accepted,)."""
-    kept = ~refused
+    remaining = ~refused
     return Decoded(
-        decoded.records[kept],
-        decoded.quotes.filter(pa.array(kept)),
-        decoded.rows[kept],
+        decoded.records[remaining],
+        decoded.quotes.filter(pa.array(remaining)),
+        decoded.rows[remaining],
         decoded.rejections + rejections,
     )

@@ -31,13 +31,13 @@ class LogClock:
         self._decided = dict.fromkeys(partitions, BEGUN)
         self._waiting: dict[int, int] = {}
 
-    def see(self, records: Records) -> None:
+    def advance(self, records: Records) -> None:
         """Advance the clocks after transactions have been decided."""
         for partition in np.unique(records.partitions).tolist():
             newest = int(records.arrivals[records.partitions == partition].max())
             self._decided[partition] = max(self._decided[partition], newest)
 
-    def wait(self, waiting: dict[int, int]) -> None:
+    def set_waiting(self, waiting: dict[int, int]) -> None:
         """Set the arrival of the first waiting transaction, by partition."""
         self._waiting = waiting
 

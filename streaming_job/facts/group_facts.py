@@ -79,15 +79,15 @@ class GroupFacts:
         """Time before which all own facts that take effect are written, ms."""
         return max(self._last_promise, self.table.promise(self._group))
 
-    def fold(self, records: Records, quiet: Offsets) -> None:
-        """Fold facts or labels; `quiet` (Q) determines which labels are new."""
+    def fold(self, records: Records, silent_before: Offsets) -> None:
+        """Fold facts or labels; `silent_before` (Q) determines which labels are new."""
         contract = self._contracts.get(records.topic)
         if contract is None:
             self.table.fold(read(records, self._rules.job_id))
             return
         decoded = labels.decode(records, contract, self._key_groups, self._group)
         self._labels.add(
-            item for item in decoded if item.offset >= quiet.get((item.topic, item.partition), 0)
+            item for item in decoded if item.offset >= silent_before.get((item.topic, item.partition), 0)
         )
 
     def positions(self, read: Offsets) -> Offsets:
@@ -114,7 +114,7 @@ class GroupFacts:
         outcome.facts += self._author.counts(added_up(late))
         outcome.counts["late_facts"] += late.size
 
-    def has_news(self, time: int, seen: int) -> bool:
+    def has_due_facts(self, time: int, seen: int) -> bool:
         """Return whether `settle` would write facts."""
         return self._labels.is_due(time) or self._next_promise(time, seen) > self.promised
 

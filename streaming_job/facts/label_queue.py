@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decode.labels import Label
-from streaming_job.log.records import Offsets, Place
+from streaming_job.log.records import Offsets, PartitionId
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LabelQueue:
 
     def __init__(self) -> None:
         """Create an empty queue."""
-        self._waiting: dict[Place, deque[_Waiting]] = {}
+        self._waiting: dict[PartitionId, deque[_Waiting]] = {}
 
     def add(self, items: Iterable[Label | DeadLetter]) -> None:
         """Add labels, each partition's in the order of offsets."""

@@ -22,7 +22,7 @@ NEVER_PROMISED = -NEVER
 PROMISES = "promises"
 """Name in `Meta.extra`."""
 KEPT_LONGER_H = 8 * 24
-"""Hours for which facts are kept beyond the longest lookback from the horizon: arrivals may go back."""
+"""Hours for which facts are retained beyond the longest lookback from the horizon: arrivals may go back."""
 FEW = 10_000
 """Number of old counts up to which none are dropped."""
 

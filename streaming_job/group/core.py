@@ -59,7 +59,7 @@ class Rules:
     @property
     def tables(self) -> tuple[str, ...]:
         """The topics that every key group folds."""
-        return self.topics.folded(facts=self.merchants is not None)
+        return self.topics.folded_tables(facts=self.merchants is not None)
 
     @property
     def computed(self) -> tuple[str, ...]:
@@ -77,8 +77,8 @@ class GroupCore:
         state: GroupState,
         meta: Meta,
         store: PieceStore,
-        quiet: Offsets,
-        told: Mapping[int, str] | None = None,
+        silent_before: Offsets,
+        set_aside: Mapping[int, str] | None = None,
     ) -> None:
         """Continue from persisted state.
 
@@ -88,14 +88,16 @@ class GroupCore:
             state: the state that `meta` names.
             meta: metadata of the persisted pieces; updated.
             store: the persisted pieces.
-            quiet: Q, the offsets up to which an earlier run has written its output: records before are
-                decided and folded in silence.
-            told: offset of a rollout before Q that the earlier run has set aside -> the reason.
+            silent_before: Q, the offsets up to which an earlier run has written its output: records before
+                are decided and folded in silence.
+            set_aside: offset of a rollout before Q that the earlier run has set aside -> the reason.
         """
         self._group, self._rules, self._state, self._meta = group, rules, state, meta
-        self.quiet = quiet
+        self.silent_before = silent_before
         """Q: records before these offsets are decided and folded in silence."""
-        self._judge = ModelJudge(rules.load_model, quiet.get((rules.topics.model_rollouts, 0), 0), told or {})
+        self._judge = ModelJudge(
+            rules.load_model, silent_before.get((rules.topics.model_rollouts, 0), 0), set_aside or {}
+        )
         self.outcome = Outcome()
         """The outcome since the last `take_outcome`."""
         blob = store.get(ROLLOUTS)
@@ -144,7 +146,7 @@ class GroupCore:
         """Arrival of the last row of the profiles' first snapshot, ms; None if it has not been read yet."""
         return self._meta.extra.get(SNAPSHOT_END)
 
-    def learn_snapshot_end(self, arrival: int | None) -> None:
+    def note_snapshot_end(self, arrival: int | None) -> None:
         """Record when a snapshot of the profiles ended, if one did; the earliest counts."""
         end = snapshots.first_end(self.snapshot_end, arrival)
         if end is not None:
@@ -157,19 +159,19 @@ class GroupCore:
         elif records.topic == self._rules.topics.model_rollouts:
             self._fold_rollouts(records)
         elif self.facts is not None:
-            self.facts.fold(records, self.quiet)
+            self.facts.fold(records, self.silent_before)
         self.watch.lap("tables")
 
     def _fold_profiles(self, records: Records) -> None:
         decoded = profiles.decode(records, self._rules.key_groups, self._group)
-        self.learn_snapshot_end(decoded.snapshot_end)
+        self.note_snapshot_end(decoded.snapshot_end)
         changes = decoded.changes
         snapshots.mark_later_rows(changes, self.snapshot_end)
         self._add_dead_letters(decoded.dead_letters)
         if not changes.size:
             return
         cards = self._state.card_numbers(changes)
-        audible = changes["offset"] >= self._quiet_of(records.topic, changes["partition"])
+        audible = changes["offset"] >= self._silent_before_of(records.topic, changes["partition"])
         # a card's changes are in one partition, so its changes before Q come first here, too
         self._state.change_profiles(changes[~audible], cards[~audible])
         late = self._state.change_profiles(changes[audible], cards[audible])
@@ -190,15 +192,15 @@ class GroupCore:
         refused = self._rollouts.fold(new, self._rules.topics, self._judge)
         self._new_rollouts = True
         self.outcome.set_aside = self._rollouts.set_aside
-        self._trial.folded()
+        self._trial.refresh()
         self.outcome.applied = self._trial.applied.to_json()
         self._warm_up()
         if self._group == 0:  # every group folds every rollout; only group 0 reports them
-            quiet = self.quiet.get((records.topic, 0), 0)
+            silent_before = self.silent_before.get((records.topic, 0), 0)
             self._add_dead_letters(refused)
             faulty = {letter.offset for letter in refused}
             self.outcome.counts["rollouts"] += sum(
-                record.offset >= quiet and record.offset not in faulty for record in new
+                record.offset >= silent_before and record.offset not in faulty for record in new
             )
 
     def _warm_up(self) -> None:
@@ -253,7 +255,7 @@ class GroupCore:
         if not batch.size:
             return
         cards = self._state.card_numbers(batch)
-        if self._trial.applied.see(batch):
+        if self._trial.applied.observe(batch):
             self._trial.mark_changed()
             self.outcome.applied = self._trial.applied.to_json()
         decider = Decider(self._state, self._deciders, records.topic, self.outcome, self.watch)
@@ -273,14 +275,14 @@ class GroupCore:
         self.outcome.dead_letters += (
             letter
             for letter in letters
-            if letter.offset >= self.quiet.get((letter.topic, letter.partition), 0)
+            if letter.offset >= self.silent_before.get((letter.topic, letter.partition), 0)
         )
 
-    def _quiet_of(self, topic: str, partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _silent_before_of(self, topic: str, partitions: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return Q of each row's partition, shape (n,)."""
         distinct, rows = np.unique(partitions, return_inverse=True)
-        quiet = [self.quiet.get((topic, int(partition)), 0) for partition in distinct]
-        return np.array(quiet, dtype=np.int64)[rows]
+        silent_before = [self.silent_before.get((topic, int(partition)), 0) for partition in distinct]
+        return np.array(silent_before, dtype=np.int64)[rows]
 
     def settle(self, time: int, seen: int) -> None:
         """Write the merchant facts that are due; see `GroupFacts.settle`."""
@@ -288,7 +290,7 @@ class GroupCore:
             self.facts.settle(time, seen, self.outcome)
             self.watch.lap("facts")
 
-    def taken_in(self, positions: Offsets) -> Offsets:
+    def folded_positions(self, positions: Offsets) -> Offsets:
         """Return the offsets up to which tables are in the state, given those up to which they are read."""
         return positions if self.facts is None else self.facts.positions(positions)
 

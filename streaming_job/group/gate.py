@@ -13,7 +13,7 @@ import numpy as np
 
 from streaming_job.facts.clock import LogClock
 from streaming_job.group.core import GroupCore
-from streaming_job.log.records import Offsets, Place, Records
+from streaming_job.log.records import Offsets, PartitionId, Records
 
 IDLE_AFTER_S = 1.0
 """Seconds without records after which a partition may be read to its end: the brokers are asked."""
@@ -60,9 +60,9 @@ class Gate:
         positions = self._transactions.positions
         return {tp: positions[tp] for tp in self._first()}
 
-    def _first(self) -> dict[Place, tuple[int, int]]:
+    def _first(self) -> dict[PartitionId, tuple[int, int]]:
         """Return offset and arrival of the first waiting transaction, by partition."""
-        first_waiting: dict[Place, tuple[int, int]] = {}
+        first_waiting: dict[PartitionId, tuple[int, int]] = {}
         for records in self._waiting:
             partitions, first = np.unique(records.partitions, return_index=True)
             for partition, row in zip(partitions.tolist(), first.tolist(), strict=True):
@@ -78,8 +78,10 @@ class Gate:
                 self._last_seen[records.topic, partition] = now
         passed, self._waiting = _split([*self._waiting, *new], self._facts.table.horizon)
         for records in passed:
-            self._clock.see(records)
-        self._clock.wait({partition: arrival for (_, partition), (_, arrival) in self._first().items()})
+            self._clock.advance(records)
+        self._clock.set_waiting(
+            {partition: arrival for (_, partition), (_, arrival) in self._first().items()}
+        )
         return passed
 
     def settle(self, tables: Callable[[], Iterator[Records]]) -> None:
@@ -90,11 +92,11 @@ class Gate:
         """
         facts, seen = self._facts, self._facts.table.greatest_promise
         time = self._clock.time()
-        if facts.has_news(time, seen):
+        if facts.has_due_facts(time, seen):
             self._core.settle(time, seen)
         since = self._wall() - IDLE_AFTER_S
         idle = {tp for tp, last in self._last_seen.items() if last <= since}
-        if not idle or not facts.has_news(self._clock.time({partition for _, partition in idle}), seen):
+        if not idle or not facts.has_due_facts(self._clock.time({partition for _, partition in idle}), seen):
             return
         # every record that arrives from here on has a later arrival than those seen
         positions, ends = self._transactions.positions, self._transactions.ends()
@@ -102,7 +104,7 @@ class Gate:
             partition for topic, partition in idle if positions[topic, partition] >= ends[topic, partition]
         }
         time = self._clock.time(drained)
-        if facts.has_news(time, seen):
+        if facts.has_due_facts(time, seen):
             for records in tables():
                 self._core.fold(records)
             self._core.settle(time, seen)

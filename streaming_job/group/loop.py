@@ -69,17 +69,17 @@ class Tables(Protocol):
     def lag(self) -> dict[str, int]:
         """Return by topic the number of records to be read before the group decides."""
 
-    def arrived(self, wait_s: float = 0.0) -> list[Records]:
+    def poll(self, wait_s: float = 0.0) -> list[Records]:
         """Return some new records."""
 
-    def up_to_now(self) -> Iterator[Records]:
+    def read_to_ends(self) -> Iterator[Records]:
         """Yield all records up to the current ends of the tables."""
 
 
-class Voice(Protocol):
+class Committer(Protocol):
     """The writer of the group's output, which writes each outcome exactly once."""
 
-    def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+    def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         """Write one Kafka transaction."""
 
 
@@ -113,9 +113,9 @@ class Follower:
         core: GroupCore,
         transactions: Transactions,
         tables: Tables,
-        voice: Voice,
+        committer: Committer,
         pace: Pace,
-        said: Offsets,
+        output_offsets: Offsets,
         silent_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -125,15 +125,15 @@ class Follower:
             core: state and decisions.
             transactions: the group's partitions of the transactions, at P.
             tables: the tables, at P.
-            voice: writes the output.
+            committer: writes the output.
             pace: sizes and intervals.
-            said: Q by partition of the transactions.
+            output_offsets: Q by partition of the transactions.
             silent_s: seconds since the group's last commit.
             clock: seconds; determines only when a commit is made.
         """
-        self.core, self._transactions, self._tables, self._voice = core, transactions, tables, voice
+        self.core, self._transactions, self._tables, self._committer = core, transactions, tables, committer
         self._pace, self._clock = pace, clock
-        self._said = {tp: said.get(tp, 0) for tp in transactions.positions}
+        self._output_offsets = {tp: output_offsets.get(tp, 0) for tp in transactions.positions}
         """Q by partition, as it was at the start."""
         self._gate = None if core.facts is None else Gate(core, transactions, clock)
         """Holds transactions back until the merchant facts that they may see are known."""
@@ -154,12 +154,12 @@ class Follower:
         begun = persisted = self._clock()
         while self._clock() - begun < LEAST_S or not epoch.is_over():
             if self._tables.lag():
-                for records in self._tables.arrived(IDLE_S):
+                for records in self._tables.poll(IDLE_S):
                     core.fold(records)
             else:
                 self._take_and_decide()
             if self._is_due():
-                self._say()
+                self._commit()
             if core.pending >= DELTA_ROWS or self._clock() - persisted >= DELTA_S:
                 # Step 5: persist
                 written += core.append(store)
@@ -168,7 +168,7 @@ class Follower:
                     epoch.ask_for_end()
         # Step 6: end
         if self._positions() != self._committed or core.outcome.facts:
-            self._say()
+            self._commit()
         core.seal(store, self._committed)
         reach(Step.DELTA)
         return self._committed
@@ -184,19 +184,19 @@ class Follower:
         if batches:
             reach(Step.TAKEN)
         # Step 2: tables
-        for table_records in self._tables.up_to_now() if batches else self._tables.arrived():
+        for table_records in self._tables.read_to_ends() if batches else self._tables.poll():
             core.fold(table_records)
         # Step 3: decide
         for records in batches if self._gate is None else self._gate.release(batches):
             core.decide(records, silent=self._silent)
         if self._gate is not None:
-            self._gate.settle(self._tables.up_to_now)
+            self._gate.settle(self._tables.read_to_ends)
         self._silent = self._silent and self._behind_q()
         self._set_limit()
 
     def _set_limit(self) -> None:
         """Limit reading to Q while silent, and stop reading partitions with waiting transactions."""
-        limit = dict(self._said) if self._silent else {}
+        limit = dict(self._output_offsets) if self._silent else {}
         for tp, position in self._gate.held().items() if self._gate is not None else ():
             limit[tp] = min(position, limit.get(tp, position))
         if limit != self._limit:
@@ -209,7 +209,7 @@ class Follower:
 
     def _behind_q(self) -> bool:
         positions = self._decided()
-        return any(positions[tp] < offset for tp, offset in self._said.items())
+        return any(positions[tp] < offset for tp, offset in self._output_offsets.items())
 
     def _is_due(self) -> bool:
         outcome = self.core.outcome
@@ -221,12 +221,12 @@ class Follower:
         return silent_s >= self._pace.heartbeat_s or self._positions() != self._committed
 
     def _positions(self) -> Offsets:
-        return {**self._decided(), **self.core.taken_in(self._tables.positions)}
+        return {**self._decided(), **self.core.folded_positions(self._tables.positions)}
 
-    def _say(self) -> None:
+    def _commit(self) -> None:
         # Step 4: commit
         positions = self._positions()
         # committed offsets never go back behind Q: all output before Q is written
-        ends = {tp: max(offset, self.core.quiet.get(tp, 0)) for tp, offset in positions.items()}
-        self._voice.say(self.core.take_outcome, ends, self._tables.lag())
+        ends = {tp: max(offset, self.core.silent_before.get(tp, 0)) for tp, offset in positions.items()}
+        self._committer.commit(self.core.take_outcome, ends, self._tables.lag())
         self._committed, self._last_commit = positions, self._clock()

@@ -15,13 +15,13 @@ from feature_store.journal import Meta, PieceStore, seal
 from streaming_job.decode import keys, snapshots
 from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
 from streaming_job.group.loop import Follower, Pace
-from streaming_job.group.positions import require_fit, require_said
-from streaming_job.group.voice import COMMIT_ID, LAST, GroupVoice
-from streaming_job.log.end_offsets import EndOffsets, answered
+from streaming_job.group.positions import require_fit, require_output
+from streaming_job.group.voice import COMMIT_ID, LAST, GroupCommitter
+from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.own_partitions import OwnPartitions
-from streaming_job.log.records import Offsets, Place, Records
+from streaming_job.log.records import Offsets, PartitionId, Records
 from streaming_job.log.table_follower import TableFollower
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.runtime.checkpoint import CheckpointError
@@ -105,9 +105,9 @@ class OpenGroup:
             log.warning(
                 "key group %d: %d transactions are decided again, in silence", opening.group, repeated
             )
-        quiet = {**_reported(written, opening.rules), **written.offsets}
-        core = GroupCore(opening.group, opening.rules, state, meta, store, quiet, _set_aside(written))
-        core.learn_snapshot_end(snapshot_end)
+        silent_before = {**_reported(written, opening.rules), **written.offsets}
+        core = GroupCore(opening.group, opening.rules, state, meta, store, silent_before, _set_aside(written))
+        core.note_snapshot_end(snapshot_end)
         progress = GroupProgress(
             settings.job_id,
             opening.query_id,
@@ -117,9 +117,11 @@ class OpenGroup:
             written.commit_id,
             opening.rules.computed,
         )
-        said = {tp: max(offset, quiet.get(tp, 0)) for tp, offset in positions.items()}
+        next_starts = {tp: max(offset, silent_before.get(tp, 0)) for tp, offset in positions.items()}
         meta.extra[COMMIT_ID] = written.commit_id
-        self.voice = GroupVoice(writer, progress, topics.transactions, said, rebuilds, meta.extra)
+        self.committer = GroupCommitter(
+            writer, progress, topics.transactions, next_starts, rebuilds, meta.extra
+        )
         self._transactions = OwnPartitions(opening.client, {tp: positions[tp] for tp in own_partitions})
         self._tables = TableFollower(
             opening.client,
@@ -131,17 +133,17 @@ class OpenGroup:
         last_written_s = written.progress["written_at"] / 1000 if written.progress else 0.0
         silent_s = min(max(time.time() - last_written_s, 0.0), HEARTBEAT_S)
         self.follower = Follower(
-            core, self._transactions, self._tables, self.voice, opening.pace, written.offsets, silent_s
+            core, self._transactions, self._tables, self.committer, opening.pace, written.offsets, silent_s
         )
 
     def close(self) -> None:
         """Stop fetching and close the producer."""
-        for part in (self._transactions, self._tables, self.voice):
+        for part in (self._transactions, self._tables, self.committer):
             part.close()
 
 
 def _checked(
-    opening: Opening, own_partitions: set[Place], meta: Meta, written: Written
+    opening: Opening, own_partitions: set[PartitionId], meta: Meta, written: Written
 ) -> tuple[Offsets, int | None]:
     """Check that state, output and log belong together, before another instance is fenced.
 
@@ -150,11 +152,11 @@ def _checked(
     """
     topics = opening.rules.topics
     with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
-        first, end = answered(ends.first), answered(ends.last)
+        first, end = with_retries(ends.first), with_retries(ends.last)
     # partitions that were added to a table since are read from their beginning
     positions: Offsets = {**_inputs(opening, own_partitions, first), **positions_of(meta)}
     written.require_query(opening.query_id)
-    require_said(meta.extra.get(COMMIT_ID, 0), written.commit_id)
+    require_output(meta.extra.get(COMMIT_ID, 0), written.commit_id)
     require_fit(positions, written.offsets, first, end)
     return positions, _snapshot_end(opening, positions, end)
 
@@ -173,7 +175,7 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     writer.close()
     written.require_query(opening.query_id)
     with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
-        first = answered(ends.first)
+        first = with_retries(ends.first)
     # a checkpoint that lost its first epochs may begin again, as long as the log is complete
     if written.commit_id and any(first.values()):
         raise LogError(
@@ -185,7 +187,7 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     seal(store, meta)
 
 
-def _inputs(opening: Opening, own_partitions: set[Place], offsets: Offsets) -> Offsets:
+def _inputs(opening: Opening, own_partitions: set[PartitionId], offsets: Offsets) -> Offsets:
     """Select a group's inputs: its own partitions of the transactions, and all partitions of the tables."""
     tables = opening.rules.tables
     return {tp: offset for tp, offset in offsets.items() if tp in own_partitions or tp[0] in tables}

@@ -5,7 +5,7 @@ output. P may be any distance behind Q: the records between are decided again, i
 """
 
 from streaming_job.log.errors import LogError
-from streaming_job.log.records import Offsets, Place
+from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.runtime.checkpoint import CheckpointError
 
 
@@ -46,7 +46,7 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
             )
 
 
-def require_said(state: int, topics: int) -> None:
+def require_output(state: int, topics: int) -> None:
     """Check that the topics hold all output that the group had written when its state was saved.
 
     Args:
@@ -64,5 +64,5 @@ def require_said(state: int, topics: int) -> None:
         )
 
 
-def _name(tp: Place) -> str:
+def _name(tp: PartitionId) -> str:
     return f"{tp[0]}-{tp[1]}"

@@ -169,11 +169,11 @@ class GroupProcessor(StatefulProcessor):
             if served is None:
                 opened = OpenGroup(opening, state, meta, pieces, copy.rebuilds - rebuilds)
                 served = _Served(group, opened)
-            served.open.voice.begin(epoch.number)
+            served.open.committer.begin(epoch.number)
             positions = served.open.follower.run(epoch, pieces)
         _served = served
         offsets = {f"{topic}-{partition}": offset for (topic, partition), offset in sorted(positions.items())}
-        return {**served.open.voice.said, "positions": orjson.dumps(offsets).decode()}
+        return {**served.open.committer.summary, "positions": orjson.dumps(offsets).decode()}
 
     def _opening(self, group: int, query_id: str) -> Opening:
         settings = self._settings

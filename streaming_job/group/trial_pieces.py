@@ -26,7 +26,7 @@ class TrialPieces:
         self._stored_empty, self._applied_changed = units == b"", False
         self.applied.follow(steps)
 
-    def folded(self) -> None:
+    def refresh(self) -> None:
         """Update the applied events after rollout events have been folded."""
         self.applied.follow(self._steps)
         self._applied_changed = True

@@ -15,7 +15,7 @@ LAST = "progress"
 """Name in `Meta.extra`: the progress record of that transaction, JSON."""
 
 
-class GroupVoice:
+class GroupCommitter:
     """The output of a key group: its transactional writer, and its progress."""
 
     def __init__(
@@ -44,15 +44,15 @@ class GroupVoice:
         self._begun_ms = _now_ms()
         self._took_ms = 0.0
         self._epoch = 0
-        self.said: dict[str, int] = {}
+        self.summary: dict[str, int] = {}
         """Counts of the running epoch: commits, transactions, alerts, dead_letters."""
 
     def begin(self, epoch: int) -> None:
         """Begin an epoch, whose number is part of progress records."""
         self._epoch = epoch
-        self.said = dict.fromkeys(("commits", "transactions", "alerts", "dead_letters"), 0)
+        self.summary = dict.fromkeys(("commits", "transactions", "alerts", "dead_letters"), 0)
 
-    def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+    def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         """Write one Kafka transaction.
 
         Raises:
@@ -92,10 +92,10 @@ class GroupVoice:
         self._took_ms = 1000 * (time.perf_counter() - begun)
         self._notes |= {COMMIT_ID: self._progress.commit_id, LAST: progress.decode()}
         self._starts, self._begun_ms = ends, now
-        self.said["commits"] += 1
-        self.said["transactions"] += outcome.counts["transactions"]
-        self.said["alerts"] += len(outcome.alerts)
-        self.said["dead_letters"] += len(outcome.dead_letters)
+        self.summary["commits"] += 1
+        self.summary["transactions"] += outcome.counts["transactions"]
+        self.summary["alerts"] += len(outcome.alerts)
+        self.summary["dead_letters"] += len(outcome.dead_letters)
 
     def close(self) -> None:
         """Close the producer."""

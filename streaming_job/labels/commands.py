@@ -27,7 +27,7 @@ def add(
     kind: Annotated[str, typer.Option(help="early_warning, chargeback, refund, verdict or reversal")],
     verdict: Annotated[str | None, typer.Option(help="Of kind verdict: fraud or genuine")] = None,
     reason: Annotated[str | None, typer.Option(help="Of a verdict genuine; see docs/labels.md")] = None,
-    source: Annotated[str | None, typer.Option(help="Who says so; default: the login name")] = None,
+    source: Annotated[str | None, typer.Option(help="Author of the label; default: the login name")] = None,
     maturity: Annotated[str, typer.Option(help="preliminary or final")] = "final",
 ) -> None:
     """Add one label; the last one to arrive counts."""
@@ -37,7 +37,7 @@ def add(
         "maturity": maturity,
     }  # fmt: skip
     _ledger().add([row])
-    typer.echo(f"said of {transaction_id}: {kind}{'' if verdict is None else f' {verdict}'}")
+    typer.echo(f"label of {transaction_id}: {kind}{'' if verdict is None else f' {verdict}'}")
 
 
 @app.command("import")

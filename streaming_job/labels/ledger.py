@@ -150,8 +150,8 @@ def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
 
 
 def _shown(message: Any) -> dict[str, Any]:
-    place = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset()}
-    fields = {"arrival_time": message.timestamp()[1], "source": place}
+    source = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset()}
+    fields = {"arrival_time": message.timestamp()[1], "source": source}
     try:
         return {**fields, "record": json.loads(message.value() or b"")}
     except ValueError:

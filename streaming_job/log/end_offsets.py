@@ -22,7 +22,7 @@ PAUSE_S = 0.1
 T = TypeVar("T")
 
 
-def answered(ask: Callable[[], T]) -> T:
+def with_retries(ask: Callable[[], T]) -> T:
     """Make a request to the brokers, with retries for PATIENCE_S.
 
     Raises:

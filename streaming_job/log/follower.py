@@ -11,7 +11,7 @@ from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.ffi import Client, error_of, partition_of
 from streaming_job.log.message_batch import MessageBatch
 from streaming_job.log.message_kernels import NO_LIMIT, PARTITION_STATE
-from streaming_job.log.records import Offsets, Place, Records
+from streaming_job.log.records import Offsets, PartitionId, Records
 
 SLICE = 4096
 """Maximum number of messages read together; a call exceeds its limit of bytes by less than that."""
@@ -64,7 +64,7 @@ class LogFollower:
             LibraryError: librdkafka refuses the settings.
         """
         self._client = Client({**TUNING, **client, **GUARANTEES})
-        self._partitions: list[Place] = sorted(positions)
+        self._partitions: list[PartitionId] = sorted(positions)
         topics = sorted({topic for topic, _ in positions})
         self._states = np.zeros(len(positions), dtype=PARTITION_STATE)
         for state, (topic, partition) in zip(self._states, self._partitions, strict=True):
@@ -111,7 +111,7 @@ class LogFollower:
             self._client.trouble = ""
             if linger_s > 0:
                 self._fill(most, most_bytes, math.ceil(linger_s * 1000))
-        batches = self._batch.hand_out()
+        batches = self._batch.take_records()
         if self._lost is not None and not batches:
             raise self._lost
         return batches
@@ -149,7 +149,7 @@ class LogFollower:
                 self._fill(most, most_bytes, 0)
             if batch.record_count or self._lost is not None:
                 return
-            batch.hand_out()  # the batch holds only ends of partitions
+            batch.take_records()  # the batch holds only ends of partitions
             if not arrived and time.monotonic() >= deadline:
                 return
 

@@ -3,7 +3,7 @@
 1. `read`: librdkafka returns pointers to messages.
 2. `measure`: counts the records by partition, moves the positions, and drops messages that are no records or
    are beyond a limit.
-3. `hand_out`: copies each topic's records to the rows of their partitions, and destroys the messages.
+3. `take_records`: copies each topic's records to the rows of their partitions, and destroys the messages.
 """
 
 from collections.abc import Sequence
@@ -95,13 +95,13 @@ class MessageBatch:
         return bool(is_troubled)
 
     def failures(self) -> list[int]:
-        """Return the addresses of new error messages; valid until `hand_out`."""
+        """Return the addresses of new error messages; valid until `take_records`."""
         failed = np.flatnonzero(self._owners[: self.count] == FAILED)
         self._owners[failed] = UNUSED
         addresses: list[int] = self._messages[failed].tolist()
         return addresses
 
-    def hand_out(self) -> list[Records]:
+    def take_records(self) -> list[Records]:
         """Return the records by topic, ordered by partition and offset, and empty the batch."""
         records = []
         if self.record_count:
@@ -137,4 +137,4 @@ def load_kernels() -> None:
     batch = MessageBatch(("",), np.zeros(1, dtype=PARTITION_STATE))
     batch.measure()
     batch._records(0, 0, 0, 0)
-    batch.hand_out()
+    batch.take_records()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from streaming_job.log.end_offsets import EndOffsets, answered
+from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import Offsets
 
@@ -33,7 +33,7 @@ class OwnPartitions(LogFollower):
         """
         if self._ends is None:
             self._ends = EndOffsets(self._settings, self._topics)
-        return answered(self._ends.last)
+        return with_retries(self._ends.last)
 
     def close(self) -> None:
         """Stop fetching."""

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Place = tuple[str, int]
+PartitionId = tuple[str, int]
 """(topic, partition)."""
-Offsets = dict[Place, int]
+Offsets = dict[PartitionId, int]
 """Offset by partition."""
 
 

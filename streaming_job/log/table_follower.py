@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 
-from streaming_job.log.end_offsets import EndOffsets, answered
+from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import Offsets, Records
@@ -45,7 +45,7 @@ class TableFollower:
         Raises:
             LogError: the brokers did not answer for PATIENCE_S.
         """
-        return answered(self._ends.last)
+        return with_retries(self._ends.last)
 
     def lag(self) -> dict[str, int]:
         """Return by topic the records to be read before deciding; empty once the tables are loaded."""
@@ -57,11 +57,11 @@ class TableFollower:
             self._first_ends = {}
         return lags
 
-    def arrived(self, wait_s: float = 0.0) -> list[Records]:
+    def poll(self, wait_s: float = 0.0) -> list[Records]:
         """Return a batch of new records."""
         return self._log.take(self._most, self._most_bytes, wait_s)
 
-    def up_to_now(self) -> Iterator[Records]:
+    def read_to_ends(self) -> Iterator[Records]:
         """Yield all records up to the tables' current ends, in batches.
 
         Raises:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_job.log.records import Offsets, Place
+from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import LATENESS_MS, PartitionTimes
 
 SHARE = 0.99
@@ -28,13 +28,13 @@ class Partitions:
         Args:
             last: `partitions` of that record.
         """
-        self._entries: dict[Place, dict[str, Any]] = {
+        self._entries: dict[PartitionId, dict[str, Any]] = {
             (entry["topic"], entry["partition"]): dict(entry) for entry in last
         }
         self._lateness: dict[int, NDArray[np.float64]] = {}
         """Partition -> recent transactions by LATENESS_MS; empty when the process starts."""
 
-    def moved(
+    def advance(
         self,
         starts: Offsets,
         ends: Offsets,
@@ -77,7 +77,7 @@ class Partitions:
         entry["watermark"] = _later(entry["watermark"], times.max_arrival - int(lag))
 
 
-def _unread(tp: Place) -> dict[str, Any]:
+def _unread(tp: PartitionId) -> dict[str, Any]:
     topic, partition = tp
     names = ("start_offset", "end_offset", "max_event_time", "event_time", "watermark", "active_at")
     return {"topic": topic, "partition": partition, **dict.fromkeys(names)}

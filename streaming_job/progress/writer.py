@@ -136,7 +136,7 @@ class GroupProgress:
             **self._rollout,
             "rollouts_set_aside": self._set_aside,
             "table_lag": table_lag,
-            "partitions": self._partitions.moved(starts, ends, transactions_topic, outcome.partitions, now),
+            "partitions": self._partitions.advance(starts, ends, transactions_topic, outcome.partitions, now),
             "totals": totals.to_json(),
         }
         return orjson.dumps(fields, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -35,7 +35,7 @@ def require_inputs(settings: JobSettings) -> None:
     admin = AdminClient(client)
     try:
         existing = admin.list_topics(timeout=TIMEOUT_S).topics
-        missing = sorted({*settings.topics.of_the_job, *settings.tables} - set(existing))
+        missing = sorted({*settings.topics.job_topics, *settings.tables} - set(existing))
         if missing:
             raise StartUpError(
                 f"topics are missing: {', '.join(missing)}; create them, see docs/operations.md"

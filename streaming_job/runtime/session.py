@@ -157,9 +157,7 @@ class Launch:
             return None
         if self._session is not None:
             self._warm_up.join(patience_s)
-            with suppress(
-                Exception
-            ):  # already stopped, or the JVM is gone; the exit code shows other failures
+            with suppress(Exception):  # stopped before, or the JVM is gone; the exit code shows other errors
                 self._session.stop()
         jvm: subprocess.Popen[bytes] = self._gateway.result().proc
         with suppress(OSError):  # the JVM is gone

@@ -160,7 +160,7 @@ class GroupWriter:
                 error = self._doubt(fault.args[0])
             log.warning("key group %d, commit %d failed: %s", self._group, output.commit_id, describe(error))
         raise SinkError(
-            f"commit {output.commit_id} of key group {self._group} was not taken in {ATTEMPTS} attempts: "
+            f"commit {output.commit_id} of key group {self._group} failed in {ATTEMPTS} attempts: "
             f"{describe(error)}; check the brokers, then start the job again"
         )
 

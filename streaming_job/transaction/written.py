@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from feature_store.errors import FraudError
 from streaming_job.log import topic_reader
-from streaming_job.log.records import Offsets, Place
+from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.reader import newest_by_group
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.producer import CALL_TIMEOUT_S, CLIENT, SinkError, describe
@@ -99,7 +99,7 @@ class Written:
 
 
 def combined(
-    committed: Iterable[TopicPartition], progress: Mapping[str, Any] | None, own: Iterable[Place]
+    committed: Iterable[TopicPartition], progress: Mapping[str, Any] | None, own: Iterable[PartitionId]
 ) -> tuple[Written, list[str]]:
     """Combine committed offsets and progress record; return what is written, and their differences as text.
 
@@ -145,7 +145,7 @@ def combined(
 class WrittenReader:
     """A reader of what a key group has written."""
 
-    def __init__(self, settings: JobSettings, group: int, own: Sequence[Place]) -> None:
+    def __init__(self, settings: JobSettings, group: int, own: Sequence[PartitionId]) -> None:
         """Create the clients; they connect by themselves.
 
         Args:
@@ -250,7 +250,7 @@ class WrittenReader:
                 time.sleep(STABLE_POLL_S)
 
 
-def _committed(group: Consumer, partitions: Iterable[Place]) -> list[TopicPartition]:
+def _committed(group: Consumer, partitions: Iterable[PartitionId]) -> list[TopicPartition]:
     requests = [TopicPartition(topic, partition) for topic, partition in partitions]
     if not requests:
         return []

@@ -25,7 +25,7 @@ from streaming_job.group import core, loop
 from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit
-from streaming_job.log.records import Offsets, Place
+from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
 
@@ -41,7 +41,7 @@ class Output:
     """By partition of their transactions, in the order of the topic."""
     suppressed: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     shadow_alerts: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    dead_letters: dict[Place, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    dead_letters: dict[PartitionId, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     """By partition of their records, in the order of the topic."""
     facts: list[bytes] = field(default_factory=list)
     """Of this group, in the order of the topic."""
@@ -81,15 +81,15 @@ class Output:
         return told
 
 
-class MemoryVoice:
-    """See `loop.Voice`; a kill may leave the transaction committed, or not."""
+class MemoryCommitter:
+    """See `loop.Committer`; a kill may leave the transaction committed, or not."""
 
     def __init__(self, output: Output, fate: Fate, log: MemoryLog) -> None:
         """Go on after what has been said."""
         self._output, self._fate, self._log = output, fate, log
 
-    def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
-        """See `loop.Voice`."""
+    def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+        """See `loop.Committer`."""
         outcome = take_outcome()
         self._fate.call()
         output = self._output
@@ -238,12 +238,12 @@ class MemoryJob:
         tables = {place: offset for place, offset in positions.items() if place[0] in self._rules.tables}
         for record in self.log.between(tables, ends):
             if record.topic == topics.profiles and ends_snapshot(record.value):
-                heart.learn_snapshot_end(record.timestamp)
+                heart.note_snapshot_end(record.timestamp)
         return Follower(
             heart,
             MemoryTransactions(self.log, fate, {place: positions[place] for place in self._mine}),
             MemoryTables(self.log, fate, tables, self._rules.tables),
-            MemoryVoice(output, fate, self.log),
+            MemoryCommitter(output, fate, self.log),
             Pace(1 + fate.up_to(9), 1 << 20, 0.003, 0.2, 10.0, 2_000),
             output.said,
             clock=self._clock,

@@ -14,7 +14,7 @@ from harness.group_batches import as_records
 from harness.job_world import TOPICS, World
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
-from streaming_job.log.records import Offsets, Place, Records
+from streaming_job.log.records import Offsets, PartitionId, Records
 
 MARKED = 4
 """After so many records of a partition lies the mark of a producer's transaction, which takes an offset."""
@@ -52,7 +52,7 @@ class Fate:
 
 def as_written(world: World) -> list[Record]:
     """The world's log with profiles in two partitions, and marks of transactions."""
-    counts: Counter[Place] = Counter()
+    counts: Counter[PartitionId] = Counter()
     written = []
     for record in world.in_order():
         partition = record.partition
@@ -67,7 +67,7 @@ def as_written(world: World) -> list[Record]:
 class MemoryLog:
     """Partitions, of which a growing part has been written."""
 
-    def __init__(self, records: Sequence[Record], fate: Fate, own: Sequence[Place] = ()) -> None:
+    def __init__(self, records: Sequence[Record], fate: Fate, own: Sequence[PartitionId] = ()) -> None:
         """Only the first snapshot of the profiles has been written: the job waits for it.
 
         Args:
@@ -77,7 +77,7 @@ class MemoryLog:
         """
         self._records, self._fate = records, fate
         self._written = 0
-        self._by_place: dict[Place, list[Record]] = {(r.topic, r.partition): [] for r in records}
+        self._by_place: dict[PartitionId, list[Record]] = {(r.topic, r.partition): [] for r in records}
         self._by_place |= {place: [] for place in own}
         ends = [n for n, r in enumerate(records, 1) if r.topic == TOPICS.profiles and ends_snapshot(r.value)]
         self._write(min(ends, default=0))
@@ -91,7 +91,7 @@ class MemoryLog:
             self._by_place[record.topic, record.partition].append(record)
         self._written = until
 
-    def append(self, place: Place, values: Sequence[bytes]) -> None:
+    def append(self, place: PartitionId, values: Sequence[bytes]) -> None:
         """The job writes."""
         for value in values:
             self._by_place[place].append(Record(*place, self.end(place), 0, None, value))
@@ -101,7 +101,7 @@ class MemoryLog:
         """Whether everything has been written."""
         return self._written == len(self._records)
 
-    def end(self, place: Place) -> int:
+    def end(self, place: PartitionId) -> int:
         """The offset after the last record, and after the mark that follows it if one does."""
         count = len(self._by_place[place])
         return count + count // MARKED
@@ -176,14 +176,14 @@ class MemoryTables:
             if end > self.positions[topic, partition]
         }
 
-    def arrived(self, wait_s: float = 0.0) -> list[Records]:
+    def poll(self, wait_s: float = 0.0) -> list[Records]:
         """See `loop.Tables`."""
         self._fate.call()
         self._log.grow(2)
         return self._log.read(self.positions, 8, {})
 
-    def up_to_now(self) -> Iterator[Records]:
+    def read_to_ends(self) -> Iterator[Records]:
         """See `loop.Tables`."""
         ends = self._log.ends(self._topics)
         while any(self.positions[place] < end for place, end in ends.items()):
-            yield from self.arrived()
+            yield from self.poll()

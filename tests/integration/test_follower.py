@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from deploy.local.stack import Endpoints
 from streaming_job.log import end_offsets, follower, message_batch, topic_reader
-from streaming_job.log.end_offsets import EndOffsets, answered
+from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import LogError
 from streaming_job.log.ffi import LibraryError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.partitioner import KeyGroups, Partitioner
-from streaming_job.log.records import Offsets, Place, Records
+from streaming_job.log.records import Offsets, PartitionId, Records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -80,7 +80,7 @@ def ends(brokers: dict[str, str], *topics: str) -> Offsets:
         return asked.last()
 
 
-def add(rows: dict[Place, list[Row]], taken: list[Records]) -> None:
+def add(rows: dict[PartitionId, list[Row]], taken: list[Records]) -> None:
     """Add records to their partitions' rows, having looked at how they are laid out."""
     assert len({records.topic for records in taken}) == len(taken)
     for records in taken:
@@ -96,9 +96,11 @@ def add(rows: dict[Place, list[Row]], taken: list[Records]) -> None:
             rows.setdefault((records.topic, partition), []).append(tuple(row))
 
 
-def read(log: LogFollower, end: Offsets, most: int = 50_000, most_bytes: int = ALL) -> dict[Place, list[Row]]:
+def read(
+    log: LogFollower, end: Offsets, most: int = 50_000, most_bytes: int = ALL
+) -> dict[PartitionId, list[Row]]:
     """Everything up to the ends."""
-    rows: dict[Place, list[Row]] = {}
+    rows: dict[PartitionId, list[Row]] = {}
     deadline = time.monotonic() + DEADLINE_S
     while any(log.positions[place] < offset for place, offset in end.items()):
         taken = log.take(most, most_bytes, 0.05)
@@ -108,7 +110,7 @@ def read(log: LogFollower, end: Offsets, most: int = 50_000, most_bytes: int = A
     return rows
 
 
-def as_confluent_kafka_reads(brokers: dict[str, str], places: Offsets) -> dict[Place, list[Row]]:
+def as_confluent_kafka_reads(brokers: dict[str, str], places: Offsets) -> dict[PartitionId, list[Row]]:
     consumer = topic_reader.consumer(brokers["bootstrap.servers"], {}, "test")
     try:
         rows = {
@@ -340,7 +342,7 @@ def test_a_limit_is_not_passed_and_lifted_without_a_gap(
     end, start = ends(brokers, topic), from_beginning(topic)
     expected = as_confluent_kafka_reads(brokers, start)
     rng, log = random.Random(5), follow(start)
-    rows: dict[Place, list[Row]] = {}
+    rows: dict[PartitionId, list[Row]] = {}
     for _ in range(5):
         limits = {place: rng.randrange(log.positions[place], offset + 1) for place, offset in end.items()}
         del limits[topic, 1]
@@ -424,16 +426,16 @@ def test_ends_are_looked_up_quickly_and_of_new_partitions_too(
     with EndOffsets(brokers, names) as asked:
         assert asked.partitions(names[0]) == [0, 1, 2]
         # a partition that was made just now has no leader for a moment
-        assert answered(lambda: asked.last(names[1:])) == {
+        assert with_retries(lambda: asked.last(names[1:])) == {
             (names[1], 0): 0,
             (names[1], 1): 0,
             (names[1], 2): 2,
         }
-        assert set(answered(asked.last)) == set(from_beginning(*names))
+        assert set(with_retries(asked.last)) == set(from_beginning(*names))
         add_partition(brokers, names[0])
         monkeypatch.setattr(end_offsets, "NEW_PARTITIONS_S", 0.0)
         deadline = time.monotonic() + DEADLINE_S
-        while (names[0], 3) not in answered(asked.last):
+        while (names[0], 3) not in with_retries(asked.last):
             assert time.monotonic() < deadline
     with EndOffsets(brokers, ("no-such-topic",)) as asked, pytest.raises(KafkaException):
         asked.last()

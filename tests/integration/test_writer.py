@@ -498,7 +498,7 @@ def test_call_that_never_returns_is_given_up(
 def test_output_that_a_broker_never_takes_is_an_error_that_says_so(bench: WriterBench) -> None:
     whole = bench.output(1)
     large = Alert(0, 9, b"card", b"x" * (producer.MAX_MESSAGE_BYTES + 1))
-    with pytest.raises(SinkError, match=r"was not taken in 5 attempts: .*too large.*; check the brokers"):
+    with pytest.raises(SinkError, match=r"failed in 5 attempts: .*too large.*; check the brokers"):
         bench.writer().write(Output(1, [*whole.alerts, large], [], whole.progress, whole.ends))
     assert list(bench.log.read(bench.topics.fraud_alerts)) == []
 

@@ -13,7 +13,7 @@ from feature_store.errors import FraudError
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.commands import app
-from streaming_job.dead_letters.finding import Wanted
+from streaming_job.dead_letters.finding import LetterFilter
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.originals import require_whole
 from streaming_job.dead_letters.record import MAX_CARRIED, MAX_LETTER, MAX_RECORD_KEY, DeadLetter
@@ -206,15 +206,15 @@ def test_any_bytes_can_be_shown(value):
 
 
 def test_what_is_asked_for_is_found():
-    wanted = Wanted(frozenset({"malformed_json"}), frozenset({"transactions"}), 1500, 1501, 1, 17, 18)
-    assert wanted.holds(LETTER)
-    assert Wanted().holds(LETTER)
+    wanted = LetterFilter(frozenset({"malformed_json"}), frozenset({"transactions"}), 1500, 1501, 1, 17, 18)
+    assert wanted.matches(LETTER)
+    assert LetterFilter().matches(LETTER)
     for other in (
         replace(LETTER, reason="too_late"), replace(LETTER, topic="x"), replace(LETTER, arrival=1499),
-        replace(LETTER, arrival=1501), replace(LETTER, place=("dead-letters", 0, 17)),
-        replace(LETTER, place=("dead-letters", 1, 16)), replace(LETTER, place=("dead-letters", 1, 18)),
+        replace(LETTER, arrival=1501), replace(LETTER, position=("dead-letters", 0, 17)),
+        replace(LETTER, position=("dead-letters", 1, 16)), replace(LETTER, position=("dead-letters", 1, 18)),
     ):  # fmt: skip
-        assert not wanted.holds(other)
+        assert not wanted.matches(other)
 
 
 def test_records_that_would_be_refused_again_are_told_by_name():
@@ -257,14 +257,14 @@ def test_a_table_record_goes_where_it_came_from_or_to_its_new_key():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["list", "--reason", "odd"], f"no such reason: odd; there are {Reason.EMPTY_VALUE}"),
+        (["list", "--reason", "odd"], f"unknown reason: odd; use {Reason.EMPTY_VALUE}"),
         (["list", "--since", "noon"], "'noon' is no time"),
         (["list", "--offsets", "17"], "'17' is no range"),
-        (["replay"], "what is to be sent"),
+        (["replay"], "give either a FILE"),
         (["replay", "FILE", "--reason", "too_late"], "not both"),
         (["replay", "FILE"], "line 2: not a line of"),
         (["replay", "missing"], "cannot be read"),
-        (["list", "--raw", "FILE"], "cannot be made"),
+        (["list", "--raw", "FILE"], "cannot be created"),
     ],
 )
 def test_wrong_options_and_files_are_told(arguments, words, tmp_path: Path):

@@ -57,7 +57,7 @@ def test_units_are_those_of_sets_and_survive_as_bytes(
         clock[partition] += wait
         mine = units.of(partition, "r")
         assert mine is not None
-        mine.enter((card, 0), clock[partition], flags, changes)
+        mine.add((card, 0), clock[partition], flags, changes)
         if number in saved:
             units = TrialUnits.decode(units.encode())
     assert [(+hours, +cards) for hours, cards in changes] == [(+h, +c) for h, c in naive(seen)]
@@ -70,7 +70,7 @@ def test_units_of_another_trial_go_and_only_in_its_partition() -> None:
     for partition in (0, 1):
         mine = units.of(partition, "r1")
         assert mine is not None
-        mine.enter((1, 2), HOUR, 1, [])
+        mine.add((1, 2), HOUR, 1, [])
     assert units.of(0, "r2") is not None
     assert units._partitions[0].cards == {}
     assert units._partitions[1].cards == {(1, 2): 1}

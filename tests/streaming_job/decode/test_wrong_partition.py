@@ -40,7 +40,7 @@ def test_exactly_the_records_in_their_cards_partitions_are_accepted(partitioner,
     assert decoded.rows.tolist() == [row for row in range(len(cards)) if found[row] == right[row]]
     assert decoded.records["partition"].tolist() == [found[row] for row in decoded.rows]
     assert decoded.records["offset"].tolist() == decoded.rows.tolist()
-    told = [transactions.unquote(quote)[:2] for quote in decoded.quotes.to_pylist()]
+    told = [transactions.split_quote(quote)[:2] for quote in decoded.quotes.to_pylist()]
     assert told == [[cards[row], f"t-{row}"] for row in decoded.rows]
     assert [(refused.row, refused.reason) for refused in decoded.rejections] == [
         (row, Reason.WRONG_PARTITION) for row in range(len(cards)) if found[row] != right[row]

@@ -115,9 +115,9 @@ def test_the_clock_is_that_of_the_partition_that_is_furthest_behind():
     clock = LogClock([0, 1])
     assert (clock.time(), clock.time([0]), clock.time([0, 1])) == (BEGUN, BEGUN, IDLE)
     (seen,) = as_records([Record("t", 0, 0, 50, None, b""), Record("t", 0, 1, 40, None, b"")])
-    clock.see(seen)
+    clock.advance(seen)
     assert (clock.time(), clock.time([1])) == (BEGUN, 50)
-    clock.wait({1: 30})  # a partition of which something waits has something left
+    clock.set_waiting({1: 30})  # a partition of which something waits has something left
     assert (clock.time(), clock.time([1])) == (30, 30)
 
 

@@ -160,13 +160,13 @@ class Turns:
     def lag(self) -> dict[str, int]:
         return {}
 
-    def arrived(self, wait_s: float = 0.0) -> list[Records]:
+    def poll(self, wait_s: float = 0.0) -> list[Records]:
         return []
 
-    def up_to_now(self) -> Iterator[Records]:
+    def read_to_ends(self) -> Iterator[Records]:
         yield from ()
 
-    def say(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+    def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         assert ends == self.positions
         self.said.append((self._turn, len(take_outcome().alerts)))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from feature_store.errors import FraudError
-from streaming_job.group.positions import require_fit, require_said
+from streaming_job.group.positions import require_fit, require_output
 from streaming_job.log.errors import LogError
 from streaming_job.log.records import Offsets
 from streaming_job.runtime.checkpoint import CheckpointError
@@ -53,7 +53,7 @@ def test_a_log_that_ends_before_what_was_said_is_refused() -> None:
 
 def test_topics_that_know_less_than_the_state_are_refused() -> None:
     """Neither committed offsets nor progress are left: what was said since the checkpoint is not known."""
-    with pytest.raises(CheckpointError, match=r"written 7 Kafka transactions.* tell of 0.*another job id"):
-        require_said(7, 0)
-    require_said(7, 7)
-    require_said(7, 9)
+    with pytest.raises(CheckpointError, match=r"written 7 Kafka transactions.* show 0.*another job id"):
+        require_output(7, 0)
+    require_output(7, 7)
+    require_output(7, 9)

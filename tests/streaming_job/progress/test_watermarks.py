@@ -25,22 +25,22 @@ def test_the_watermark_is_the_newest_arrival_less_what_nearly_all_kept_below():
     partitions = Partitions()
     # of 100 transactions one is a day late, the others less than a second
     seen = {0: times(9_990_000, 10_000_000, [900] * 99 + [86_000_000])}
-    table, told = partitions.moved(offsets(0), offsets(100), "tx", seen, 1)
+    table, told = partitions.advance(offsets(0), offsets(100), "tx", seen, 1)
     assert (told["event_time"], told["watermark"]) == (9_990_000, 10_000_000 - 1_000)
     assert table["watermark"] is None
     # two in a hundred: the hundredth slowest is one of them
     seen = {0: times(1, 10_000_001, [86_000_000] * 3)}
-    _, late = partitions.moved(offsets(100), offsets(200), "tx", seen, 2)
+    _, late = partitions.advance(offsets(100), offsets(200), "tx", seen, 2)
     assert late["watermark"] == 10_000_000 - 1_000  # it never goes back
     assert (late["max_event_time"], late["event_time"]) == (1, 9_990_000)
 
 
 def test_what_a_partition_reached_outlives_commits_without_it_and_processes():
     seen = {0: times(50, 60, [10]), 1: times(80, 90, [10])}
-    first = [dict(e) for e in Partitions().moved(offsets(0, 0), offsets(7, 3, table=0), "tx", seen, 1_000)]
+    first = [dict(e) for e in Partitions().advance(offsets(0, 0), offsets(7, 3, table=0), "tx", seen, 1_000)]
     assert [entry["active_at"] for entry in first] == [None, 1_000, 1_000]
     later = Partitions(first)
-    second = later.moved(
+    second = later.advance(
         offsets(7, 3, table=0), offsets(7, 4, table=0), "tx", {1: times(81, 91, [10])}, 2_000
     )
     assert [(e["event_time"], e["max_event_time"], e["active_at"]) for e in second] == [
@@ -51,9 +51,9 @@ def test_what_a_partition_reached_outlives_commits_without_it_and_processes():
 
 def test_partitions_come_and_go_with_the_offsets():
     partitions = Partitions()
-    partitions.moved(offsets(0), offsets(7), "tx", {0: times(50, 60, [10])}, 1_000)
-    grown = partitions.moved(offsets(7), offsets(7, 2), "tx", {}, 2_000)
+    partitions.advance(offsets(0), offsets(7), "tx", {0: times(50, 60, [10])}, 1_000)
+    grown = partitions.advance(offsets(7), offsets(7, 2), "tx", {}, 2_000)
     assert [(e["topic"], e["partition"], e["start_offset"], e["event_time"]) for e in grown] == [
         ("table", 0, 5, None), ("tx", 0, 7, 50), ("tx", 1, 0, None)
     ]  # fmt: skip
-    assert [e["partition"] for e in partitions.moved({}, {("tx", 0): 7}, "tx", {}, 3_000)] == [0]
+    assert [e["partition"] for e in partitions.advance({}, {("tx", 0): 7}, "tx", {}, 3_000)] == [0]

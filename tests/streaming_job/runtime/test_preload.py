@@ -48,5 +48,5 @@ def test_an_epoch_finds_every_kernel_loaded() -> None:
     assert sum(preloaded.values()) > sum(at_first.values())
     assert {name: count for name, count in used.items() if count != preloaded[name]} == {}
     # following the log is not part of it
-    for kernel in ("measure", "copy", "give_back_unused"):
+    for kernel in ("measure", "copy", "destroy_unused"):
         assert preloaded[f"streaming_job.log.message_kernels.{kernel}"] == 1
