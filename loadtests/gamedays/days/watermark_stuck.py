@@ -32,4 +32,6 @@ DAY = Gameday(
     ),
     provoke=_provoke,
     mend=_mend,
+    # a watermark never goes back: it stands still, and is ten minutes old ten minutes later
+    patience_s=780.0,
 )

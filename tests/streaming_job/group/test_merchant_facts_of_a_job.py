@@ -57,7 +57,7 @@ def trained(seed: int, partitions: int, delay_ms: int) -> dict[str, bytes]:
     decided = PointInTime(pa.Table.from_pylist([profile])).features(records)
     accepted = np.flatnonzero(decided.outcome == ACCEPTED)
     ids, cards = (table[name].combine_chunks() for name in ("transaction_id", "card_id"))
-    known = Reports(reports(log)).known(
+    known = Reports(reports(log)).fraud_spans(
         Rows(records[accepted], ids.take(pa.array(accepted)), cards.take(pa.array(accepted)), None)
     )
     features = decided.features[accepted]
