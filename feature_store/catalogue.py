@@ -66,12 +66,8 @@ class Feature:
     """Exact definition in one sentence."""
     window_ms: int | None = None
     """Length of its window, ms; None without a window."""
-    default: float | None = None
-    """Value where unknown; None means NaN."""
     version: int = 1
     """Raised whenever the meaning changes."""
-    dtype: str = "float64"
-    """numpy dtype."""
 
     @property
     def identity(self) -> str:
@@ -259,11 +255,6 @@ COLUMN: dict[str, int] = {name: number for number, name in enumerate(NAMES)}
 """Column number by feature name."""
 IDENTITIES: tuple[str, ...] = tuple(feature.identity for feature in FEATURES)
 """name:version of each feature, in column order."""
-
-
-def feature_names() -> tuple[str, ...]:
-    """Return the feature names in column order."""
-    return NAMES
 
 
 def feature_hash() -> str:

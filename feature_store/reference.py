@@ -6,8 +6,8 @@ from pathlib import Path
 from feature_store.catalogue import DAY_MS, FEATURES, HOUR_MS, MINUTE_MS, Feature
 from feature_store.merchants.catalogue import MERCHANT_FEATURES
 
-_COLUMNS = """| feature | of | unit | window | if unknown | version | meaning |
-|---|---|---|---|---|---|---|
+_COLUMNS = """| feature | of | unit | window | version | meaning |
+|---|---|---|---|---|---|
 """
 
 _HEAD = """# Features
@@ -75,7 +75,6 @@ def _row(feature: Feature) -> str:
         feature.key.value,
         feature.unit,
         _length(feature.window_ms),
-        "NaN" if feature.default is None else f"{feature.default:g}",
         str(feature.version),
         feature.meaning.replace("|", "\\\\|"),
     )

@@ -14,7 +14,7 @@ from deploy.demo.state import Run
 from deploy.demo.steps import Steps
 from deploy.demo.waiting import wait, wait_until_caught_up
 from deploy.local import stack
-from deploy.local.ports import HOST
+from deploy.local.ports import HOST, free_port
 from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
 from deploy.prometheus import server
@@ -86,9 +86,7 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
     with steps.step("Kafka" if replaying else "Kafka and Postgres") as doing:
         services: list[Service] = ["kafka"] if replaying else ["postgres", "kafka"]
         endpoints = stack.up(options.data_dir, services=services, replay=replaying, progress=doing)
-    settings = environment.job_settings(
-        options.data_dir, endpoints, environment.free_port(), profiles=not replaying
-    )
+    settings = environment.job_settings(options.data_dir, endpoints, free_port(), profiles=not replaying)
     watched = ServiceSettings(
         job_id=settings.job_id, bootstrap_servers=settings.bootstrap_servers, offsets_interval_s=0.5
     )
@@ -156,7 +154,7 @@ def _processes(
         doing("starting Spark")
         before, started = children.log_size(data_dir, children.JOB), time.time()
         children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], env)
-        port = environment.free_port()
+        port = free_port()
         children.start(data_dir, run, children.SIDECAR, ["deploy.cli", "serve", "--port", str(port)], env)
         wait(
             lambda: children.log_contains(data_dir, children.JOB, f"job {settings.job_id} runs", before),
@@ -180,7 +178,7 @@ def _prometheus(data_dir: Path, run: Run, sidecar_port: int) -> str:
     """Start Prometheus with the project's rules; return its URL."""
     config = data_dir / children.PROMETHEUS / "prometheus.yml"
     server.write_config(config, f"{HOST}:{sidecar_port}")
-    listen = f"{HOST}:{environment.free_port()}"
+    listen = f"{HOST}:{free_port()}"
     storage = children.marker(data_dir, children.PROMETHEUS)
     children.start_program(data_dir, run, children.PROMETHEUS, server.command(config, storage, listen))
     return f"http://{listen}/"

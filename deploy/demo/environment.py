@@ -2,10 +2,8 @@
 
 import os
 import shlex
-import socket
 from pathlib import Path
 
-from deploy.local.ports import HOST
 from deploy.local.stack import Endpoints
 from streaming_job.settings import JobSettings
 
@@ -50,10 +48,3 @@ def write_script(data_dir: Path, settings: JobSettings) -> Path:
     lines = [f"export {name}={shlex.quote(value)}" for name, value in settings.variables().items()]
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server((HOST, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port

@@ -86,11 +86,6 @@ class Load:
         """Changes made in Postgres."""
         return self._changing.applied if self._changing is not None else 0
 
-    @property
-    def behind_s(self) -> float:
-        """Delay of the last records against their schedule, s; if it grows, this machine is too slow."""
-        return self._feed.behind_ms / 1_000
-
     def _run(self) -> None:
         try:
             self._feed.run(self._records, self._pace, for_s=self._for_s)

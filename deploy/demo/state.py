@@ -1,17 +1,15 @@
 """demo.json: the recorded state of a demo, from which a killed one is continued."""
 
-import fcntl
 import json
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deploy.demo.options import DemoError, Options
 from deploy.local import stack
+from deploy.local.files import locked, replace_json
 from deploy.local.processes import Server
 
 FILE, LOCK = "demo.json", "demo.lock"
@@ -40,9 +38,7 @@ class Run:
 
     def save(self, data_dir: Path) -> None:
         """Replace the recorded state atomically."""
-        temporary = data_dir / (FILE + ".new")
-        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n")
-        temporary.replace(data_dir / FILE)
+        replace_json(data_dir / FILE, asdict(self))
 
 
 def load(data_dir: Path) -> Run | None:
@@ -61,25 +57,17 @@ def load(data_dir: Path) -> Run | None:
         raise DemoError(f"{data_dir / FILE} is damaged; start with --fresh") from error
 
 
-@contextmanager
-def exclusive(data_dir: Path) -> Iterator[None]:
+def exclusive(data_dir: Path) -> AbstractContextManager[None]:
     """Lock the directory against a second demo.
 
     Raises:
         DemoError: another demo runs there, or the directory cannot be written.
     """
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(data_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise DemoError(f"cannot write to {data_dir} ({error}); choose another --data-dir") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise DemoError(f"another demo runs in {data_dir}; stop it, or choose another --data-dir") from None
-    finally:
-        os.close(descriptor)
+
+    def refuse() -> None:
+        raise DemoError(f"another demo runs in {data_dir}; stop it, or choose another --data-dir")
+
+    return locked(data_dir / LOCK, DemoError, refuse)
 
 
 def clear(data_dir: Path) -> None:

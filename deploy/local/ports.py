@@ -72,6 +72,13 @@ def is_free(port: int) -> bool:
         return True
 
 
+def free_port() -> int:
+    """Return a port that is free now."""
+    with socket.create_server((HOST, 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def _find_free(used: set[int]) -> int:
     # random, so that two stacks that start at the same moment hardly ever choose the same port
     for port in random.sample(RANGE, 200):

@@ -1,16 +1,14 @@
 """stack.json: the recorded ports and servers of a stack, shared by all its commands."""
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from deploy.local.console import Progress, silent
 from deploy.local.errors import StackError
+from deploy.local.files import locked, replace_json
 from deploy.local.processes import Server
 
 FILE = "stack.json"
@@ -50,29 +48,15 @@ def load(data_dir: Path) -> State:
 
 def save(data_dir: Path, state: State) -> None:
     """Replace the recorded state atomically."""
-    temporary = data_dir / (FILE + ".new")
-    temporary.write_text(json.dumps(asdict(state), indent=2) + "\n")
-    temporary.replace(data_dir / FILE)
+    replace_json(data_dir / FILE, asdict(state))
 
 
-@contextmanager
-def exclusive(data_dir: Path, progress: Progress = silent) -> Iterator[None]:
+def exclusive(data_dir: Path, progress: Progress = silent) -> AbstractContextManager[None]:
     """Lock the stack: other commands that start or stop it wait.
 
     Raises:
         StackError: the data directory cannot be created or written.
     """
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StackError(f"cannot write to {data_dir} ({error}): choose another --data-dir") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(f"waiting for another command on {data_dir}")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    return locked(
+        data_dir / "lock", StackError, lambda: progress(f"waiting for another command on {data_dir}")
+    )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 PAUSE_S = 2.0
-"""Minimal time between two log lines, seconds."""
+"""Minimal time between two log lines with the same first word, seconds."""
 
 
 @contextmanager
@@ -22,15 +22,16 @@ def saying(name: str) -> Iterator[Callable[[str], None]]:
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
         signal.signal(number, signal.default_int_handler)
     console = Console(stderr=True)
-    last_line = -PAUSE_S
+    last_line, last_word = -PAUSE_S, ""
 
     def say(doing: str) -> None:
-        nonlocal last_line
+        nonlocal last_line, last_word
         status.update(f"{name}: {doing}")
-        # without a terminal the status becomes log lines, but not too many
-        if not console.is_terminal and time.monotonic() > last_line + PAUSE_S:
-            last_line = time.monotonic()
-            console.print(f"{datetime.now(UTC):%H:%M:%S} {doing}")
+        # without a terminal the status becomes log lines, but not too many of one activity
+        word, now = doing.partition(" ")[0], time.monotonic()
+        if not console.is_terminal and (word != last_word or now > last_line + PAUSE_S):
+            last_line, last_word = now, word
+            console.print(f"{datetime.now(UTC):%H:%M:%S} {doing}", highlight=False)
 
     with console.status(name) as status:
         yield say

@@ -12,11 +12,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from deploy.demo.environment import free_port
 from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
-from loadtests.gamedays.watchers import serving
+from loadtests.faults import http_servers
 
 PATHS = ("/metrics", "/v1/status")
 ANSWER_S = 10.0
@@ -88,7 +87,7 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     with (
         # fifty threads in this process would delay the reader of alerts, which takes their time
         ProcessPoolExecutor(1, get_context("spawn"), _lower_priority) as clients,
-        serving(free_port(), log, settings.variables()) as url,
+        http_servers.sidecar(log, settings.variables()) as url,
         rig.feeding(requests.rate, requests.warm_up_s + 2 * requests.turns * requests.for_s + 60),
     ):
         say("warming up")

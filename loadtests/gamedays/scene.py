@@ -15,11 +15,12 @@ import psutil
 from deploy.local import stack
 from deploy.local.stack import Endpoints
 from loadtests.faults.errors import FaultError
+from loadtests.faults.http_servers import get
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.gamedays.journal import Journal
 from loadtests.gamedays.traffic import Traffic
-from loadtests.gamedays.watchers import Watchers, get, watchers
+from loadtests.gamedays.watchers import Watchers, watchers
 from loadtests.simulator.profiles import ProfileLoader
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import Step

@@ -1,7 +1,6 @@
 """`fraud loadtest`: open-loop load tests with locust, and an audit of every run."""
 
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,6 +14,7 @@ from rich.table import Table
 
 from loadtests.bench.measure import surroundings
 from loadtests.bench.rig import Plan as RigPlan
+from loadtests.bench.saying import saying
 from loadtests.commands import run as verify
 from loadtests.durations import seconds
 from loadtests.locust_run import launch, targets
@@ -114,7 +114,10 @@ def run(
     )  # fmt: skip
     bounds = _bounds(max_slip, max_backlog, p99)
     before = surroundings()
-    with _status() as say, _target(own, plan, data_dir, profiles, allow_production, sidecar, say) as target:
+    with (
+        saying("load test") as say,
+        _target(own, plan, data_dir, profiles, allow_production, sidecar, say) as target,
+    ):
         plan = replace(plan, sidecar=target.sidecar if sidecar_users else "")
         result = launch.run(plan, target.settings, workers=workers, web_port=web_port, say=say)
         say("auditing")
@@ -160,7 +163,10 @@ def find_peak(
     )  # fmt: skip
     bounds = _bounds(max_slip, max_backlog, p99)
     before = surroundings()
-    with _status() as say, _target(own, plan, data_dir, profiles, allow_production, "", say) as target:
+    with (
+        saying("load test") as say,
+        _target(own, plan, data_dir, profiles, allow_production, "", say) as target,
+    ):
         search = Search(plan, target, bounds, workers, say)
         peak = search.find(first, most, precision, probes)
         say("auditing")
@@ -212,25 +218,6 @@ def _maybe(text: str) -> float:
 
 def _command() -> str:
     return " ".join(["fraud", *sys.argv[1:]])
-
-
-@contextmanager
-def _status() -> Iterator[Callable[[str], None]]:
-    """Show the status on a terminal, or as a log line whenever its first word changes."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
-        signal.signal(number, signal.default_int_handler)  # started processes are stopped
-    console = Console(stderr=True)
-    last_text = ""
-
-    def say(text: str) -> None:
-        nonlocal last_text
-        status.update(text)
-        if not console.is_terminal and text.split()[:1] != last_text.split()[:1]:
-            last_text = text
-            console.print(text, highlight=False)
-
-    with console.status("starting") as status:
-        yield say
 
 
 def _show(report: Report, to: Path | None) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from deploy.local.ports import free_port
 from loadtests.locust_run.conductor import PROGRESS, TAPING_S
 from loadtests.locust_run.errors import LoadTestError
 from loadtests.locust_run.plan import Plan
@@ -51,7 +51,7 @@ class LocustProcesses:
             self.main = self._spawn("locust", [*interface, *options(self.plan)])
             self.workers = [self.main]
             return
-        port = _free_port()
+        port = free_port()
         bind = ["--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", str(port)]
         expected = ["--expect-workers", str(workers), "--expect-workers-max-wait", "60"]
         self.main = self._spawn("master", [*interface, *bind, *expected, *options(self.plan)])
@@ -147,9 +147,3 @@ def status_line(progress: dict[str, Any]) -> str:
     lag = "" if progress.get("lag") is None else f", lag {progress['lag']:,}"
     counts = f"{progress['sent']:,} sent, {progress['alerts']:,} alerts"
     return f"{progress['phase']} {progress['at_s']:.0f} s: {counts}{p99}{lag}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

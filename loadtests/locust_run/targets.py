@@ -1,23 +1,17 @@
 """Targets of a load test: an own stack and job, or any cluster by the job's settings."""
 
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from loadtests.bench import rig as bench
+from loadtests.faults import http_servers
 from loadtests.locust_run.errors import LoadTestError
 from streaming_job import environment
 from streaming_job.settings import JobSettings
 
 OWN = "loadtest"
 """Prefix of topics that may be written to without --allow-production."""
-SIDECAR_S = 60.0
-SHOWN = "sidecar: "
 Say = Callable[[str], None]
 
 
@@ -52,8 +46,8 @@ def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Ta
         if not sidecar:
             yield Target(settings, own_topics=True)
             return
-        with _sidecar(settings, plan.data_dir) as url:
-            yield Target(settings, own_topics=True, sidecar=url)
+        with http_servers.sidecar(plan.data_dir / "logs" / "sidecar.log", settings.variables()) as url:
+            yield Target(settings, own_topics=True, sidecar=url.rstrip("/"))
 
 
 def cluster(*, allow_production: bool, sidecar: str = "") -> Target:
@@ -75,36 +69,3 @@ def cluster(*, allow_production: bool, sidecar: str = "") -> Target:
             f"set FRAUD_TOPICS__TRANSACTIONS={OWN}-... and run a separate job, or give --allow-production"
         )
     return Target(settings, own_topics=False, sidecar=sidecar)
-
-
-@contextmanager
-def _sidecar(settings: JobSettings, directory: Path) -> Iterator[str]:
-    log = directory / "logs" / "sidecar.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "deploy.cli", "serve", "--port", "0"],
-            env={**os.environ, **settings.variables(), "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-    try:
-        end = time.monotonic() + SIDECAR_S
-        while not (url := _url(log)):
-            if process.poll() is not None or time.monotonic() > end:
-                raise LoadTestError(f"the sidecar does not start; see {log}")
-            time.sleep(0.1)
-        yield url
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _url(log: Path) -> str:
-    for line in log.read_text(errors="replace").splitlines():
-        if line.startswith(SHOWN):
-            return line.removeprefix(SHOWN).strip().rstrip("/")
-    return ""

@@ -1,6 +1,6 @@
 """The result of one guard."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,6 +15,14 @@ class Outcome(StrEnum):
     """The data prove that the limit is broken."""
     INSUFFICIENT = "insufficient"
     """The data prove neither: wait. A rollout does not advance on it."""
+
+    @staticmethod
+    def of(parts: Iterable["Outcome"]) -> "Outcome":
+        """Breach if any part is, pass if there are parts and all pass, else insufficient."""
+        outcomes = set(parts)
+        if Outcome.BREACH in outcomes:
+            return Outcome.BREACH
+        return Outcome.PASS if outcomes == {Outcome.PASS} else Outcome.INSUFFICIENT
 
 
 @dataclass(frozen=True)

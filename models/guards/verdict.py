@@ -59,13 +59,7 @@ def verdict(counts: Mapping[str, Any] | Counts, guards: Guards) -> Verdict:
     """
     paired = counts if isinstance(counts, Counts) else Counts.from_json(counts)
     findings = tuple(rule.judge(paired, guards.limits) for rule in guards.rules)
-    outcomes = {finding.outcome for finding in findings}
-    outcome = Outcome.INSUFFICIENT
-    if Outcome.BREACH in outcomes:
-        outcome = Outcome.BREACH
-    elif outcomes == {Outcome.PASS}:
-        outcome = Outcome.PASS
-    return Verdict(outcome, findings, paired, guards)
+    return Verdict(Outcome.of(finding.outcome for finding in findings), findings, paired, guards)
 
 
 def recomputed(evidence: Mapping[str, Any]) -> Verdict:

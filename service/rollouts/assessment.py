@@ -43,10 +43,7 @@ class Assessment:
     @property
     def outcome(self) -> Outcome:
         """Breach if any verdict is, pass if all are, else insufficient."""
-        outcomes = {result.outcome for result in self.verdicts.values()}
-        if Outcome.BREACH in outcomes:
-            return Outcome.BREACH
-        return Outcome.PASS if outcomes == {Outcome.PASS} else Outcome.INSUFFICIENT
+        return Outcome.of(result.outcome for result in self.verdicts.values())
 
     @property
     def is_overdue(self) -> bool:

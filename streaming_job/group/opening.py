@@ -13,10 +13,10 @@ import orjson
 from feature_store.group_state import GroupState
 from feature_store.journal import Meta, PieceStore, seal
 from streaming_job.decode import keys, snapshots
+from streaming_job.group.committer import COMMIT_ID, LAST, GroupCommitter
 from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit, require_output
-from streaming_job.group.voice import COMMIT_ID, LAST, GroupCommitter
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower

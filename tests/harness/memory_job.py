@@ -1,7 +1,7 @@
 """A key group's job in memory: its output and its checkpoints, which outlive processes, and the processes.
 
-What the loop works on keeps the contracts of `group.voice`, `runtime.epochs` and Spark's state store, whose
-changes become durable together; the log is that of `memory_log`.
+The parts keep the contracts of `group.committer`, `runtime.epochs` and Spark's state store, whose changes
+become durable together; the log is that of `memory_log`.
 """
 
 from collections import Counter, defaultdict

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from harness.live_page import served
 
-from deploy.demo.environment import free_port
 from deploy.grafana import HOME
+from deploy.local.ports import free_port
 from deploy.prometheus import server
 from deploy.prometheus.absence import used
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from feature_store.catalogue import IDENTITIES, feature_names
+from feature_store.catalogue import IDENTITIES, NAMES
 from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog, Rules, Scorer
 from models.percentiles import quantiles
 
@@ -23,7 +23,7 @@ class AmountModel:
     name = "card-fraud"
     version = "1"
     digest = "d" * 64
-    feature_names = feature_names()
+    feature_names = NAMES
     quantiles = quantiles(np.linspace(0, 1, 1_000))
 
     def score(self, x: np.ndarray) -> np.ndarray:

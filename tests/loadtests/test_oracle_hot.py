@@ -9,7 +9,7 @@ import pytest
 from oracle_world import DAY, HOUR, MINUTE, SECOND, World
 
 from feature_store import training_set
-from feature_store.catalogue import feature_names
+from feature_store.catalogue import NAMES
 from loadtests.oracle import Kind
 
 pytestmark = pytest.mark.unit
@@ -22,14 +22,14 @@ def kernel_features(world: World) -> np.ndarray:
 
 
 def oracle_features(world: World) -> np.ndarray:
-    nothing = dict.fromkeys(feature_names())
+    nothing = dict.fromkeys(NAMES)
     rows = [outcome.alert["features"] if outcome.alert else nothing for outcome in world.outcomes()]
-    return np.array([[row[name] for name in feature_names()] for row in rows], dtype=float)
+    return np.array([[row[name] for name in NAMES] for row in rows], dtype=float)
 
 
 def assert_agree(world: World) -> None:
     theirs, ours = kernel_features(world), oracle_features(world)
-    for column, name in enumerate(feature_names()):
+    for column, name in enumerate(NAMES):
         np.testing.assert_allclose(ours[:, column], theirs[:, column], rtol=1e-9, atol=1e-9, err_msg=name)
 
 

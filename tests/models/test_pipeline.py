@@ -69,7 +69,7 @@ def test_a_model_is_trained_judged_registered_and_loads(tmp_path: Path) -> None:
     assert histogram is not None
     assert sum(histogram["counts"]) > 1_000
     scorer = load(trained.ref, uri, tmp_path / "cache")
-    assert scorer.feature_names == catalogue.feature_names()
+    assert scorer.feature_names == catalogue.NAMES
     x = training_set.build(table)
     fraud = table["label"].to_numpy() == 1
     scores = scorer.score(x)

@@ -5,12 +5,11 @@ import sys
 
 from confluent_kafka import Producer
 
-from deploy.demo.environment import free_port
-from deploy.local.ports import HOST
+from deploy.local.ports import HOST, free_port
+from loadtests.faults.http_servers import running
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
-from loadtests.gamedays.watchers import running
 
 BEHIND_S = 10
 

@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from feature_store.catalogue import COLUMN, feature_names
+from feature_store.catalogue import COLUMN, NAMES
 from feature_store.training_set import ACCEPTED, PointInTime
 from feature_store.transaction_table import to_records
 from loadtests.simulator.disturbances import Disturbances
@@ -52,7 +52,7 @@ def small_log(rate: float) -> SmallLog:
     accepted = decided.outcome == ACCEPTED
     model = HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=8, min_samples_leaf=5, random_state=0)
     model.fit(decided.features[accepted], table["label"].to_numpy()[accepted])
-    scorer = Scorer("card-fraud", "1", "0" * 64, tuple(feature_names()), compile_trees(model))
+    scorer = Scorer("card-fraud", "1", "0" * 64, tuple(NAMES), compile_trees(model))
     scores = scorer.score(decided.features)
     row_of = {row["card_id"]: row for row in known.to_pylist()}
     blocked = {card for card, row in row_of.items() if row["status"] != "active"}

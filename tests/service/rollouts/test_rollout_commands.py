@@ -37,7 +37,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def registered(uri: str, features: tuple[str, ...] = catalogue.IDENTITIES, seed: int = 0) -> ModelRef:
-    names = catalogue.feature_names()
+    names = catalogue.NAMES
     x = np.random.default_rng(seed).normal(size=(500, len(names)))
     model = train(x, x[:, 0] > 1, iterations=5)
     return registry.register(model, features, x[:20], np.zeros(len(names)), uri)

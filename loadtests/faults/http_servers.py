@@ -1,0 +1,93 @@
+"""HTTP servers as child processes: the sidecar, and any other command that serves."""
+
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploy.local.ports import HOST, free_port
+from loadtests.faults.errors import FaultError
+
+TIMEOUT_S = 10.0
+START_S = 180.0
+END_S = 20.0
+POLL_S = 0.2
+
+
+def get(url: str) -> str:
+    """Return the body of a GET request, whatever its status.
+
+    Raises:
+        OSError: the server does not answer.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answered:
+            return str(answered.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path, environment: Mapping[str, str], ready: str) -> Iterator[None]:
+    """Run a process that serves HTTP; enter the context at its first answer, stop it at the end.
+
+    Args:
+        command: command line.
+        log: file for its output.
+        environment: additional variables.
+        ready: URL that answers once the process is ready.
+
+    Raises:
+        FaultError: it does not start.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        end = time.monotonic() + START_S
+        while not _answers(ready):
+            if process.poll() is not None or time.monotonic() > end:
+                raise FaultError(f"{command[0]} does not start; see {log}")
+            time.sleep(POLL_S)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def sidecar(log: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Run `fraud serve` on a free port; gives its URL, ending in a slash.
+
+    Args:
+        log: file for its output.
+        environment: additional variables, among them the job's.
+
+    Raises:
+        FaultError: it does not start.
+    """
+    port = free_port()
+    url = f"http://{HOST}:{port}/"
+    command = [sys.executable, "-m", "deploy.cli", "serve", "--port", str(port)]
+    with running(command, log, environment, f"{url}livez"):
+        yield url
+
+
+def _answers(url: str) -> bool:
+    try:
+        get(url)
+    except OSError:
+        return False
+    return True
