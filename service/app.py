@@ -38,7 +38,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     rollouts = RolloutParts(settings, job.progress, clock)
     ledger = Ledger(settings.bootstrap_servers, settings.kafka, settings.topics.labels)
     quality = QualityParts(settings)
-    more_metrics = [lambda: of_guards(rollouts.findings()), lambda: of_quality(quality.found())]
+    more_metrics = [lambda: of_guards(rollouts.findings()), lambda: of_quality(quality.qualities())]
     registry = registry_of(job, more_metrics)
 
     @asynccontextmanager

@@ -11,25 +11,25 @@ from streaming_job.log import topic_reader
 POLL_S = 0.2
 RETRY_S = 1.0
 AT_ONCE = 500
-"""Records taken together."""
+"""Maximal number of records per call of `_take`."""
 OFFSETS_PER_RECORD = 2
-"""Transactions have marks on the log, too."""
+"""A commit marker takes an offset, too."""
 
 
 class TopicFollower(Background):
-    """Reads a topic from where `_begin` says; committed records only.
+    """Reads a topic's committed records, from the offsets that `_begin` returns.
 
-    While the brokers are away, what was read stays; the client reconnects by itself and goes on. When the
-    client gives up, or the topic is gone, it begins anew.
+    While the brokers do not answer, the records read so far stay; the client reconnects by itself and
+    continues. When the client gives up, or the topic is deleted, reading starts again with `_begin`.
     """
 
     def __init__(self, settings: ServiceSettings, topic: str, what: str, kafka: dict[str, str] | None = None):
         """Read nothing yet.
 
         Args:
-            settings: where.
-            topic: which.
-            what: the records, in the plural: for names and messages.
+            settings: brokers and job id.
+            topic: topic to read.
+            what: a plural noun for the records, for the thread's name and for messages.
             kafka: more client settings (librdkafka names).
         """
         super().__init__(f"{what}-follower")
@@ -38,11 +38,11 @@ class TopicFollower(Background):
         self._behind: set[int] | None = None
         """Partitions that have not been read to their end since the last start; None before the first."""
         self._fault: str | None = None
-        """Why the topic cannot be followed now."""
+        """Why the topic cannot be read now."""
 
     @property
     def waiting_for(self) -> str | None:
-        """Why records may be missing; None while the topic is followed and has been read to its end."""
+        """Why records may be missing; None while the topic can be read, once its end was reached."""
         if self.has_died:
             return f"the thread that reads {self._what} has died; restart the sidecar"
         if self._behind is None:
@@ -50,7 +50,7 @@ class TopicFollower(Background):
         return self._fault or (f"{self._what} have not been read to their end yet" if self._behind else None)
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        """Where to read on, by partition; what is read before that is taken here.
+        """Return the offsets from which `_take` gets the records; may read earlier records itself.
 
         Raises:
             KafkaException: no such topic, or no answer.
@@ -58,7 +58,7 @@ class TopicFollower(Background):
         raise NotImplementedError
 
     def _newest_records(self, reader: Consumer, count: int) -> list[TopicPartition]:
-        """Where the newest `count` records begin, if the partitions have equal numbers of them.
+        """Return the offsets of the newest `count` records, assuming equal partitions.
 
         Raises:
             KafkaException: no such topic, or no answer.
@@ -72,7 +72,7 @@ class TopicFollower(Background):
         return starts
 
     def _take(self, records: Sequence[Message]) -> None:
-        """Take in what has come: nothing, now and then."""
+        """Process new records; the list may be empty."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -87,7 +87,7 @@ class TopicFollower(Background):
                 self._stop.wait(RETRY_S)
 
     def _follow(self) -> None:
-        """Read until told to stop, or until the client gives up."""
+        """Read until `stop`, or until the client gives up."""
         settings = self._settings
         reader = topic_reader.consumer(settings.bootstrap_servers, self._kafka, f"{settings.job_id}-sidecar")
         try:

@@ -1,1 +1,1 @@
-"""Live precision: what labels say of the job's alerts."""
+"""Live precision: outcomes of the job's alerts by their labels."""

@@ -25,7 +25,7 @@ class AlertFeed(TopicFollower):
         """Read nothing yet.
 
         Args:
-            settings: where the topic is.
+            settings: brokers and topics.
             outcomes: counts the alerts.
         """
         topic = settings.topics.fraud_alerts

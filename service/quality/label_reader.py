@@ -22,7 +22,7 @@ class LabelReader(TopicFollower):
         """Read nothing yet.
 
         Args:
-            settings: where the topic is.
+            settings: brokers and topics.
             topic: of labels.
             contract: of its records, LABEL or CHARGEBACK.
             outcomes: counts alerts by their labels.

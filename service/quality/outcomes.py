@@ -1,7 +1,7 @@
-"""Alerts beside the labels of their transactions, counted by rule, by model version and by rollout.
+"""Alerts and the labels of their transactions, counted by rule, by model version and by rollout.
 
-Alerts and labels come from different topics, weeks apart, in any order, and some of them twice after a
-reconnection: what is counted depends on what has come, not on when.
+Alerts and labels come from different topics, weeks apart, in any order, and some twice after a reconnection.
+The counts depend on the records alone, not on their order.
 """
 
 import threading
@@ -14,55 +14,55 @@ RULE, MODEL, ROLLOUT = "rule", "model", "rollout"
 FRAUD, GENUINE, OPEN = "fraud", "genuine", "open"
 OUTCOMES = (FRAUD, GENUINE, OPEN)
 MOST_ALERTS = 50_000
-"""The newest that are kept."""
+"""Number of newest alerts that are counted."""
 MOST_LABELS = 100_000
-"""The newest that are kept; most are not of alerts."""
+"""Number of newest labels that are kept; most belong to no alert."""
 
 Transaction = tuple[str, str]
 """Card id and transaction id."""
 Group = tuple[str, str]
-"""RULE, MODEL or ROLLOUT, and the name of one."""
+"""RULE, MODEL or ROLLOUT, and a name."""
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What the labels say of the alerts of one rule, model version or rollout."""
+    """Outcomes of the alerts of one rule, model version or rollout."""
 
     by: str
     name: str
     fraud: int
     genuine: int
     open: int
-    """Without a label so far."""
+    """Alerts without a label so far."""
 
     @property
     def precision(self) -> float | None:
-        """Share of frauds among those with a label; None without any."""
+        """Share of frauds among the alerts with a label; None without labels."""
         labelled = self.fraud + self.genuine
         return self.fraud / labelled if labelled else None
 
 
 class Outcomes:
-    """The newest alerts, and what became of their transactions; threads may share it."""
+    """Outcomes of the newest alerts; thread-safe."""
 
     def __init__(self, most_alerts: int = MOST_ALERTS, most_labels: int = MOST_LABELS) -> None:
-        """Nothing is known yet.
+        """Create it without alerts and labels.
 
         Args:
-            most_alerts: so many are kept, the newest.
-            most_labels: so many are kept, the newest.
+            most_alerts: number of newest alerts to count.
+            most_labels: number of newest labels to keep.
         """
         self._most_alerts, self._most_labels = most_alerts, most_labels
         self._alerts: dict[Transaction, tuple[Group, ...]] = {}
         self._labels: dict[Transaction, tuple[int, bool]] = {}
-        """Arrival of the last label, and whether it says fraud."""
+        """Arrival of the transaction's last label, ms, and whether it says fraud."""
         self._groups: dict[tuple[Group, ...], tuple[Group, ...]] = {}
-        """Each once: many alerts are of the same ones."""
+        """Interned: many alerts have the same groups."""
         self._counts: Counter[tuple[Group, str]] = Counter()
         self._lock = threading.Lock()
 
     def alert(self, alert: Mapping[str, Any]) -> None:
-        """Take in an alert of contract alert.v1; one that is known already changes nothing."""
+        """Count an alert of contract alert.v1; a repetition changes nothing."""
         key = alert["card_id"], alert["transaction_id"]
         model = f"{alert['model']['name']} {alert['model']['version']}"
         groups = (*((RULE, rule) for rule in alert["rules"]), (MODEL, model), (ROLLOUT, alert["rollout_id"]))
@@ -77,27 +77,27 @@ class Outcomes:
                 del self._alerts[oldest]
 
     def label(self, card_id: str, transaction_id: str, arrival: int, fraud: bool) -> None:
-        """Take in a label; the last one to arrive counts.
+        """Record a label; a transaction's last label by arrival counts.
 
         Args:
             card_id: of the transaction.
             transaction_id: of the transaction.
             arrival: Kafka timestamp of the label, ms.
-            fraud: what it says.
+            fraud: whether it says fraud.
         """
         key = card_id, transaction_id
         with self._lock:
-            known = self._labels.get(key)
-            if known is not None and known[0] > arrival:
+            previous = self._labels.get(key)
+            if previous is not None and previous[0] > arrival:
                 return
             self._set(key, (arrival, fraud))
             if len(self._labels) > self._most_labels:
                 self._set(next(iter(self._labels)), None)
 
-    def found(self) -> list[Quality]:
-        """Of each rule, model version and rollout that the alerts name, by name."""
+    def qualities(self) -> list[Quality]:
+        """Return the outcomes of each rule, model version and rollout named by the alerts, by name."""
         with self._lock:
-            counts = {one: number for one, number in self._counts.items() if number}
+            counts = {key: number for key, number in self._counts.items() if number}
         groups = sorted({group for group, _ in counts})
         return [
             Quality(*group, *(counts.get((group, outcome), 0) for outcome in OUTCOMES)) for group in groups
@@ -109,7 +109,7 @@ class Outcomes:
             self._counts[group, outcome] += by
 
     def _set(self, key: Transaction, label: tuple[int, bool] | None) -> None:
-        """Give a transaction another label, or none."""
+        """Replace a transaction's label, or remove it."""
         is_alert = key in self._alerts
         if is_alert:
             self._count(key, -1)

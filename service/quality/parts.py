@@ -1,4 +1,4 @@
-"""The live precision of one sidecar: its threads, and what they have found."""
+"""The live precision of one sidecar: threads that read alerts and labels, and their counts."""
 
 from service.quality.alert_feed import AlertFeed
 from service.quality.label_reader import LabelReader
@@ -8,13 +8,13 @@ from streaming_job.contracts import Contract
 
 
 class QualityParts:
-    """What a sidecar has of live precision."""
+    """Threads and counts of the live precision."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        """Put it together; nothing runs yet.
+        """Create the threads without starting them.
 
         Args:
-            settings: where the topics are.
+            settings: brokers and topics.
         """
         self._outcomes, topics = Outcomes(), settings.topics
         self.alerts = AlertFeed(settings, self._outcomes)
@@ -26,19 +26,19 @@ class QualityParts:
 
     @property
     def waiting_for(self) -> str | None:
-        """Why something may be missing; None if nothing is."""
+        """Why alerts or labels may be missing; None if none are."""
         return next((reader.waiting_for for reader in self._readers if reader.waiting_for), None)
 
-    def found(self) -> list[Quality]:
-        """See `Outcomes.found`."""
-        return self._outcomes.found()
+    def qualities(self) -> list[Quality]:
+        """Return the outcomes of each rule, model version and rollout, see `Outcomes.qualities`."""
+        return self._outcomes.qualities()
 
     def start(self) -> None:
-        """Let the threads run."""
+        """Start the threads."""
         for reader in self._readers:
             reader.start()
 
     def stop(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         for reader in self._readers:
             reader.stop()

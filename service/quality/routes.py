@@ -21,19 +21,19 @@ def quality_routes(parts: QualityParts) -> APIRouter:
     """The router.
 
     Args:
-        parts: what stands behind it.
+        parts: threads and counts.
     """
     router = APIRouter(tags=["labels"])
 
     @router.get("/v1/quality", responses=examples.of(EXAMPLE))
-    def quality(_: Viewer) -> dict[str, Any]:
-        """What labels say of the newest alerts, by rule, model version and rollout.
+    def outcomes(_: Viewer) -> dict[str, Any]:
+        """Outcomes of the newest alerts by their labels, by rule, model version and rollout.
 
-        `precision` is the share of frauds among the alerts with a label. `waiting_for` tells why some may be
+        `precision` is the share of frauds among the alerts with a label. `waiting_for` says why some may be
         missing.
         """
         return {
-            "alerts": [{**asdict(one), "precision": one.precision} for one in parts.found()],
+            "alerts": [{**asdict(quality), "precision": quality.precision} for quality in parts.qualities()],
             "waiting_for": parts.waiting_for,
         }
 

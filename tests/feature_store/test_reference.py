@@ -19,4 +19,4 @@ def test_page_is_fresh() -> None:
 def test_every_feature_has_its_row() -> None:
     rows = [line for line in page().splitlines() if line.startswith("| `")]
     assert [row.split("`")[1] for row in rows[: len(FEATURES)]] == [feature.name for feature in FEATURES]
-    assert "| `spikes_7d` | card | 1 | 7 d | NaN | 1 | Spikes among" in page()
+    assert "| `spikes_7d` | card | 1 | 7 d | 1 | Spikes among" in page()

@@ -68,11 +68,11 @@ def test_counts_are_those_of_everything_that_came_in_any_order(events: list[Any]
             outcomes.label(*event[0], *event[1:])
     alerts = [event[0] for event in events if len(event) == 1]
     labels = [event for event in events if len(event) == 3]
-    assert outcomes.found() == recount(alerts, labels)
+    assert outcomes.qualities() == recount(alerts, labels)
     for event in events:  # a reader that begins anew takes in everything again
         if len(event) == 1:
             outcomes.alert(alert(*event[0]))
-    assert outcomes.found() == recount(alerts, labels)
+    assert outcomes.qualities() == recount(alerts, labels)
 
 
 def test_only_the_newest_are_kept() -> None:
@@ -80,11 +80,11 @@ def test_only_the_newest_are_kept() -> None:
     for transaction in "123":
         outcomes.alert(alert("a", transaction))
         outcomes.label("a", transaction, int(transaction), True)
-    assert outcomes.found() == recount(
+    assert outcomes.qualities() == recount(
         [("a", "2"), ("a", "3")], [(("a", "2"), 2, True), (("a", "3"), 3, True)]
     )
     outcomes.label("b", "1", 4, False)  # the label of a2 goes, its alert stays
-    assert outcomes.found() == recount([("a", "2"), ("a", "3")], [(("a", "3"), 3, True)])
+    assert outcomes.qualities() == recount([("a", "2"), ("a", "3")], [(("a", "3"), 3, True)])
 
 
 def test_precision_is_of_alerts_with_a_label() -> None:
