@@ -35,3 +35,5 @@ class Gameday:
     """Findings of the audit that the game day itself causes, by kind; 0 of all others."""
     note: str = ""
     """What a short run cannot show, or why a sign is missing."""
+    problems: int = 0
+    """Number of disagreements with job-progress that the symptom leaves."""

@@ -62,6 +62,6 @@ def _audit(day: Gameday, scene: Scene) -> None:
     text = ", ".join(f"{number} {name}" for name, number in counts.items())
     scene.journal.add("audit", f"{verdict.events} transactions, {report['alerts']} alerts: {text}")
     wrong = {name: number for name, number in counts.items() if number != day.findings.get(name, 0)}
-    if wrong or verdict.problems or verdict.events != installed.sent:
+    if wrong or len(verdict.problems) != day.problems or verdict.events != installed.sent:
         details = [*report["examples"][:3], *verdict.problems[:3]]
         raise FaultError(f"{verdict.events} of {installed.sent} transactions, {wrong}: {'; '.join(details)}")
