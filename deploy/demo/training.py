@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +108,7 @@ def train(
     Raises:
         FraudError: the history is unsuitable, or the registry fails.
     """
+    from models.algorithms import QUICK
     from models.pipeline import fit_and_register
 
     history, source = None, ""
@@ -118,9 +119,8 @@ def train(
     limit = _velocity_limit(history)
 
     def fitted(iterations: int, budget: float) -> Champion:
-        trained = fit_and_register(
-            history, tracking_uri, seed=seed, iterations=iterations, alert_budget=budget
-        )
+        learner = replace(QUICK, seed=seed, iterations=iterations)
+        trained = fit_and_register(history, tracking_uri, learner=learner, alert_budget=budget)
         return Champion(
             trained.ref,
             trained.quality.threshold,
