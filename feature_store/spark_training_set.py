@@ -58,7 +58,8 @@ def compute(
         partitions = max(cores, -(-task.transactions.rows // ROWS_PER_PARTITION))
         fields = [(piece.path, piece.row_group, piece.first_row, piece.rows) for piece in pieces]
         units = spark.sparkContext.parallelize(fields, len(fields))
-        stage: OfCards | OfMerchants = OfCards(task)
+        of_cards = OfCards(task)
+        last_stage: OfCards | OfMerchants = of_cards
         rows = (
             units.toDF("path string, row_group int, first_row long, rows long")
             .mapInArrow(Read(task), SENT_DDL)
@@ -67,12 +68,12 @@ def compute(
         )
         if task.merchants is not None:
             rows = (
-                rows.mapInArrow(stage, DECIDED_DDL)
+                rows.mapInArrow(of_cards, DECIDED_DDL)
                 .repartition(partitions, "merchant")
                 .sortWithinPartitions("arrival", "row")
             )
-            stage = OfMerchants(task)
-        done = rows.mapInArrow(Written(stage, str(part)), DONE_DDL)
+            last_stage = OfMerchants(task)
+        done = rows.mapInArrow(Written(last_stage, str(part)), DONE_DDL)
         counts: Counter[str] = Counter()
         with _report_progress(spark, progress), _task_errors():
             for row in done.collect():
