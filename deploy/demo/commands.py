@@ -71,8 +71,10 @@ def demo(
         raise DemoError(f"no file {replay}; give a parquet file of transactions")
     if replay is not None and rollouts:
         raise DemoError("--rollouts needs live traffic; leave --replay out")
-    if merchant_labels and (replay is not None or rollouts):
-        raise DemoError("--merchant-labels brings its own traffic; leave --replay and --rollouts out")
+    if merchant_labels and (replay is not None or rollouts or speed != "max"):
+        raise DemoError(
+            "--merchant-labels brings its own traffic; leave --replay, --speed and --rollouts out"
+        )
     kind = "demo-merchants" if merchant_labels else "demo-replay" if replay else "demo"
     directory = (data_dir or DIRECTORY / kind).resolve()
     if merchant_labels:

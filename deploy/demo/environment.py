@@ -43,8 +43,7 @@ def job_settings(
         profiles: whether the job waits for the snapshot of the profiles.
         label_delay_ms: label delay of a job that keeps merchant facts; None: it keeps none.
     """
-    labels = {} if label_delay_ms is None else {"merchant_facts": True, "label_delay_ms": label_delay_ms}
-    return JobSettings(
+    settings = JobSettings(
         bootstrap_servers=endpoints.bootstrap_servers,
         mlflow_tracking_uri=endpoints.mlflow_tracking_uri,
         checkpoint=str(data_dir / "checkpoint"),
@@ -52,8 +51,10 @@ def job_settings(
         driver_memory=DRIVER_MEMORY,
         ui_port=ui_port,
         wait_for_snapshot_s=SNAPSHOT_S if profiles else 0,
-        **labels,
     )
+    if label_delay_ms is None:
+        return settings
+    return settings.model_copy(update={"merchant_facts": True, "label_delay_ms": label_delay_ms})
 
 
 def write_script(data_dir: Path, settings: JobSettings) -> Path:

@@ -76,7 +76,7 @@ class MerchantWatch:
         self._events: list[tuple[int, Callable[[], str]]] = [
             (
                 min(mine),
-                lambda: f"{self.followed} is compromised: {len(mine)} frauds of ordinary amounts begin",
+                lambda: f"{self.followed} is compromised: {len(mine)} frauds begin, of usual amounts",
             ),
             (max(mine) + SETTLED_MS, lambda: f"last of these frauds; alerted: {self.shares(self.followed)}"),
         ]
@@ -123,9 +123,7 @@ class MerchantWatch:
         effect = int(takes_effect(np.array([at]))[0])
         self._effect[merchant] = effect
         if merchant == self.followed:
-            self._say(
-                at, f"the first label of a fraud at {merchant} arrives; it counts from {_clock(effect)} on"
-            )
+            self._say(at, f"first label of a fraud at {merchant}; it counts from {_clock(effect)} on")
             self._events.append(
                 (effect + SETTLED_MS, lambda: f"frauds at {merchant}, alerted: {self.shares(merchant)}")
             )

@@ -36,7 +36,7 @@ class Measured:
     restarts: int
     """How often this data directory was continued after a kill."""
     merchants: Mapping[str, Any] | None = None
-    """Alerts on frauds at compromised merchants (`MerchantWatch.report`); None without `--merchant-labels`."""
+    """`MerchantWatch.report`; None without `--merchant-labels`."""
     rollouts: Mapping[str, Any] = field(default_factory=dict)
     """Result of each challenger of a tour, by name."""
 

@@ -96,9 +96,9 @@ def train(
     cards: int,
     rate: float,
     rollouts: bool,
-    merchant_labels: bool,
     tracking_uri: str,
     now_ms: int,
+    merchant_labels: bool = False,
 ) -> dict[str, Champion]:
     """Train and register the models, and choose their policies.
 
@@ -108,9 +108,9 @@ def train(
         cards: cards of the simulated world.
         rate: rate of the simulated history, transactions per second.
         rollouts: whether to train challengers, too, and a weak champion.
-        merchant_labels: whether to train on the weeks before the archive of `compromise`, with its labels.
         tracking_uri: tracking URI of MLflow.
         now_ms: end of the simulated history, ms.
+        merchant_labels: whether to train on the weeks before the archive of `compromise`, with its labels.
 
     Returns:
         Models by name: the challengers, if any, and CHAMPION as the last one.
