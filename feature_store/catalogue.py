@@ -257,9 +257,9 @@ IDENTITIES: tuple[str, ...] = tuple(feature.identity for feature in FEATURES)
 """name:version of each feature, in column order."""
 
 
-def feature_hash() -> str:
+def feature_hash(identities: Iterable[str] = IDENTITIES) -> str:
     """Compute SHA-256 (hex) over names, versions and order; it identifies a training set's feature list."""
-    return hashlib.sha256("\n".join(IDENTITIES).encode()).hexdigest()
+    return hashlib.sha256("\n".join(identities).encode()).hexdigest()
 
 
 def names_of(identities: Iterable[str]) -> tuple[str, ...]:

@@ -8,8 +8,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from feature_store.catalogue import DAY_MS
 from feature_store.group_state import DEFAULT_LATENESS_MS
 from feature_store.labels import Labels
+from feature_store.merchants.payments import MerchantLabels
+from feature_store.options import (
+    DEFAULT_DELAY_DAYS,
+    LabelDelayDays,
+    LabelFile,
+    MerchantLabelFeatures,
+    Transactions,
+)
 from feature_store.training_run import OutputError, Summary, Task, compute
 from feature_store.training_set import DEFAULT_SKEW_MS
 from feature_store.transaction_files import TransactionFiles, read_table
@@ -22,12 +31,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def features(
-    transactions: Annotated[
-        Path,
-        typer.Option(
-            help="Parquet file, or directory of them: the transaction contract's columns or the handbook's"
-        ),
-    ],
+    transactions: Transactions,
     output: Annotated[Path, typer.Option(help="Parquet file to write; on Spark a directory of them")],
     profiles: Annotated[
         Path | None,
@@ -35,7 +39,9 @@ def features(
             help="Parquet, the profile contract's columns; with arrival_time (ms): visible from then on"
         ),
     ] = None,
-    labels: Annotated[Path | None, typer.Option(help="Parquet, the chargeback contract's columns")] = None,
+    labels: LabelFile = None,
+    merchant_labels: MerchantLabelFeatures = False,
+    label_delay_days: LabelDelayDays = DEFAULT_DELAY_DAYS,
     spark: Annotated[
         bool | None,
         typer.Option("--spark/--in-process", help=f"Default: Spark from {SPARK_FROM_ROWS:,} rows on"),
@@ -58,12 +64,14 @@ def features(
     if not output.parent.is_dir():
         raise OutputError(f"no directory {output.parent}; make it first")
     files = TransactionFiles(transactions)
+    label_table = read_table(labels) if labels else None
     task = Task(
         files,
         read_table(profiles) if profiles else None,
-        Labels(read_table(labels)) if labels else None,
+        None if label_table is None else Labels(label_table),
         allowed_lateness_ms,
         allowed_skew_ms,
+        MerchantLabels.of(label_table, int(label_delay_days * DAY_MS)) if merchant_labels else None,
     )
     on_spark = files.rows >= SPARK_FROM_ROWS if spark is None else spark
     summary = _on_spark(task, output, master) if on_spark else _in_process(task, output)
@@ -77,7 +85,7 @@ def _bar() -> Progress:
 
 def _in_process(task: Task, output: Path) -> Summary:
     with _bar() as bar:
-        task_id = bar.add_task("transactions", total=task.transactions.rows)
+        task_id = bar.add_task("transactions", total=task.transactions.rows * task.passes)
         return compute(task, output, lambda rows: bar.update(task_id, advance=rows))
 
 

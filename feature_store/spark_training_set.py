@@ -3,7 +3,8 @@
 Tasks of the first stage read row groups of the parquet files as the in-process run does, not through Spark's
 reader, and send each record to the partition of its card. There the records are sorted by arrival and go
 through the same kernels. A card is in one partition only and cards are independent, so the features are the
-same bits with any partitioning.
+same bits with any partitioning. With merchant label features the rows then go to the partition of their
+merchant, in the same way.
 """
 
 import os
@@ -11,22 +12,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
-import numpy as np
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from feature_store.errors import FraudError
-from feature_store.layout import TRANSACTION
-from feature_store.training_files import Rows, TrainingFile
+from feature_store.spark_stages import DECIDED_DDL, DONE_DDL, SENT_DDL, OfCards, OfMerchants, Read, Written
 from feature_store.training_run import Summary, Task, replacing
 from feature_store.training_set import CHUNK
-from feature_store.transaction_files import Piece, read
 from feature_store.transaction_table import TrainingSetError
 
 ROWS_PER_PARTITION = 2_000_000
@@ -34,94 +29,9 @@ ROWS_PER_PARTITION = 2_000_000
 them."""
 POLL_S = 0.5
 
-_SENT = pa.schema(
-    [
-        ("card", pa.int64()),
-        ("arrival", pa.int64()),
-        ("row", pa.int64()),
-        ("record", pa.binary()),
-        ("transaction_id", pa.string()),
-        ("card_id", pa.string()),
-        ("label", pa.int8()),
-    ]
-)
-_SENT_DDL = (
-    "card long, arrival long, row long, record binary, transaction_id string, card_id string, label tinyint"
-)
-_DONE_DDL = "outcome string, rows long"
-
 
 class SparkRunError(FraudError):
     """Spark did not start, or the run failed."""
-
-
-@dataclass(frozen=True)
-class _ReadStage:
-    """First stage: reads pieces of the files and yields records; picklable."""
-
-    task: Task
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for fields in batch.to_pylist():
-                for first_row, table in read(Piece(**fields), CHUNK // 2):
-                    yield _send(Rows.of(table, first_row, self.task.labels))
-
-
-def _send(rows: Rows) -> pa.RecordBatch:
-    records = rows.records
-    size = TRANSACTION.itemsize
-    ends = pa.py_buffer(np.arange(0, (len(rows) + 1) * size, size, dtype=np.int32))
-    packed = pa.Array.from_buffers(pa.binary(), len(rows), [None, ends, pa.py_buffer(records)])
-    return pa.record_batch(
-        [
-            pa.array(records["hi"].view(np.int64)),
-            pa.array(np.ascontiguousarray(records["arrival"])),
-            pa.array(np.ascontiguousarray(records["offset"])),
-            packed,
-            rows.transaction_id,
-            rows.card_id,
-            pa.nulls(len(rows), pa.int8()) if rows.label is None else pa.array(rows.label),
-        ],
-        schema=_SENT,
-    )
-
-
-def _receive(batch: pa.RecordBatch, *, labelled: bool) -> Rows:
-    _, ends, data = batch["record"].buffers()
-    first = np.frombuffer(ends, dtype=np.int32)[batch["record"].offset] if batch.num_rows else 0
-    records = np.frombuffer(data, dtype=TRANSACTION, count=batch.num_rows, offset=int(first))
-    label = np.asarray(batch["label"]).astype(np.int8) if labelled else None
-    return Rows(records, batch["transaction_id"], batch["card_id"], label)
-
-
-@dataclass(frozen=True)
-class _ComputeStage:
-    """Second stage: writes the features of a partition's sorted records into one file; picklable."""
-
-    task: Task
-    directory: str
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        path = Path(self.directory) / f"part-{context.partitionId():05d}.parquet"
-        # each attempt writes its own file: a lost task and its retry never mix
-        attempt = path.with_suffix(f".{context.taskAttemptId()}")
-        file: TrainingFile | None = None
-        point_in_time = self.task.point_in_time()
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            file = file or TrainingFile(attempt, labelled=self.task.labelled)
-            rows = _receive(batch, labelled=self.task.labelled)
-            file.write(rows, point_in_time.features(rows.records))
-        if file is None:
-            return
-        file.close()
-        attempt.replace(path)
-        names, counts = zip(*file.outcomes.items(), strict=True)
-        yield pa.record_batch({"outcome": pa.array(names), "rows": pa.array(counts, pa.int64())})
 
 
 def compute(
@@ -148,13 +58,22 @@ def compute(
         partitions = max(cores, -(-task.transactions.rows // ROWS_PER_PARTITION))
         fields = [(piece.path, piece.row_group, piece.first_row, piece.rows) for piece in pieces]
         units = spark.sparkContext.parallelize(fields, len(fields))
-        done = (
+        of_cards = OfCards(task)
+        last_stage: OfCards | OfMerchants = of_cards
+        rows = (
             units.toDF("path string, row_group int, first_row long, rows long")
-            .mapInArrow(_ReadStage(task), _SENT_DDL)
+            .mapInArrow(Read(task), SENT_DDL)
             .repartition(partitions, "card")
             .sortWithinPartitions("arrival", "row")
-            .mapInArrow(_ComputeStage(task, str(part)), _DONE_DDL)
         )
+        if task.merchants is not None:
+            rows = (
+                rows.mapInArrow(of_cards, DECIDED_DDL)
+                .repartition(partitions, "merchant")
+                .sortWithinPartitions("arrival", "row")
+            )
+            last_stage = OfMerchants(task)
+        done = rows.mapInArrow(Written(last_stage, str(part)), DONE_DDL)
         counts: Counter[str] = Counter()
         with _report_progress(spark, progress), _task_errors():
             for row in done.collect():

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from feature_store.catalogue import NAMES, feature_hash
+from feature_store.catalogue import feature_hash, names_of
 from feature_store.labels import Labels, is_fraud
+from feature_store.merchants.catalogue import computed
 from feature_store.training_set import OUTCOMES, Decisions
 from feature_store.transaction_table import column, to_records
 
@@ -72,12 +73,17 @@ class Rows:
         return self.records.size
 
 
-def schema(*, labelled: bool) -> pa.Schema:
+def schema(*, labelled: bool, merchants: bool) -> pa.Schema:
     """Return the columns of a training set.
 
     `row` is the number of the row in the input, `outcome` is one of OUTCOMES. Features are NaN unless the
     outcome is accepted.
+
+    Args:
+        labelled: with a column `label`.
+        merchants: with merchant label features.
     """
+    identities = computed(merchants=merchants)
     fields = [
         ("row", pa.int64()),
         ("transaction_id", pa.string()),
@@ -86,21 +92,21 @@ def schema(*, labelled: bool) -> pa.Schema:
         ("arrival_time", pa.int64()),
         ("outcome", _OUTCOME),
         *([("label", pa.int8())] if labelled else []),
-        *((name, pa.float64()) for name in NAMES),
+        *((name, pa.float64()) for name in names_of(identities)),
     ]
-    return pa.schema(fields, metadata={FEATURE_HASH: feature_hash().encode()})
+    return pa.schema(fields, metadata={FEATURE_HASH: feature_hash(identities).encode()})
 
 
 class TrainingFile:
     """Writer of one parquet file, with one row group per call."""
 
-    def __init__(self, path: Path, *, labelled: bool) -> None:
-        self._schema = schema(labelled=labelled)
+    def __init__(self, path: Path, *, labelled: bool, merchants: bool) -> None:
+        self._schema = schema(labelled=labelled, merchants=merchants)
         self._labelled = labelled
         # amounts and times hardly repeat, so a dictionary gains nothing for them
         repetitive = [
             name
-            for name in NAMES
+            for name in self._schema.names
             if name.startswith(("count", "merchants", "countries", "is_", "spikes", "new_"))
         ]
         self._writer = pq.ParquetWriter(
@@ -124,7 +130,7 @@ class TrainingFile:
             pa.array(np.ascontiguousarray(records["arrival"])),
             pa.DictionaryArray.from_arrays(pa.array(decisions.outcome), pa.array(OUTCOMES)),
             *([pa.array(rows.label)] if self._labelled else []),
-            # the kernel writes rows; one transposed copy is cheaper than 61 strided reads
+            # the kernel writes rows; one transposed copy is cheaper than a strided read for each column
             *(pa.array(values) for values in np.ascontiguousarray(decisions.features.T)),
         ]
         self._writer.write_table(pa.table(columns, schema=self._schema), row_group_size=len(rows))

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from feature_store.errors import FraudError
 from feature_store.group_state import DEFAULT_LATENESS_MS
 from feature_store.labels import Labels
+from feature_store.merchants.facts import Facts
+from feature_store.merchants.payments import MerchantLabels, Payments, with_merchants
 from feature_store.training_files import Rows, TrainingFile
 from feature_store.training_set import CHUNK, DEFAULT_SKEW_MS, PointInTime, arrival_order
 from feature_store.transaction_files import TransactionFiles
@@ -34,6 +36,13 @@ class Task:
     """Default: the transactions' own column `label`, if they have one."""
     lateness_ms: int = DEFAULT_LATENESS_MS
     skew_ms: int = DEFAULT_SKEW_MS
+    merchants: MerchantLabels | None = None
+    """Labels for merchant label features; None: without these."""
+
+    @property
+    def passes(self) -> int:
+        """How often an in-process run reads the input."""
+        return 1 if self.merchants is None else 2
 
     @property
     def labelled(self) -> bool:
@@ -43,6 +52,10 @@ class Task:
     def point_in_time(self) -> PointInTime:
         """Create an empty history with the profiles."""
         return PointInTime(self.profiles, lateness_ms=self.lateness_ms, skew_ms=self.skew_ms)
+
+    def file(self, path: Path) -> TrainingFile:
+        """Open a file for the training set, or for a part of it."""
+        return TrainingFile(path, labelled=self.labelled, merchants=self.merchants is not None)
 
 
 @dataclass
@@ -64,12 +77,13 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
     """Write the training set in order of arrival, one row group per chunk.
 
     Rows that are not in order of arrival are sorted first, for which the whole input (not the features) is
-    loaded into memory.
+    loaded into memory. With merchant label features the input is read twice, and 25 bytes of each transaction
+    are kept in memory.
 
     Args:
         task: what to compute.
         output: the file; it is created completely or not at all.
-        progress: called with the number of rows of each chunk.
+        progress: called with the number of rows of each chunk, `passes` times for each chunk.
 
     Raises:
         TrainingSetError: the input breaks the contract.
@@ -79,14 +93,28 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
     order = arrival_order(task.transactions.arrivals())
     summary = Summary(sorted_first=order is not None)
     with replacing(output) as part:
-        file = TrainingFile(part, labelled=task.labelled)
+        facts = None if task.merchants is None else _facts(task, order, progress)
+        file = task.file(part)
         point_in_time = task.point_in_time()
         for rows in in_order(task, order):
-            file.write(rows, point_in_time.features(rows.records))
+            decisions = point_in_time.features(rows.records)
+            if facts is not None and task.merchants is not None:
+                decisions = with_merchants(facts, rows.records, decisions, task.merchants.delay_ms)
+            file.write(rows, decisions)
             progress(len(rows))
         file.close()
     summary.outcomes = file.outcomes
     return summary
+
+
+def _facts(task: Task, order: NDArray[np.int64] | None, progress: Callable[[int], None]) -> Facts:
+    """Compute the merchant facts of the whole input."""
+    assert task.merchants is not None
+    payments, point_in_time = Payments(task.merchants.reports), task.point_in_time()
+    for rows in in_order(task, order):
+        payments.add(rows, point_in_time.features(rows.records))
+        progress(len(rows))
+    return payments.facts(task.lateness_ms)
 
 
 def in_order(task: Task, order: NDArray[np.int64] | None) -> Iterator[Rows]:

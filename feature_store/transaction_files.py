@@ -70,6 +70,10 @@ class TransactionFiles:
         for piece in self.pieces:
             yield from read(piece, rows)
 
+    def table(self) -> pa.Table:
+        """Read all rows, in order, in the columns of the contract."""
+        return pa.concat_tables([table for _, table in self.batches(1 << 20)], promote_options="default")
+
 
 def open_parquet(path: Path) -> pq.ParquetFile:
     """Open a parquet file.

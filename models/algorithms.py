@@ -73,6 +73,10 @@ class Learner:
         )
 
 
+QUICK = Learner(iterations=100, leaves=8, learning_rate=0.06, feature_share=1.0)
+"""A third of the trees, for demos, benchmarks and tests."""
+
+
 def _logistic() -> Any:
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression

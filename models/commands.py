@@ -5,6 +5,16 @@ from typing import Annotated
 
 import typer
 
+from feature_store.catalogue import DAY_MS
+from feature_store.options import (
+    DEFAULT_DELAY_DAYS,
+    LabelDelayDays,
+    LabelFile,
+    MerchantLabelFeatures,
+    Transactions,
+)
+from models import learner_options as options
+from models.algorithms import Learner
 from models.errors import ModelError
 from models.evaluation.commands import evaluate_command
 
@@ -20,27 +30,34 @@ TrackingUri = Annotated[
 @app.command("train")
 def train_command(
     tracking_uri: TrackingUri,
-    transactions: Annotated[Path, typer.Option(help="Parquet, columns of the transaction contract")],
-    labels: Annotated[Path | None, typer.Option(help="Parquet, columns of the chargeback contract")] = None,
-    profiles: Annotated[Path | None, typer.Option(help="Parquet, columns of the profile contract")] = None,
-    alert_budget: Annotated[float, typer.Option(help="Share of transactions that may become alerts")] = 0.005,
-    iterations: Annotated[int, typer.Option(help="Number of trees")] = 100,
-    leaves: Annotated[int, typer.Option(help="Leaves of each tree")] = 8,
+    transactions: Transactions,
+    labels: LabelFile = None,
+    profiles: Annotated[Path | None, typer.Option(help="Parquet, the profile contract's columns")] = None,
+    merchant_labels: MerchantLabelFeatures = False,
+    label_delay_days: LabelDelayDays = DEFAULT_DELAY_DAYS,
+    algorithm: options.AlgorithmName = options.USUAL.algorithm,
+    alert_budget: options.AlertBudget = 0.005,
+    iterations: options.Iterations = options.USUAL.iterations,
+    leaves: options.Leaves = options.USUAL.leaves,
+    learning_rate: options.LearningRate = options.USUAL.learning_rate,
+    feature_share: options.FeatureShare = options.USUAL.feature_share,
     seed: Annotated[int, typer.Option(help="The same data and seed give the same model")] = 0,
     name: Annotated[str, typer.Option(help="Of the registered model")] = "card-fraud",
 ) -> None:
     """Train a model on labelled history, evaluate it on the newest quarter, and register it."""
+    from feature_store.transaction_files import TransactionFiles, read_table
     from models.pipeline import fit_and_register
 
+    label_delay_ms = int(label_delay_days * DAY_MS)
     trained = fit_and_register(
-        _table(transactions),
+        TransactionFiles(transactions).table(),
         tracking_uri,
-        labels=_table(labels) if labels else None,
-        profiles=_table(profiles) if profiles else None,
+        labels=read_table(labels) if labels else None,
+        profiles=read_table(profiles) if profiles else None,
+        merchant_labels=merchant_labels,
+        label_delay_ms=label_delay_ms,
         alert_budget=alert_budget,
-        iterations=iterations,
-        leaves=leaves,
-        seed=seed,
+        learner=Learner(algorithm, seed, iterations, leaves, learning_rate, feature_share),
         name=name,
     )
     quality = trained.quality
@@ -51,6 +68,8 @@ def train_command(
         f"  threshold {quality.threshold:.6f}: alerts on {quality.alert_share:.2%}, "
         f"precision {quality.precision:.3f}, recall {quality.recall:.3f}"
     )
+    if merchant_labels:
+        typer.echo(f"it takes a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS={label_delay_ms}")
     typer.echo(
         f"next: fraud rollouts promote {trained.ref.name}/{trained.ref.version} "
         f"--threshold {quality.threshold:.6f} --max-count-5m 6"
@@ -76,13 +95,3 @@ def list_command(
         typer.echo(
             f"{ref.name}/{ref.version}  digest {ref.digest[:12]}  features {len(ref.features)}  {scores}"
         )
-
-
-def _table(path: Path):  # type: ignore[no-untyped-def]
-    import pyarrow.lib
-    import pyarrow.parquet
-
-    try:
-        return pyarrow.parquet.read_table(path)
-    except (OSError, pyarrow.lib.ArrowInvalid) as error:
-        raise ModelError(f"{path} cannot be read as parquet: {error}; check the file") from error

@@ -1,14 +1,15 @@
 """The training pipeline: features of a labelled history, training, evaluation, threshold, registration."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from feature_store.labels import FRAUD, LabelError, Labels, is_fraud
 from models import registry
+from models.algorithms import Learner
 from models.errors import ModelError
-from models.train import Quality, evaluate, split_by_time, threshold_for_budget, train
+from models.train import LABEL_DELAY_MS, Quality, evaluate, split_by_time, threshold_for_budget
 
 GOLDEN_ROWS = 200
 """Rows of the history whose scores every copy of the model must reproduce."""
@@ -34,10 +35,10 @@ def fit_and_register(
     *,
     labels: pa.Table | None = None,
     profiles: pa.Table | None = None,
+    merchant_labels: bool = False,
+    label_delay_ms: int = LABEL_DELAY_MS,
     alert_budget: float = 0.005,
-    iterations: int = 100,
-    leaves: int = 8,
-    seed: int = 0,
+    learner: Learner | None = None,
     name: str = registry.NAME,
 ) -> Trained:
     """Train on point-in-time features of a history and register the model.
@@ -51,10 +52,12 @@ def fit_and_register(
         labels: the chargeback contract's columns (transaction_id, card_id, label); a transaction without a
             label is genuine. Default: the transactions' own column `label`, 1 where fraud.
         profiles: the profile contract's columns.
+        merchant_labels: train on merchant label features, too; a job computes them if it keeps merchant
+            facts, with the same label delay.
+        label_delay_ms: from a transaction to its label, where labels have no `reported_at`; what nobody has
+            reported after it is taken for genuine.
         alert_budget: share of transactions that may become alerts by score.
-        iterations: number of trees.
-        leaves: leaves of each tree.
-        seed: random seed of training.
+        learner: algorithm and its options; its seed draws the golden rows, too. Default: `Learner()`.
         name: name of the registered model.
 
     Raises:
@@ -62,31 +65,39 @@ def fit_and_register(
         ModelError: the history has one class only, or the registry fails.
         TrainingSetError: columns are missing or wrong.
     """
-    from feature_store import catalogue, training_set
+    from feature_store import training_set
+    from feature_store.merchants import payments
+    from feature_store.merchants.catalogue import computed
+    from feature_store.transaction_table import arrivals
 
-    x = training_set.build(transactions, profiles)
+    learner = learner or Learner()
+    if merchant_labels:
+        reported = payments.MerchantLabels.of(labels, label_delay_ms)
+        x = payments.build(transactions, reported, profiles)
+    else:
+        x = training_set.build(transactions, profiles)
     y = outcomes(transactions, labels)
     # by arrival: a transaction that is weeks late would stretch the span of event times
-    time_column = "arrival_time" if "arrival_time" in transactions.column_names else "event_time"
-    arrival = transactions[time_column].to_numpy().astype(np.int64)
+    arrival = arrivals(transactions)
     decided = ~np.isnan(x).all(axis=1)  # repeated transactions have no features
     x, y, arrival = x[decided], y[decided], arrival[decided]
     if not len(x):
         raise ModelError("the history holds no transactions; give one that does")
-    split = split_by_time(arrival)
-    estimator = train(x[split.train], y[split.train], seed=seed, iterations=iterations, leaves=leaves)
+    split = split_by_time(arrival, gap_ms=label_delay_ms)
+    estimator = learner.fit(x[split.train], y[split.train])
     scores = estimator.predict_proba(x[split.holdout])[:, 1]
     quality = evaluate(y[split.holdout], scores, threshold_for_budget(scores, alert_budget))
-    golden = np.random.default_rng(seed).choice(len(x), size=min(GOLDEN_ROWS, len(x)), replace=False)
+    golden = np.random.default_rng(learner.seed).choice(len(x), size=min(GOLDEN_ROWS, len(x)), replace=False)
+    params = {**asdict(learner), "merchant_labels": merchant_labels, "label_delay_ms": label_delay_ms}
     ref = registry.register(
         estimator,
-        catalogue.IDENTITIES,
+        computed(merchants=merchant_labels),
         x[np.sort(golden)],
         _medians(x[split.train]),
         tracking_uri,
         metrics=quality.metrics(),
         scores=scores,  # of rows that the model was not fitted to, like future ones
-        params={"iterations": str(iterations), "leaves": str(leaves), "seed": str(seed)},
+        params={option: str(value) for option, value in params.items()},
         name=name,
     )
     return Trained(ref, quality, int(split.train.sum()), int(y[split.train].sum()))

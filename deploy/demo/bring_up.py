@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from deploy.demo import children, environment, state
+from deploy.demo import children, compromise, environment, state
 from deploy.demo.champion import roll_out, start_training, wait_for_champion
 from deploy.demo.options import DemoError, Options
 from deploy.demo.state import Run
@@ -86,7 +86,14 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
     with steps.step("Kafka" if replaying else "Kafka and Postgres") as doing:
         services: list[Service] = ["kafka"] if replaying else ["postgres", "kafka"]
         endpoints = stack.up(options.data_dir, services=services, replay=replaying, progress=doing)
-    settings = environment.job_settings(options.data_dir, endpoints, free_port(), profiles=not replaying)
+    delay_ms = compromise.LABEL_DELAY_MS if options.merchant_labels else None
+    settings = environment.job_settings(
+        options.data_dir,
+        endpoints,
+        free_port(),
+        profiles=not replaying,
+        label_delay_ms=delay_ms,
+    )
     watched = ServiceSettings(
         job_id=settings.job_id, bootstrap_servers=settings.bootstrap_servers, offsets_interval_s=0.5
     )
@@ -98,6 +105,9 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
     progress.start()
     lag.start()
     try:
+        if options.merchant_labels and options.replay and not options.replay.exists():
+            with steps.step(f"{compromise.DAYS} days of traffic with compromised merchants"):
+                compromise.write(options.replay, options.seed, options.cards, options.rate)
         replay = Replay(options.replay) if options.replay else None
         world = None if replaying else _profiles(options, run, steps, lag, settings)
         if not run.champion:

@@ -10,6 +10,7 @@ from deploy.demo.options import DemoError, Options
 
 app = typer.Typer(add_completion=False)
 DIRECTORY = Path(".fraud")
+CARDS = 50_000
 
 
 @app.command()
@@ -19,7 +20,10 @@ def demo(
     ] = None,
     rate: Annotated[float, typer.Option(help="Transactions per second.")] = 500.0,
     seed: Annotated[int, typer.Option(help="Seed of the simulated world.")] = 0,
-    cards: Annotated[int, typer.Option(help="Number of simulated cards.")] = 50_000,
+    cards: Annotated[
+        int | None,
+        typer.Option(help="Number of simulated cards. Default: 50,000, with --merchant-labels 2,000."),
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Write the summary to this file, as JSON.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Save the last screen to this file, as SVG.")] = None,
     replay: Annotated[
@@ -28,11 +32,19 @@ def demo(
     ] = None,
     speed: Annotated[str, typer.Option(help="Speed of a replay: max, or file seconds per second.")] = "max",
     data_dir: Annotated[
-        Path | None, typer.Option(help="Directory of all files. Default: .fraud/demo or .fraud/demo-replay.")
+        Path | None,
+        typer.Option(help="Directory of all files. Default: .fraud/demo, demo-replay or demo-merchants."),
     ] = None,
     rollouts: Annotated[
         bool,
         typer.Option("--rollouts", help="Try a better and a trigger-happy model meanwhile."),
+    ] = False,
+    merchant_labels: Annotated[
+        bool,
+        typer.Option(
+            "--merchant-labels",
+            help="A month in two minutes: merchants are compromised, and their labels show it.",
+        ),
     ] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start from the beginning even if a run was killed.")
@@ -48,6 +60,7 @@ def demo(
     since the beginning. After a finished demo the next call starts from the beginning. The exit status is 0
     only if nothing is missing, duplicated or unexpected.
     """
+    from deploy.demo import compromise
     from deploy.demo.run import Demo
     from deploy.prometheus import server
     from loadtests.durations import seconds
@@ -58,16 +71,24 @@ def demo(
         raise DemoError(f"no file {replay}; give a parquet file of transactions")
     if replay is not None and rollouts:
         raise DemoError("--rollouts needs live traffic; leave --replay out")
-    directory = data_dir or DIRECTORY / ("demo-replay" if replay else "demo")
+    if merchant_labels and (replay is not None or rollouts or speed != "max"):
+        raise DemoError(
+            "--merchant-labels brings its own traffic; leave --replay, --speed and --rollouts out"
+        )
+    kind = "demo-merchants" if merchant_labels else "demo-replay" if replay else "demo"
+    directory = (data_dir or DIRECTORY / kind).resolve()
+    if merchant_labels:
+        replay = directory / compromise.FILE
     options = Options(
-        data_dir=directory.resolve(),
+        data_dir=directory,
         for_s=None if length is None else seconds(length),
         rate=rate,
         seed=seed,
-        cards=cards,
+        cards=cards or (compromise.CARDS if merchant_labels else CARDS),
         replay=None if replay is None else replay.resolve(),
-        speed=_speed(speed),
+        speed=compromise.SPEED if merchant_labels else _speed(speed),
         rollouts=rollouts,
+        merchant_labels=merchant_labels,
         fresh=fresh,
         keep=keep,
         with_prometheus=with_prometheus,

@@ -29,9 +29,19 @@ def tracking_uri(data_dir: Path) -> str:
     return f"sqlite:///{home / 'mlflow.db'}"
 
 
-def job_settings(data_dir: Path, endpoints: Endpoints, ui_port: int, *, profiles: bool) -> JobSettings:
-    """Build the settings of the demo's job; with `profiles` it waits for their snapshot."""
-    return JobSettings(
+def job_settings(
+    data_dir: Path, endpoints: Endpoints, ui_port: int, *, profiles: bool, label_delay_ms: int | None = None
+) -> JobSettings:
+    """Build the settings of the demo's job.
+
+    Args:
+        data_dir: directory of the demo.
+        endpoints: the servers.
+        ui_port: port of Spark's UI.
+        profiles: whether the job waits for the snapshot of the profiles.
+        label_delay_ms: label delay of a job that keeps merchant facts; None: it keeps none.
+    """
+    settings = JobSettings(
         bootstrap_servers=endpoints.bootstrap_servers,
         mlflow_tracking_uri=endpoints.mlflow_tracking_uri,
         checkpoint=str(data_dir / "checkpoint"),
@@ -40,6 +50,9 @@ def job_settings(data_dir: Path, endpoints: Endpoints, ui_port: int, *, profiles
         ui_port=ui_port,
         wait_for_snapshot_s=SNAPSHOT_S if profiles else 0,
     )
+    if label_delay_ms is None:
+        return settings
+    return settings.model_copy(update={"merchant_facts": True, "label_delay_ms": label_delay_ms})
 
 
 def write_script(data_dir: Path, settings: JobSettings) -> Path:

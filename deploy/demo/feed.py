@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from deploy.demo import compromise
+from deploy.demo.merchant_watch import MerchantWatch
 from deploy.demo.options import Options
 from deploy.local.stack import Endpoints
 from feature_store.errors import FraudError
@@ -14,7 +16,7 @@ from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.churn import ProfileChurn, ProfileFeed
 from loadtests.simulator.kafka_feed import KafkaFeed
 from loadtests.simulator.pacing import Pace
-from loadtests.simulator.replay import Replay, ReplayBatch
+from loadtests.simulator.replay import Replay
 from loadtests.simulator.timeline import Records, timeline
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
@@ -109,26 +111,32 @@ def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: Wor
     )
 
 
-def replayed(options: Options, endpoints: Endpoints, topics: Topics, replay: Replay) -> Load:
+def replayed(
+    options: Options, endpoints: Endpoints, topics: Topics, replay: Replay, watch: MerchantWatch | None
+) -> Load:
     """Create a load that replays a file, from its beginning or from where an earlier run was killed."""
     feed = KafkaFeed(endpoints.bootstrap_servers, archive=True)
     feed.check_topics([topics.transactions, topics.chargebacks], replay.first_ms)
     begin_ms = fed_until(endpoints.bootstrap_servers, topics.transactions)
-    batches = replay.batches() if begin_ms is None else _from(replay.batches(), begin_ms)
+    if watch is None:
+        records = timeline(replay.batches(), Chargebacks(), topics, drain=True)
+    else:
+        labels = compromise.chargebacks(options.seed)
+        records = watch.feed(timeline(replay.batches(), labels, topics, drain=False), topics)
     return Load(
         feed,
-        timeline(batches, Chargebacks(), topics, drain=True),
+        records if begin_ms is None else _from(records, begin_ms),
         Pace(time.time() * 1_000, begin_ms or replay.first_ms, options.speed),
         options.for_s,
         topics.transactions,
     )
 
 
-def _from(batches: Iterator[ReplayBatch], begin_ms: int) -> Iterator[ReplayBatch]:
-    for batch in batches:
-        first = int(np.searchsorted(batch.arrival, begin_ms, side="left"))
-        if first < len(batch):
-            yield ReplayBatch(batch.table.slice(first))
+def _from(records: Iterator[Records], begin_ms: int) -> Iterator[Records]:
+    for piece in records:
+        first = int(np.searchsorted(piece.at, begin_ms, side="left"))
+        if first < len(piece):
+            yield piece.cut(first, len(piece))
 
 
 def fed_until(bootstrap_servers: str, topic: str) -> int | None:

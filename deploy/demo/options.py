@@ -30,6 +30,8 @@ class Options:
     """Speed of the replay: file seconds per second."""
     rollouts: bool = False
     """Have the sidecar try two challengers while it streams: a better model, and a trigger-happy one."""
+    merchant_labels: bool = False
+    """Replay weeks in which merchants are compromised, with labels and a model of merchant label features."""
     fresh: bool = False
     """Start with an empty data directory, even after an unfinished run."""
     keep: bool = False
@@ -48,4 +50,5 @@ class Options:
             "cards": self.cards,
             "replay": None if self.replay is None else str(self.replay),
             "rollouts": self.rollouts,
+            "merchant_labels": self.merchant_labels,
         }

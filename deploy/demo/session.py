@@ -14,6 +14,7 @@ from deploy.demo import children, feed, view
 from deploy.demo.bring_up import System
 from deploy.demo.feed import Load
 from deploy.demo.memory import MemorySampler
+from deploy.demo.merchant_watch import MerchantWatch
 from deploy.demo.options import DemoError, Options
 from deploy.demo.sidecar_client import SidecarClient
 from deploy.demo.state import Run
@@ -50,7 +51,12 @@ class Session:
     ) -> None:
         self._options, self._run, self._system = options, run, system
         self._memory, self._console, self._enough = memory, console, enough
-        self._alerts = AlertWatch(system.settings.bootstrap_servers, system.settings.topics.fraud_alerts)
+        self._merchants: MerchantWatch | None = None
+        if options.merchant_labels and options.replay is not None:
+            self._merchants = MerchantWatch(options.replay, self._print_line)
+        self._alerts = AlertWatch(
+            system.settings.bootstrap_servers, system.settings.topics.fraud_alerts, self._merchants
+        )
         self._load = self._make_load()
         self._tour: Tour | None = None
         if options.rollouts:
@@ -63,7 +69,7 @@ class Session:
     def _make_load(self) -> Load:
         system, topics = self._system, self._system.settings.topics
         if system.replay is not None:
-            return feed.replayed(self._options, system.endpoints, topics, system.replay)
+            return feed.replayed(self._options, system.endpoints, topics, system.replay, self._merchants)
         assert system.world is not None
         return feed.simulated(self._options, system.endpoints, topics, system.world, int(time.time() * 1_000))
 
@@ -177,6 +183,7 @@ class Session:
             commits_per_s=(commits - commits_then) / seconds,
             cards=sum(newest["state"]["cards"] for newest in progress.groups.values()),
             latest=list(self._alerts.latest),
+            merchants=None if self._merchants is None else str(self._merchants.shares()),
         )
 
     def _decided(self) -> int:
@@ -217,4 +224,5 @@ class Session:
             profile_changes=self._load.profile_changes,
             restarts=self._run.restarts,
             rollouts={} if self._tour is None else self._tour.results,
+            merchants=None if self._merchants is None else self._merchants.report(),
         )

@@ -35,6 +35,8 @@ class Measured:
     """Profile changes that this run made in Postgres."""
     restarts: int
     """How often this data directory was continued after a kill."""
+    merchants: Mapping[str, Any] | None = None
+    """`MerchantWatch.report`; None without `--merchant-labels`."""
     rollouts: Mapping[str, Any] = field(default_factory=dict)
     """Result of each challenger of a tour, by name."""
 
@@ -58,6 +60,7 @@ def report(verdict: Verdict, measured: Measured) -> dict[str, Any]:
         "profile_changes": measured.profile_changes,
         "restarts": measured.restarts,
         "rollouts": dict(measured.rollouts),
+        **({} if measured.merchants is None else {"merchants": measured.merchants}),
     }
 
 
@@ -82,6 +85,8 @@ def show(console: Console, verdict: Verdict, measured: Measured) -> None:
     for rule, count in sorted(measured.rules.items()):
         table.add_row(f"  by {rule}", f"{count:,}")
     table.add_row("  of cards blocked in Postgres meanwhile", f"{measured.declined_after_change:,}")
+    if measured.merchants is not None:
+        _add_merchants(table, measured.merchants)
     for name, trial in measured.rollouts.items():
         table.add_row(f"challenger {name}, after {trial['seconds']:.0f} s", trial["phase"])
     if verdict.trials:
@@ -106,3 +111,11 @@ def show(console: Console, verdict: Verdict, measured: Measured) -> None:
     console.print(table)
     for text in (*verdict.findings.examples, *verdict.problems):
         console.print(f"  [red]{text}[/]", highlight=False)
+
+
+def _add_merchants(table: Table, counts: Mapping[str, Any]) -> None:
+    followed = counts["followed"]
+    for where, shares in (("compromised merchants", counts["all"]), (followed["merchant_id"], followed)):
+        table.add_row(f"frauds at {where}, alerted", "")
+        for name, when in (("before", "before its labels count"), ("after", "from then on")):
+            table.add_row(f"  {when}", f"{shares[f'alerted_{name}']:,} of {shares[name]:,}")

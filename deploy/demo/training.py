@@ -3,12 +3,13 @@
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from deploy.demo import compromise
 from deploy.demo.options import Options
 from feature_store.errors import FraudError
 from models.registry import ModelRef
@@ -81,6 +82,7 @@ def arguments(options: Options, tracking_uri: str, now_ms: int) -> list[str]:
         "cards": options.cards,
         "rate": options.rate,
         "rollouts": options.rollouts,
+        "merchant_labels": options.merchant_labels,
         "tracking_uri": tracking_uri,
         "now_ms": now_ms,
         "directory": str(options.data_dir),
@@ -89,7 +91,14 @@ def arguments(options: Options, tracking_uri: str, now_ms: int) -> list[str]:
 
 
 def train(
-    replay: Path | None, seed: int, cards: int, rate: float, rollouts: bool, tracking_uri: str, now_ms: int
+    replay: Path | None,
+    seed: int,
+    cards: int,
+    rate: float,
+    rollouts: bool,
+    tracking_uri: str,
+    now_ms: int,
+    merchant_labels: bool = False,
 ) -> dict[str, Champion]:
     """Train and register the models, and choose their policies.
 
@@ -101,6 +110,7 @@ def train(
         rollouts: whether to train challengers, too, and a weak champion.
         tracking_uri: tracking URI of MLflow.
         now_ms: end of the simulated history, ms.
+        merchant_labels: whether to train on the weeks before the archive of `compromise`, with its labels.
 
     Returns:
         Models by name: the challengers, if any, and CHAMPION as the last one.
@@ -108,18 +118,30 @@ def train(
     Raises:
         FraudError: the history is unsuitable, or the registry fails.
     """
+    from models.algorithms import QUICK
     from models.pipeline import fit_and_register
+    from models.train import LABEL_DELAY_MS
 
-    history, source = None, ""
-    if replay is not None:
+    history, labels, source = None, None, ""
+    if merchant_labels:
+        history, labels = compromise.history(seed, cards, rate)
+        source = f"the {compromise.TRAINING_DAYS} days before, with merchant label features"
+    elif replay is not None:
         history, source = _beginning(replay), f"the beginning of {replay.name}"
     if history is None:
         history, source = _simulated(seed, cards, rate, now_ms), "simulated history"
     limit = _velocity_limit(history)
 
     def fitted(iterations: int, budget: float) -> Champion:
+        learner = replace(QUICK, seed=seed, iterations=iterations)
         trained = fit_and_register(
-            history, tracking_uri, seed=seed, iterations=iterations, alert_budget=budget
+            history,
+            tracking_uri,
+            labels=labels,
+            merchant_labels=merchant_labels,
+            label_delay_ms=compromise.LABEL_DELAY_MS if merchant_labels else LABEL_DELAY_MS,
+            learner=learner,
+            alert_budget=budget,
         )
         return Champion(
             trained.ref,
@@ -130,7 +152,7 @@ def train(
         )
 
     if not rollouts:
-        return {CHAMPION: fitted(TREES, BUDGET)}
+        return {CHAMPION: fitted(TREES, compromise.ALERT_BUDGET if merchant_labels else BUDGET)}
     champion = fitted(SMALL, BUDGET)
     return {BETTER: fitted(TREES, BUDGET), TRIGGER_HAPPY: fitted(TINY, LARGE_BUDGET), CHAMPION: champion}
 

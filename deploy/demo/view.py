@@ -45,6 +45,8 @@ class Moment:
     commits_per_s: float
     cards: int
     """Cards in the state of all key groups."""
+    merchants: str | None = None
+    """Shares of the frauds at compromised merchants that were alerted; None without `--merchant-labels`."""
     latest: list[dict[str, Any]] = field(default_factory=list)
     """Latest alerts, newest last."""
 
@@ -53,10 +55,12 @@ def line(now: Moment) -> str:
     """Render the moment as one line."""
     recent = now.recent
     latency = f"p50 {recent.p50:.0f} ms p99 {recent.p99:.0f} ms" if recent else "no latency yet"
+    merchants = f"  frauds at compromised merchants alerted: {now.merchants}" if now.merchants else ""
     return (
         f"{now.title}  {now.elapsed_s:5.0f} s  in {now.sent_per_s:,.0f}/s  decided {now.decided:,}"
         f" ({now.decided_per_s:,.0f}/s)  lag {_count(now.lag)}  alerts {now.alerts:,}"
         f"  dead letters {sum(now.dead_letters.values()):,}  {latency}  {now.memory / 2**30:.1f} GiB"
+        f"{merchants}"
     )
 
 
@@ -68,7 +72,8 @@ def screen(now: Moment, links: Mapping[str, str], hint: str) -> RenderableType:
     urls = Text("   ").join(Text.assemble((f"{name} ", "dim"), (url, "cyan")) for name, url in links.items())
     panels = Table.grid(expand=True)
     panels.add_row(_flow(now), _outcome(now), _job(now))
-    return Group(head, urls, panels, _alerts(now.latest))
+    merchants = Text(f" frauds at compromised merchants alerted: {now.merchants}", style="bold")
+    return Group(head, urls, panels, *([merchants] if now.merchants else []), _alerts(now.latest))
 
 
 def _flow(now: Moment) -> Panel:

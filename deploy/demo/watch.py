@@ -11,6 +11,8 @@ import numpy as np
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from deploy.demo.merchant_watch import MerchantWatch
+
 WARM_UP_S = 15.0
 """Time after the start of the load until latencies count: the JVM and the kernels compile meanwhile."""
 SHOWN = 12
@@ -44,10 +46,11 @@ class AlertWatch:
     Args:
         bootstrap_servers: address of the broker.
         topic: topic of the alerts.
+        merchants: sees each alert, too.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        self._topic = topic
+    def __init__(self, bootstrap_servers: str, topic: str, merchants: MerchantWatch | None = None) -> None:
+        self._topic, self._merchants = topic, merchants
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -120,6 +123,8 @@ class AlertWatch:
         if profile is not None and profile["status"] == "blocked" and profile["arrival_time"] > 0:
             self.declined_after_change += 1
         self.latest.append(alert)
+        if self._merchants is not None:
+            self._merchants.see_alert(alert)
         since_ms = alert["arrival_time"] - self._begun_ms
         if since_ms >= 0:  # without alerts of a killed run
             latency = now_ms - alert["arrival_time"]

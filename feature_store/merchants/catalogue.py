@@ -13,10 +13,12 @@ and refuses a model that asks for them.
   on count.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.catalogue import DAY_MS, HOUR_MS, IDENTITIES, NAMES, Feature, Key
+from feature_store.catalogue import DAY_MS, HOUR_MS, IDENTITIES, NAMES, Feature, Key, names_of
 
 WEEK_H, MONTH_H = 7 * 24, 30 * 24
 """Lengths of the windows, hours."""
@@ -98,3 +100,8 @@ def computed(*, merchants: bool) -> tuple[str, ...]:
         merchants: whether to include the merchant label features.
     """
     return (*IDENTITIES, *(feature.identity for feature in MERCHANT_FEATURES)) if merchants else IDENTITIES
+
+
+def are_merchants(missing: Sequence[str]) -> bool:
+    """Return whether all of these features (name:version) are merchant label features."""
+    return set(names_of(missing)) <= set(MERCHANT_NAMES)

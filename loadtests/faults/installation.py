@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from models import registry
+from models.algorithms import QUICK
 from models.pipeline import Trained, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
@@ -59,7 +60,7 @@ def trained(tracking_uri: str) -> Trained:
     start = 1_750_000_000_000
     stream = Stream(world(), rate=0.05, start_ms=start, disturbances=Disturbances.none())
     history = pa.concat_tables(batch.table for batch in stream.blocks(events=20_000))
-    return fit_and_register(history, tracking_uri, iterations=20, leaves=8, alert_budget=0.02)
+    return fit_and_register(history, tracking_uri, learner=replace(QUICK, iterations=20), alert_budget=0.02)
 
 
 class RolledOut(NamedTuple):

@@ -42,17 +42,21 @@ class FraudMix:
     """Relative share of fraud: several times the card's usual amount."""
     impossible_travel: float = 0.15
     """Relative share of fraud: card present in a far country between purchases at home."""
+    siege_days: float = 3.0
+    """Longest time for which a compromised merchant is used, days."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 0.5:
             raise FraudError(f"fraud share {self.share} is out of range; give 0 to 0.5")
+        if not 0.01 <= self.siege_days <= 1_000:
+            raise FraudError(f"a siege of {self.siege_days} days is out of range; give 0.01 to 1,000")
         if min(self.weights) < 0 or sum(self.weights) <= 0:
             raise FraudError("shares of the fraud scenarios must be 0 or more and not all 0; correct them")
 
     @property
     def weights(self) -> tuple[float, ...]:
         """Relative shares in the order of `SCENARIOS[1:]`."""
-        return tuple(getattr(self, f.name) for f in fields(self)[1:])
+        return self.stolen_card, self.compromised_merchant, self.unusual_amount, self.impossible_travel
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +100,7 @@ class Campaigns:
         rhythm = len(world.cards.ids) / rate * 1_000
         self._burst_gap = float(np.clip(rhythm / 20, 0.02 * _SECOND, 20 * _SECOND))
         self._slow_gap = float(np.clip(rhythm / 2, 0.2 * _SECOND, _DAY / 4))
-        self._siege = float(np.clip(rhythm * 20, 60 * _SECOND, 3 * _DAY))
+        self._siege = float(np.clip(rhythm * 20, 60 * _SECOND, mix.siege_days * _DAY))
         longest = max(
             self._siege, 1.5 * self._burst_gap * _SIZES[STOLEN][1], 1.5 * self._slow_gap * _SIZES[UNUSUAL][1]
         )

@@ -3,28 +3,20 @@
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from feature_store.catalogue import DAY_MS
-from models.algorithms import Algorithm, Learner
-
-if TYPE_CHECKING:
-    from feature_store.merchants.reports import Reports, Undated
-
-_LEARNER = Learner()
+from feature_store.options import DELAY_HELP, LabelFile, MerchantLabelFeatures, Transactions
+from models import learner_options as options
+from models.algorithms import Learner
 
 
 def evaluate_command(
-    transactions: Annotated[
-        Path,
-        typer.Option(
-            help="Parquet file, or directory of them: the transaction contract's columns or the handbook's"
-        ),
-    ],
+    transactions: Transactions,
     train_start: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First day to train on (UTC)")],
     report: Annotated[Path, typer.Option(help="JSON file to write")],
     train_days: Annotated[int, typer.Option(min=1, help="Days to train on")] = 7,
@@ -34,36 +26,18 @@ def evaluate_command(
     test_days: Annotated[int, typer.Option(min=1, help="Days to test on")] = 7,
     folds: Annotated[int, typer.Option(min=1, help="Fold i moves every date by 7 days x i")] = 1,
     html: Annotated[Path | None, typer.Option(help="HTML file to write, with plots")] = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="Parquet, the chargeback contract's columns; default: column label")
-    ] = None,
+    labels: LabelFile = None,
     profiles: Annotated[Path | None, typer.Option(help="Parquet, the profile contract's columns")] = None,
-    merchant_labels: Annotated[
-        bool,
-        typer.Option(
-            "--merchant-labels", help="Add merchant label features, which the job does not compute yet"
-        ),
-    ] = False,
+    merchant_labels: MerchantLabelFeatures = False,
     label_delay_days: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Days from a transaction to its label, where labels have no times of their own; "
-            "transactions without a report by then count as genuine. Default: --delay-days",
-        ),
+        float | None, typer.Option(min=0, help=f"{DELAY_HELP} Default: --delay-days")
     ] = None,
-    algorithm: Annotated[Algorithm, typer.Option(help="Algorithm to fit")] = _LEARNER.algorithm,
-    alert_budget: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of transactions that may become alerts")
-    ] = 0.005,
-    iterations: Annotated[int, typer.Option(min=1, help="Number of trees")] = _LEARNER.iterations,
-    leaves: Annotated[int, typer.Option(min=2, help="Leaves of each boosted tree")] = _LEARNER.leaves,
-    learning_rate: Annotated[
-        float, typer.Option(min=0.0001, help="Learning rate of gradient boosting")
-    ] = _LEARNER.learning_rate,
-    feature_share: Annotated[
-        float, typer.Option(min=0.01, max=1, help="Share of the features that each split may choose from")
-    ] = _LEARNER.feature_share,
+    algorithm: options.AlgorithmName = options.USUAL.algorithm,
+    alert_budget: options.AlertBudget = 0.005,
+    iterations: options.Iterations = options.USUAL.iterations,
+    leaves: options.Leaves = options.USUAL.leaves,
+    learning_rate: options.LearningRate = options.USUAL.learning_rate,
+    feature_share: options.FeatureShare = options.USUAL.feature_share,
     seed: Annotated[int, typer.Option(help="The same data and seed give the same report")] = 0,
 ) -> None:
     """Train on some days and test on later ones, fold by fold, as the Fraud Detection Handbook does.
@@ -71,21 +45,23 @@ def evaluate_command(
     Between training and test lie the days whose labels are late. Cards that are known as compromised before a
     test day are excluded from it. See docs/model-quality.md.
     """
+    from feature_store.merchants.payments import MerchantLabels
     from feature_store.transaction_files import TransactionFiles, read_table
     from models.evaluation.history import Source
     from models.evaluation.page import page
     from models.evaluation.protocol import Windows
-    from models.evaluation.report import NOT_STREAMED, digest, write
+    from models.evaluation.report import digest, write
     from models.evaluation.report import report as report_of
     from models.evaluation.run import run
 
     label_delay = float(delay_days) if label_delay_days is None else label_delay_days
     files = TransactionFiles(transactions)
+    merchants = MerchantLabels.of(read_table(labels) if labels else None, int(label_delay * DAY_MS))
     source = Source(
         files,
-        _reports(labels, int(label_delay * DAY_MS)),
+        merchants.reports,
         read_table(profiles) if profiles else None,
-        int(label_delay * DAY_MS) if merchant_labels else None,
+        merchants.delay_ms if merchant_labels else None,
     )
     windows = Windows(train_start.date(), train_days, delay_days, test_days)
     learner = Learner(algorithm, seed, iterations, leaves, learning_rate, feature_share)
@@ -94,7 +70,7 @@ def evaluate_command(
         history, results = run(
             source, windows, folds, learner, alert_budget, lambda rows: bar.update(task, advance=rows)
         )
-    options: dict[str, Any] = {
+    about: dict[str, Any] = {
         "algorithm": algorithm.value,
         "iterations": iterations,
         "leaves": leaves,
@@ -110,24 +86,12 @@ def evaluate_command(
         "features": list(history.names),
         "not_decided": history.not_decided,
         "transactions_sha256": digest(sorted({Path(piece.path) for piece in files.pieces})),
-        "notes": [NOT_STREAMED] if merchant_labels else [],
     }
-    content = report_of(results, options)
+    content = report_of(results, about)
     write(json.dumps(content, indent=2, allow_nan=False) + "\n", report)
     if html:
         write(page(content), html)
     _print_summary(content, report, html)
-
-
-def _reports(labels: Path | None, delay_ms: int) -> "Undated | Reports":
-    from feature_store.labels import Labels
-    from feature_store.merchants.reports import Reports, Undated
-    from feature_store.transaction_files import read_table
-
-    if labels is None:
-        return Undated(delay_ms)
-    table = read_table(labels)
-    return Reports(table) if "reported_at" in table.column_names else Undated(delay_ms, Labels(table))
 
 
 def _progress_bar() -> Progress:
@@ -147,6 +111,4 @@ def _print_summary(content: dict[str, Any], report: Path, html: Path | None) -> 
         )
         size = f"  ({fold['n_test']:,} transactions, {fold['n_fraud']:,} frauds)" if "n_test" in fold else ""
         typer.echo(f"{fold['test_start']:<10}  {metrics}{size}")
-    for note in content["notes"]:
-        typer.echo(f"note: {note}", err=True)
     typer.echo(f"report: {report}{f', {html}' if html else ''}")

@@ -9,15 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from feature_store.card_lookup import label_age_ms
-from feature_store.catalogue import COLUMN, DAY_MS, NAMES, SPIKE_RATIO
-from feature_store.group_state import DEFAULT_LATENESS_MS
+from feature_store.catalogue import DAY_MS, NAMES
 from feature_store.handbook import is_handbook
 from feature_store.layout import UNITS_PER_CURRENCY
-from feature_store.merchants.catalogue import MERCHANT_NAMES
-from feature_store.merchants.offline import facts_of, features_as_of
+from feature_store.merchants.catalogue import ALL_NAMES
+from feature_store.merchants.offline import features_as_of
+from feature_store.merchants.payments import Payments
 from feature_store.merchants.reports import FraudSpans, Reports, Undated
-from feature_store.training_files import Rows
 from feature_store.training_run import Task, in_order
 from feature_store.training_set import ACCEPTED, arrival_order
 from feature_store.transaction_files import TransactionFiles, open_parquet
@@ -82,70 +80,53 @@ def read(
     keep_from, keep_until = ((day - _EPOCH).days * DAY_MS for day in (first, end))
     files = source.transactions
     task = Task(files, source.profiles)
-    point_in_time = task.point_in_time()
-    parts: list[_Part] = []
-    refused = 0
+    point_in_time, payments = task.point_in_time(), Payments(source.labels)
+    kept: list[tuple[NDArray[np.void], NDArray[np.float64]]] = []
+    before = refused = 0
     for rows in in_order(task, arrival_order(files.arrivals())):
         if rows.records["arrival"][0] >= keep_until:
             break
-        decided = point_in_time.features(rows.records)
-        accepted = np.flatnonzero(decided.outcome == ACCEPTED)
-        refused += len(rows) - accepted.size
-        parts.append(_Part.of(rows.take(accepted), decided.features[accepted], source.labels, keep_from))
+        decisions = point_in_time.features(rows.records)
+        payments.add(rows, decisions)
+        accepted = decisions.outcome == ACCEPTED
+        refused += len(rows) - int(np.count_nonzero(accepted))
+        arrival = rows.records["arrival"]
+        before += int(np.count_nonzero(accepted & (arrival < keep_from)))
+        inside = accepted & (arrival >= keep_from) & (arrival < keep_until)
+        kept.append((rows.records[inside], decisions.features[inside]))
         progress(len(rows))
-    if not parts:
+    if not kept:
         raise ModelError(f"no transactions arrived before {end}; move --train-start")
-    return _assemble(source, parts, keep_from, keep_until, refused)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Accepted rows of one chunk; features only of the rows to keep, which are the last ones."""
-
-    records: NDArray[np.void]
-    spike: NDArray[np.bool_]
-    features: NDArray[np.float64]
-    known: FraudSpans
-
-    @staticmethod
-    def of(rows: Rows, features: NDArray[np.float64], labels: Undated | Reports, keep_from: int) -> "_Part":
-        first = int(np.searchsorted(rows.records["arrival"], keep_from))
-        # an unknown ratio is NaN and compares as no spike
-        spike = features[:, COLUMN["ratio_robust"]] > SPIKE_RATIO
-        return _Part(rows.records, spike, features[first:].copy(), labels.fraud_spans(rows))
+    records, features = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+    return _assemble(source, payments, before, records, features, refused)
 
 
 def _assemble(
-    source: Source, parts: list[_Part], keep_from: int, keep_until: int, not_decided: int
+    source: Source,
+    payments: Payments,
+    begin: int,
+    kept: NDArray[np.void],
+    features: NDArray[np.float64],
+    not_decided: int,
 ) -> History:
-    records = np.concatenate([part.records for part in parts])
-    starts = np.cumsum([0, *(part.records.size for part in parts[:-1])])
-    known = FraudSpans.concat(
-        [
-            FraudSpans(part.known.row + start, part.known.reported_at, part.known.reversed_at)
-            for part, start in zip(parts, starts.tolist(), strict=True)
-        ]
-    )
-    begin, end = np.searchsorted(records["arrival"], [keep_from, keep_until]).tolist()
-    selected = records[begin:end]
-    features = np.concatenate([part.features for part in parts])[: selected.size]
+    """Build the history of the accepted transactions `kept`; `begin` accepted ones precede them."""
     names: tuple[str, ...] = NAMES
     if source.merchant_delay_ms is not None:
-        spike = np.concatenate([part.spike for part in parts])
-        in_time = known.reported_within(label_age_ms(DEFAULT_LATENESS_MS), records["time"])
-        facts = facts_of(records["merchant"], records["arrival"], spike, in_time)
-        merchant = features_as_of(facts, selected["merchant"], selected["arrival"], source.merchant_delay_ms)
-        features, names = np.hstack([features, merchant]), (*NAMES, *MERCHANT_NAMES)
-    inside = (known.row >= begin) & (known.row < end)
+        merchant = features_as_of(
+            payments.facts(), kept["merchant"], kept["arrival"], source.merchant_delay_ms
+        )
+        features, names = np.hstack([features, merchant]), ALL_NAMES
+    known = payments.spans
+    inside = (known.row >= begin) & (known.row < begin + kept.size)
     scenario = _scenarios(source.transactions)
     return History(
         names,
         features,
-        selected["arrival"].copy(),
-        _card_numbers(selected),
-        selected["amount"] / UNITS_PER_CURRENCY,
+        kept["arrival"].copy(),
+        _card_numbers(kept),
+        kept["amount"] / UNITS_PER_CURRENCY,
         FraudSpans(known.row[inside] - begin, known.reported_at[inside], known.reversed_at[inside]),
-        None if scenario is None else scenario[selected["offset"]],
+        None if scenario is None else scenario[kept["offset"]],
         not_decided,
     )
 

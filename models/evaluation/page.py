@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from models.evaluation.report import HEADLINES, NOT_STREAMED
+from models.evaluation.report import HEADLINES
 
 TITLES = {
     "auc_roc": "AUC ROC",
@@ -18,7 +18,7 @@ table { border-collapse: collapse; margin: 1rem 0 } th, td { padding: .2rem .8re
 th { border-bottom: 1px solid #999 } td:first-child, th:first-child { text-align: left }
 svg { display: block; margin: 1rem 0; max-width: 100% } text { font: 12px system-ui, sans-serif }
 .line { fill: none; stroke: #1f5fa8; stroke-width: 2 } .mean { stroke: #b04a1a; stroke-dasharray: 5 4 }
-.grid { stroke: #ddd } .dot { fill: #1f5fa8 } .note { background: #fff4d6; padding: .5rem 1rem }
+.grid { stroke: #ddd } .dot { fill: #1f5fa8 }
 """
 
 
@@ -43,10 +43,9 @@ def page(report: dict[str, Any]) -> str:
     plots.append(
         _plot("Card precision at 100 by test day", ticks, days, report["mean"]["card_precision_100"])
     )
-    note = f'<p class="note">{escape(NOT_STREAMED)}</p>' if report.get("merchant_labels") else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Model evaluation</title>'
-        f"<style>{_STYLE}</style></head><body>\n<h1>Model evaluation</h1>\n{note}\n{_about(report)}\n"
+        f"<style>{_STYLE}</style></head><body>\n<h1>Model evaluation</h1>\n{_about(report)}\n"
         f"{_folds(report)}\n{''.join(plots)}\n{_scenarios(report['scenarios'])}\n</body></html>\n"
     )
 

@@ -14,10 +14,6 @@ HEADLINES = ("auc_roc", "average_precision", "card_precision_100")
 """Metrics by which folds are compared."""
 AVERAGED = (*HEADLINES, "precision", "recall", "alert_share", "saved_share", "hours_to_detection")
 """Metrics reported with mean and standard deviation."""
-NOT_STREAMED = (
-    "Merchant label features are computed from files only: the streaming job does not compute them yet, so "
-    "no model that uses them can be rolled out."
-)
 
 
 def report(results: list[FoldResult], about: dict[str, Any]) -> dict[str, Any]:

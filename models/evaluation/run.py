@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 
@@ -84,17 +85,36 @@ def judge(
     # all splits first: a history that is too short fails before the first model is trained
     splits = [split(windows.fold(number), history.day, history.card, fraud) for number in range(folds)]
     for fold in splits:
-        yield _judge(history, fraud, fold, learner, alert_budget)
+        scores = fit(history, fold, learner).predict_proba(history.features[fold.test])[:, 1]
+        yield assess(history, fold, scores, alert_budget)
 
 
-def _judge(
-    history: History, fraud: np.ndarray, fold: Fold, learner: Learner, alert_budget: float
-) -> FoldResult:
+def fit(history: History, fold: Fold, learner: Learner) -> Any:
+    """Fit a scikit-learn classifier to the training window of a fold.
+
+    Raises:
+        ModelError: the training window lacks a class.
+    """
+    return learner.fit(history.features[fold.train], _known_frauds(history, fold))
+
+
+def _known_frauds(history: History, fold: Fold) -> np.ndarray:
+    """Return which transactions of the training window are known as fraud when the test window begins."""
+    return history.known.fraud_at(fold.windows.first_test_day * DAY_MS, history.arrival.size)[fold.train]
+
+
+def assess(history: History, fold: Fold, scores: np.ndarray, alert_budget: float) -> FoldResult:
+    """Evaluate the scores of a fold's test window.
+
+    Args:
+        history: labelled history.
+        fold: rows of the history.
+        scores: float64[len(fold.test)].
+        alert_budget: share of the test transactions that may become alerts, 0 to 1.
+    """
     train, test = fold.train, fold.test
-    # frauds reported after the test window begins are not known at training time
-    outcome = history.known.fraud_at(fold.windows.first_test_day * DAY_MS, history.arrival.size)[train]
-    estimator = learner.fit(history.features[train], outcome)
-    scores = estimator.predict_proba(history.features[test])[:, 1]
+    outcome = _known_frauds(history, fold)
+    fraud = history.known.fraud(history.arrival.size)
     scored = Scored(
         history.day[test],
         history.card[test],

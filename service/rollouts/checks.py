@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from feature_store.catalogue import IDENTITIES, lacking
+from feature_store.catalogue import lacking
+from feature_store.merchants import catalogue as merchants
 from models.guards import policy
 from models.guards.rules import ScoreDrift
 from models.registry import ModelRef
@@ -46,12 +47,18 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
     Raises:
         RefusedError: features are missing.
     """
-    if missing := lacking(ref.features, IDENTITIES if computed is None else computed):
+    # whether a job that does not run keeps merchant facts is not known here: it judges by itself
+    known = merchants.computed(merchants=True) if computed is None else computed
+    if missing := lacking(ref.features, known):
         release = "this release" if computed is None else f"the release of the running job {job_id}"
+        instead = "start a release of the job that does"
+        if merchants.are_merchants(missing):
+            release = f"the running job {job_id}, which keeps no merchant facts,"
+            instead = "start a job with FRAUD_MERCHANT_FACTS=true (docs/labels.md)"
         raise RefusedError(
             "features",
-            f"{release} does not compute {', '.join(missing)}, which {ref.name}/{ref.version} uses; start a "
-            "release of the job that does, then ask again, or train a model without them",
+            f"{release} does not compute {', '.join(missing)}, which {ref.name}/{ref.version} uses; "
+            f"{instead}, then ask again, or train a model without them",
         )
 
 

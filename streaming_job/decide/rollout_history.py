@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import IDENTITIES, lacking
 from feature_store.errors import FraudError
+from feature_store.merchants.catalogue import are_merchants
 from models.registry import ModelRef
 from models.rollouts import events, machine
 from models.rollouts.events import Event, Type
@@ -211,10 +212,12 @@ class RolloutHistory:
         }
         if not missing:
             return None
+        who, instead = "this release", "a release that computes them"
+        if are_merchants([*missing]):
+            who, instead = "a job without merchant facts", "a job with FRAUD_MERCHANT_FACTS=true"
         return Verdict(
             Reason.INCOMPATIBLE_FEATURES.value,
-            f"this release does not compute {', '.join(missing)}; roll out a model without them, or run "
-            "a release that computes them",
+            f"{who} does not compute {', '.join(missing)}; roll out a model without them, or run {instead}",
         )
 
     def _move(self, arrival: int, offset: int, parsed: Sequence[Event]) -> None:

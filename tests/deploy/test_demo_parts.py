@@ -5,6 +5,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -186,8 +187,18 @@ def test_tour_of_a_replay_is_refused(tmp_path: Path):
         demo_command(replay=tmp_path / "t.parquet", rollouts=True)
 
 
+@pytest.mark.parametrize("other", [{"replay": ...}, {"rollouts": True}, {"speed": "2"}])
+def test_compromised_merchants_bring_their_own_traffic(tmp_path: Path, other: dict[str, Any]):
+    (tmp_path / "t.parquet").touch()
+    other = {name: tmp_path / "t.parquet" if name == "replay" else value for name, value in other.items()}
+    with pytest.raises(DemoError, match="--merchant-labels brings its own traffic"):
+        demo_command(**{"replay": None, "rollouts": False, "speed": "max", "merchant_labels": True, **other})
+
+
 def test_demo_without_tour_is_not_continued_with_one(tmp_path: Path):
     options = Options(tmp_path, rollouts=True)
     old = {name: value for name, value in options.story().items() if name != "rollouts"}
     assert state.differences(Run(old, 0.0), options) == ["--rollouts None, not True"]
+    assert state.differences(Run(old, 0.0), Options(tmp_path)) == []
+    del old["merchant_labels"]  # as an older release has written it
     assert state.differences(Run(old, 0.0), Options(tmp_path)) == []

@@ -12,6 +12,8 @@ from feature_store import training_set
 from feature_store.catalogue import NAMES, feature_hash
 from feature_store.commands import app
 from feature_store.errors import FraudError
+from feature_store.merchants.catalogue import ALL_NAMES, computed
+from feature_store.merchants.payments import MerchantLabels, build
 from feature_store.training_files import FEATURE_HASH
 
 NOW = 1_780_000_200_000
@@ -75,8 +77,19 @@ def fault(*arguments: str | Path) -> str:
     return str(done.exception)
 
 
-def bits(table: pa.Table) -> bytes:
-    return np.column_stack([table[name].to_numpy() for name in NAMES]).tobytes()
+def bits(table: pa.Table, names: tuple[str, ...] = NAMES) -> bytes:
+    return np.column_stack([table[name].to_numpy() for name in names]).tobytes()
+
+
+def reports(table: pa.Table) -> pa.Table:
+    """Every tenth transaction is reported within five days, and one in three of these reports taken back."""
+    first = table.take(np.arange(0, len(table), 10))
+    at = first["arrival_time"].to_numpy() + np.random.default_rng(4).integers(0, 5 * DAY, len(first))
+    back = first.take(np.arange(0, len(first), 3))
+    both = pa.concat_tables([first, back]).select(["transaction_id", "card_id"])
+    labels = ["fraud"] * len(first) + ["genuine"] * len(back)
+    times = np.concatenate([at, at[::3] + DAY])
+    return both.append_column("label", pa.array(labels)).append_column("reported_at", pa.array(times))
 
 
 @pytest.mark.unit
@@ -121,6 +134,33 @@ def test_labels_are_joined(tmp_path: Path) -> None:
     assert np.flatnonzero(made["label"].to_numpy()).tolist() == [10, 11, 12, 13, 14]
     unlabelled = run(tmp_path, table.drop_columns(["label"]), "--force")
     assert "label" not in unlabelled.column_names
+
+
+@pytest.mark.unit
+def test_merchant_label_features_stand_behind_the_others(tmp_path: Path) -> None:
+    table, reported = history(), reports(history())
+    pq.write_table(reported, tmp_path / "labels.parquet")
+    options = ("--labels", str(tmp_path / "labels.parquet"), "--merchant-labels", "--label-delay-days", "2")
+    made = run(tmp_path, table, *options)
+    assert made.column_names[-len(ALL_NAMES) :] == list(ALL_NAMES)
+    assert made.schema.metadata[FEATURE_HASH].decode() == feature_hash(computed(merchants=True))
+    wanted = build(table, MerchantLabels.of(reported, 2 * DAY))
+    assert bits(made, ALL_NAMES) == wanted.tobytes()
+    assert np.nansum(made["merchant_unexplained_30d"].to_numpy()) > 100
+    others = made["outcome"].cast(pa.string()).to_numpy(zero_copy_only=False) != "accepted"
+    assert np.isnan(wanted[others]).all()
+    shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
+    again = run(tmp_path, shuffled, *options, "--force").sort_by("row")
+    assert bits(again, ALL_NAMES) == build(shuffled, MerchantLabels.of(reported, 2 * DAY)).tobytes()
+
+
+@pytest.mark.unit
+def test_merchant_label_features_need_labels(tmp_path: Path) -> None:
+    pq.write_table(history(10).drop_columns(["label"]), tmp_path / "plain.parquet")
+    told = fault(
+        "--transactions", tmp_path / "plain.parquet", "--output", tmp_path / "o", "--merchant-labels"
+    )
+    assert told == "the history has no column 'label'; give --labels"
 
 
 @pytest.mark.unit
@@ -196,19 +236,20 @@ def test_a_fault_in_the_middle_leaves_the_old_output_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.integration
-def test_spark_gives_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--merchant-labels", "--label-delay-days", "2")], ids=["cards", "all"])
+def test_spark_gives_the_same_bits(tmp_path: Path, more: tuple[str, ...]) -> None:
     """Shuffled input with everything odd in it, several row groups, labels and profiles."""
     table = history(20_000).take(np.random.default_rng(0).permutation(20_000))
-    reported = table.slice(10, 500).select(["card_id", "transaction_id"])
-    pq.write_table(reported.append_column("label", pa.array(["fraud"] * 500)), tmp_path / "labels.parquet")
+    pq.write_table(reports(table), tmp_path / "labels.parquet")
     pq.write_table(profiles(), tmp_path / "profiles.parquet")
-    options = [f"--{what}={tmp_path / what}.parquet" for what in ("labels", "profiles")]
+    options = [*(f"--{what}={tmp_path / what}.parquet" for what in ("labels", "profiles")), *more]
     here = run(tmp_path, table, *options, name="here.parquet")
     there = run(tmp_path, table, *options, "--spark", "--master", "local[3]", name="there.parquet")
     assert len(list((tmp_path / "there.parquet").glob("part-*.parquet"))) == 3
     here, there = (made.sort_by("row") for made in (here, there))
     assert there.schema.equals(here.schema, check_metadata=True)
-    assert bits(there) == bits(here)
+    features = ALL_NAMES if more else NAMES
+    assert bits(there, features) == bits(here, features)
     names = ["row", "transaction_id", "card_id", "event_time", "arrival_time", "outcome", "label"]
     assert there.select(names).to_pylist() == here.select(names).to_pylist()
 

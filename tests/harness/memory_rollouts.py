@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from models.policy import Policy
@@ -37,12 +38,14 @@ class KnownModels(ModelRegistry):
     def __init__(self) -> None:
         super().__init__("known")
         self.verified: list[str] = []
+        self.features: tuple[str, ...] = ("amount:1",)
+        """Of every model."""
         self.scores: dict[str, Any] | None = None
         """Histogram of every model's training."""
 
     def find(self, model: str) -> ModelRef:
         """See ModelRegistry."""
-        return ref(int(model.rpartition("/")[2]))
+        return replace(ref(int(model.rpartition("/")[2])), features=self.features)
 
     def verify(self, known: ModelRef) -> None:
         """See ModelRegistry."""

@@ -158,3 +158,17 @@ def test_demo_over_a_file_verifies_itself(demo, tmp_path):
     assert 59_000 < found["events"] <= 60_000
     assert found["alerts"] > 0
     assert found["p50_ms"] is None  # arrivals of years ago tell no latency
+
+
+@only_thorough
+def test_labels_show_a_compromised_merchant(demo, tmp_path):
+    """The model knows nothing of a merchant's frauds before their first label, and nearly all after it."""
+    report = tmp_path / "out.json"
+    run = demo("--merchant-labels", "--report", str(report))
+    assert run.end() == 0, run.output
+    found = json.loads(report.read_text())
+    assert_right(found)
+    counts = found["merchants"]["all"]
+    assert counts["alerted_before"] < 0.1 * counts["before"]
+    assert counts["alerted_after"] > 0.8 * counts["after"] > 400
+    assert f"first label of a fraud at {found['merchants']['followed']['merchant_id']}" in run.output

@@ -6,6 +6,7 @@ One story, told by the desk (as the API and the command line tell it) while tran
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from models import registry
+from models.algorithms import QUICK
 from models.pipeline import Trained, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
@@ -172,7 +174,9 @@ def history(cards: World) -> pa.Table:
 
 def fitted(table: pa.Table, uri: str, iterations: int) -> Trained:
     """A model whose threshold makes an alert of three transactions in ten: alerts tell of many cards."""
-    return fit_and_register(table, uri, iterations=iterations, leaves=8, alert_budget=0.3, name=LINE)
+    return fit_and_register(
+        table, uri, learner=replace(QUICK, iterations=iterations), alert_budget=0.3, name=LINE
+    )
 
 
 def fitted_without_unknowns(table: pa.Table, uri: str) -> ModelRef:

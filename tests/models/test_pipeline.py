@@ -1,15 +1,21 @@
 """History in, registered model out."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from feature_store import catalogue, training_set
 from feature_store.labels import LabelError
+from feature_store.merchants.catalogue import ALL_NAMES, computed
+from feature_store.merchants.payments import MerchantLabels, build
+from feature_store.transaction_table import TrainingSetError
+from models.algorithms import QUICK
 from models.commands import app
 from models.errors import ModelError
 from models.pipeline import fit_and_register, outcomes
@@ -62,7 +68,7 @@ def test_a_model_is_trained_judged_registered_and_loads(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     table = history()
     twice = pa.concat_tables([table, table.slice(len(table) - 1)])  # the last one delivered again
-    trained = fit_and_register(twice, uri, iterations=30)
+    trained = fit_and_register(twice, uri, learner=replace(QUICK, iterations=30))
     assert trained.quality.auc_roc > 0.95
     assert trained.quality.alert_share <= 0.005
     histogram = training_scores(trained.ref, uri)
@@ -79,6 +85,25 @@ def test_a_model_is_trained_judged_registered_and_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+def test_a_model_of_merchant_label_features_loads_and_looks_at_them(tmp_path: Path) -> None:
+    """The frauds of three merchants look like any payment there: only their labels tell of them."""
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    compromised = pc.is_in(history()["merchant_id"], pa.array(["m1", "m2", "m3"]))
+    table = history().set_column(6, "label", compromised.cast(pa.int8()))
+    learner = replace(QUICK, iterations=30)
+    blind = fit_and_register(table, uri, learner=learner)
+    trained = fit_and_register(table, uri, learner=learner, merchant_labels=True, label_delay_ms=2 * DAY_MS)
+    assert trained.ref.features == computed(merchants=True)
+    assert blind.quality.average_precision < 0.3 < 0.9 < trained.quality.average_precision
+    scorer = load(trained.ref, uri, tmp_path / "cache")
+    assert scorer.feature_names == ALL_NAMES
+    assert scorer.quantiles is not None
+    x = build(table, MerchantLabels.of(None, 2 * DAY_MS))
+    contributions = scorer.explain(x[-200:][np.asarray(table["label"])[-200:] == 1])
+    assert ALL_NAMES[int(contributions.mean(axis=0).argmax())].startswith("merchant_")
+
+
+@pytest.mark.integration
 def test_the_command_line_trains_lists_and_names_its_errors(tmp_path: Path) -> None:
     uri, path = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "history.parquet"
     pq.write_table(history(), path)
@@ -90,6 +115,11 @@ def test_the_command_line_trains_lists_and_names_its_errors(tmp_path: Path) -> N
     assert done.output.startswith("card-fraud/1  digest ")
     assert "average_precision" in done.output
     missing = runner.invoke(app, ["train", "--tracking-uri", uri, "--transactions", "absent.parquet"])
-    assert isinstance(missing.exception, ModelError)
+    assert isinstance(missing.exception, TrainingSetError)
+    more = ["--merchant-labels", "--label-delay-days", "2"]
+    done = runner.invoke(app, [*arguments, *more], catch_exceptions=False)
+    assert "it takes a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS=172800000" in done.output
+    done = runner.invoke(app, ["list", "--tracking-uri", uri], catch_exceptions=False)
+    assert f"features {len(ALL_NAMES)}" in done.output.splitlines()[0]
     nothing = runner.invoke(app, ["list", "--tracking-uri", uri, "--name", "none"])
     assert isinstance(nothing.exception, ModelError)

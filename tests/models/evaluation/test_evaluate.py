@@ -194,7 +194,6 @@ def test_report_of_one_fold(file, tmp_path):
     assert len(made["folds"][0]["card_precision_100_by_day"]) == 5
     assert {one["scenario"] for one in made["scenarios"]} == {"stolen", "merchant"}
     assert sum(one["frauds"] for one in made["scenarios"]) == made["n_fraud"]
-    assert made["notes"] == []
 
 
 def test_report_of_folds_with_merchant_labels(file, tmp_path):
@@ -205,11 +204,9 @@ def test_report_of_folds_with_merchant_labels(file, tmp_path):
     assert made["mean"]["average_precision"] == pytest.approx(np.mean(made["average_precision"]))
     assert made["std"]["average_precision"] == pytest.approx(np.std(made["average_precision"]))
     assert made["features"][-len(MERCHANT_NAMES) :] == list(MERCHANT_NAMES)
-    assert "does not compute them yet" in made["notes"][0]
     assert [fold["test_start"] for fold in made["folds"]] == ["2026-01-14", "2026-01-21"]
     assert evaluated(file, tmp_path, *more) == made, "the same data and seed"
     text = html.read_text()
-    assert "does not compute them yet" in text
     assert text.count("<svg") == 4
     for svg in text.split("<svg")[1:]:
         ElementTree.fromstring("<svg" + svg.split("</svg>")[0] + "</svg>")

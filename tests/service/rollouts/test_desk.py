@@ -7,6 +7,7 @@ import pytest
 from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal, ref
 from trial_progress import COUNTS, HISTOGRAM, trial_progress
 
+from feature_store.merchants.catalogue import computed
 from models.guards import policy
 from models.guards.rules import ScoreDrift
 from models.policy import Policy
@@ -23,12 +24,17 @@ pytestmark = pytest.mark.unit
 NOW_S = START / 1000
 
 
-def desk_of(log: MemoryRollouts, groups: dict[int, Any] | None = None, **settings: Any) -> Desk:
+def desk_of(
+    log: MemoryRollouts,
+    groups: dict[int, Any] | None = None,
+    registry: KnownModels | None = None,
+    **settings: Any,
+) -> Desk:
     return Desk(
         ServiceSettings(bootstrap_servers="none", **settings),
         clock=lambda: NOW_S,
         job=lambda: Job(groups or {}),
-        registry=KnownModels(),
+        registry=registry or KnownModels(),
         rollouts=log,
     )
 
@@ -226,6 +232,21 @@ def test_features_are_those_of_the_running_job() -> None:
     assert fault.value.check == "features"
     silent = {**told, "written_at": START - 61_000}
     assert desk_of(log, {0: silent}).propose(proposal(), ADA).seq == 1
+
+
+def test_a_model_of_merchant_features_needs_a_job_that_keeps_merchant_facts() -> None:
+    log, registry = MemoryRollouts(), KnownModels()
+    registry.features = computed(merchants=True)
+    told = trial_progress("r2", {}, written_at=START, features=list(computed(merchants=False)))
+    with pytest.raises(
+        DeskError, match=r"which keeps no merchant facts, .*FRAUD_MERCHANT_FACTS=true"
+    ) as fault:
+        desk_of(log, {0: told}, registry).propose(proposal(), ADA)
+    assert fault.value.check == "features"
+    told = {**told, "features": list(computed(merchants=True))}
+    assert desk_of(log, {0: told}, registry).propose(proposal(), ADA).seq == 1
+    # a first model is rolled out before the job's first start: the job judges it
+    assert desk_of(MemoryRollouts(), {}, registry).propose(proposal(), ADA).seq == 1
 
 
 def test_what_the_job_has_set_aside_holds_for_nobody() -> None:

@@ -9,6 +9,7 @@ from harness.job_world import TOPICS, model_ref, newer_ref, scorer, subset_ref
 from harness.rollout_records import challenger, event, proposed, rollout_v1, withdrawal_v1
 
 from feature_store.catalogue import IDENTITIES
+from feature_store.merchants.catalogue import computed
 from loadtests.oracle import Record, RolloutLog
 from models.errors import ModelMissingError, ModelUnavailableError
 from models.policy import Policy
@@ -126,6 +127,21 @@ def test_features_that_the_release_lacks_leave_the_last_good_one_in_force() -> N
     assert refused == [(1, Reason.INCOMPATIBLE_FEATURES)]
     assert history.set_aside == {1: "incompatible_features"}
     assert deciding(history, 15, 25, 30) == ["r0", "r0", "r2"]
+
+
+def test_a_job_without_merchant_facts_refuses_a_model_that_needs_them_and_says_what_to_set() -> None:
+    model = replace(model_ref("2"), features=computed(merchants=True))
+    records = [record(0, 10), record(1, 20, model=model)]
+    without, keeping = RolloutHistory(), RolloutHistory(computed(merchants=True))
+    (letter,) = without.fold(records, TOPICS, good)
+    assert (letter.offset, letter.reason) == (1, Reason.INCOMPATIBLE_FEATURES)
+    assert letter.detail.startswith("a job without merchant facts does not compute merchant_count_7d:1, ")
+    assert letter.detail.endswith(
+        "; roll out a model without them, or run a job with FRAUD_MERCHANT_FACTS=true"
+    )
+    assert not keeping.fold(records, TOPICS, good)
+    assert deciding(without, 30) == ["r0"]
+    assert deciding(keeping, 30) == ["r1"]
 
 
 def test_another_release_decides_by_what_it_computes_itself() -> None:

@@ -2,9 +2,12 @@
 
 import json
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from harness.job_world import DAY, LIMITS, PARTITIONER, World, load
 from harness.labelled_world import MemoryGroups, labelled_world, merchant_rules
@@ -13,14 +16,12 @@ from harness.memory_log import Fate, as_written
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import THOROUGH, examples
+from typer.testing import CliRunner
 
-from feature_store.catalogue import COLUMN, SPIKE_RATIO
+from feature_store import training_run
+from feature_store.commands import app
+from feature_store.merchants import payments
 from feature_store.merchants.catalogue import ALL_NAMES, MERCHANT_NAMES
-from feature_store.merchants.offline import facts_of, features_as_of
-from feature_store.merchants.reports import Reports
-from feature_store.training_files import Rows
-from feature_store.training_set import ACCEPTED, PointInTime
-from feature_store.transaction_table import to_records
 from loadtests.oracle import MerchantLog, ProfileLog, Record
 from loadtests.oracle import Rules as OracleRules
 from streaming_job.contracts import Contract
@@ -43,29 +44,38 @@ def case(seed: int, partitions: int) -> tuple[World, tuple[Record, ...]]:
 
 
 @cache
-def trained(seed: int, partitions: int, delay_ms: int) -> dict[str, bytes]:
-    """Features of each accepted transaction, by its id, from files."""
+def archive(seed: int, partitions: int) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Transactions, labels and profiles of a log as a model owner has them in files."""
     _, log = case(seed, partitions)
     txs = [record for record in log if record.topic == "transactions"]
     rows = [json.loads(record.value or b"") for record in txs]
-    table = pa.Table.from_pylist(rows).append_column("arrival_time", pa.array([r.timestamp for r in txs]))
-    records = to_records(table, 0)
+    arrivals = pa.array([record.timestamp for record in txs])
     profile = {
         "card_id": "c0", "status": "active", "home_country": "FR", "currency": "EUR", "credit_limit": 1000.0,
         "risk_tier": 0, "opened_on": 20_000,
     }  # fmt: skip
-    decided = PointInTime(pa.Table.from_pylist([profile])).features(records)
-    accepted = np.flatnonzero(decided.outcome == ACCEPTED)
-    ids, cards = (table[name].combine_chunks() for name in ("transaction_id", "card_id"))
-    known = Reports(reports(log)).fraud_spans(
-        Rows(records[accepted], ids.take(pa.array(accepted)), cards.take(pa.array(accepted)), None)
-    )
-    features = decided.features[accepted]
-    spike = features[:, COLUMN["ratio_robust"]] > SPIKE_RATIO
-    merchant, arrival = records["merchant"][accepted], records["arrival"][accepted]
-    facts = facts_of(merchant, arrival, spike, known)
-    both = np.hstack([features, features_as_of(facts, merchant, arrival, delay_ms)])
-    return {rows[row]["transaction_id"]: both[at].tobytes() for at, row in enumerate(accepted.tolist())}
+    transactions = pa.Table.from_pylist(rows).append_column("arrival_time", arrivals)
+    return transactions, reports(log), pa.Table.from_pylist([profile])
+
+
+def training_set(directory: Path, seed: int, partitions: int, delay_ms: int) -> pa.Table:
+    """What `fraud features` writes for that archive."""
+    paths = {name: directory / f"{name}.parquet" for name in ("transactions", "labels", "profiles", "output")}
+    for name, table in zip(paths, archive(seed, partitions), strict=False):
+        pq.write_table(table, paths[name], row_group_size=7)
+    files = [text for name, path in paths.items() for text in (f"--{name}", str(path))]
+    command = [*files, "--force", "--merchant-labels", "--label-delay-days", str(delay_ms / DAY)]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return pq.read_table(paths["output"])
+
+
+def accepted(made: pa.Table) -> dict[str, bytes]:
+    """Features of each accepted transaction, by its id."""
+    made = made.filter(pc.equal(made["outcome"].cast(pa.string()), "accepted"))
+    features = np.column_stack([made[name].to_numpy() for name in ALL_NAMES])
+    names = made["transaction_id"].to_pylist()
+    return {name: row.tobytes() for name, row in zip(names, features, strict=True)}
 
 
 def reports(log: tuple[Record, ...]) -> pa.Table:
@@ -107,10 +117,21 @@ CASES = [(0, (3, 2), DAY), (1, (4, 3), 7 * DAY), (2, (1, 1), 0), (3, (3, 2), 0),
 
 
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
-def test_streamed_features_are_the_training_sets(seed, shape, delay_ms):
+def test_streamed_features_are_those_that_the_command_writes(seed, shape, delay_ms, tmp_path, monkeypatch):
     told = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
-    wanted = trained(seed, shape[0], delay_ms)
-    assert {alert["transaction_id"]: bits(alert["features"]) for alert in told} == wanted
+    streamed = {alert["transaction_id"]: bits(alert["features"]) for alert in told}
+    assert streamed == accepted(training_set(tmp_path, seed, shape[0], delay_ms))
+    monkeypatch.setattr(training_run, "CHUNK", 8)
+    assert streamed == accepted(training_set(tmp_path, seed, shape[0], delay_ms))
+
+
+@pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
+def test_models_are_trained_on_the_same_features(seed, shape, delay_ms):
+    transactions, labels, profiles = archive(seed, shape[0])
+    made = payments.build(transactions, payments.MerchantLabels.of(labels, delay_ms), profiles)
+    told = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
+    streamed = sorted(bits(alert["features"]) for alert in told)
+    assert streamed == sorted(row.tobytes() for row in made if not np.isnan(row).all())
 
 
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)

@@ -1,0 +1,147 @@
+"""Alerts on the frauds at compromised merchants, before and after the merchants' first labels take effect."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from feature_store.catalogue import HOUR_MS
+from feature_store.merchants.catalogue import NEVER, takes_effect
+from loadtests.simulator.scenarios import COMPROMISED, SCENARIOS
+from loadtests.simulator.timeline import Records
+from streaming_job.contracts.topics import Topics
+
+SETTLED_MS = 6 * HOUR_MS
+"""Alerts are counted so long after their transactions, in the time of the log: about a second."""
+
+
+@dataclass
+class Shares:
+    """Frauds before and after a merchant's labels take effect, and how many of them were alerted."""
+
+    before: int = 0
+    alerted_before: int = 0
+    after: int = 0
+    alerted_after: int = 0
+
+    def add(self, *, after: bool, alerted: bool) -> None:
+        """Count a fraud."""
+        if after:
+            self.after += 1
+            self.alerted_after += alerted
+        else:
+            self.before += 1
+            self.alerted_before += alerted
+
+    def __str__(self) -> str:
+        return (
+            f"{_share(self.alerted_before, self.before)} before labels, "
+            f"{_share(self.alerted_after, self.after)} after"
+        )
+
+
+class MerchantWatch:
+    """Follows the labels that are fed and the alerts that come out, with one merchant in detail.
+
+    Args:
+        archive: file of `compromise.write`; its scenarios tell the frauds.
+        print_line: called with each event at the merchant that is followed.
+    """
+
+    def __init__(self, archive: Path, print_line: Callable[[str], None]) -> None:
+        names = ["transaction_id", "merchant_id", "arrival_time", "scenario"]
+        table = pq.read_table(archive, columns=names)
+        table = table.filter(pc.equal(table["scenario"], str(SCENARIOS[COMPROMISED])))
+        # a repetition has the id of the first one, which arrived before it
+        self._arrivals: dict[str, int] = {}
+        self._merchants: dict[str, str] = {}
+        for row in table.to_pylist():
+            self._arrivals.setdefault(row["transaction_id"], row["arrival_time"])
+            self._merchants[row["transaction_id"]] = row["merchant_id"]
+        self._print_line = print_line
+        self._alerted: set[str] = set()
+        self._effect: dict[str, int] = {}
+        """Arrival from which a merchant's first fraud label counts, ms."""
+        self.followed = Counter(self._merchants.values()).most_common(1)[0][0]
+        """The merchant with the most frauds."""
+        mine = [self._arrivals[name] for name, of in self._merchants.items() if of == self.followed]
+        self._now = 0
+        self._events: list[tuple[int, Callable[[], str]]] = [
+            (
+                min(mine),
+                lambda: f"{self.followed} is compromised: {len(mine)} frauds begin, of usual amounts",
+            ),
+            (max(mine) + SETTLED_MS, lambda: f"last of these frauds; alerted: {self.shares(self.followed)}"),
+        ]
+
+    def feed(self, records: Iterable[Records], topics: Topics) -> Iterator[Records]:
+        """Observe the records that are fed."""
+        for piece in records:
+            if len(piece):
+                self._advance(int(piece.at[-1]))
+            if piece.topic == topics.chargebacks:
+                for at, value in zip(piece.at.tolist(), piece.values, strict=True):
+                    self._see_label(at, orjson.loads(value or b"{}"))
+            yield piece
+
+    def see_alert(self, alert: Mapping[str, Any]) -> None:
+        """Observe an alert."""
+        if alert["transaction_id"] in self._arrivals:
+            self._alerted.add(alert["transaction_id"])
+
+    def shares(self, merchant: str | None = None) -> Shares:
+        """Count the frauds so far, at one merchant or at all of them."""
+        found = Shares()
+        for name, arrival in self._arrivals.items():
+            at = self._merchants[name]
+            if arrival <= self._now and merchant in (None, at):
+                found.add(after=arrival >= self._effect.get(at, NEVER), alerted=name in self._alerted)
+        return found
+
+    def report(self) -> dict[str, Any]:
+        """Return the counts for the demo's report."""
+        return {
+            "all": vars(self.shares()),
+            "followed": {
+                "merchant_id": self.followed,
+                "label_in_effect_at": self._effect.get(self.followed),
+                **vars(self.shares(self.followed)),
+            },
+        }
+
+    def _see_label(self, at: int, label: Mapping[str, Any]) -> None:
+        merchant = self._merchants.get(label["transaction_id"])
+        if merchant is None or label["label"] != "fraud" or merchant in self._effect:
+            return
+        effect = int(takes_effect(np.array([at]))[0])
+        self._effect[merchant] = effect
+        if merchant == self.followed:
+            self._say(at, f"first label of a fraud at {merchant}; it counts from {_clock(effect)} on")
+            self._events.append(
+                (effect + SETTLED_MS, lambda: f"frauds at {merchant}, alerted: {self.shares(merchant)}")
+            )
+
+    def _advance(self, now: int) -> None:
+        self._now = max(now, self._now)
+        due = [event for event in self._events if event[0] <= self._now]
+        self._events = [event for event in self._events if event[0] > self._now]
+        for at, text in sorted(due, key=lambda event: event[0]):
+            self._say(at, text())
+
+    def _say(self, at: int, text: str) -> None:
+        self._print_line(f"  merchants: {_clock(at)} {text}")
+
+
+def _clock(at: int) -> str:
+    return f"{datetime.fromtimestamp(at / 1_000, UTC):%Y-%m-%d %H:%M}"
+
+
+def _share(alerted: int, frauds: int) -> str:
+    return f"{alerted} of {frauds}" + (f" ({alerted / frauds:.0%})" if frauds else "")

@@ -1,0 +1,30 @@
+"""Options that `fraud features`, `fraud models train` and `fraud models evaluate` have in common."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Transactions = Annotated[
+    Path,
+    typer.Option(
+        help="Parquet file, or directory of them: the transaction contract's columns or the handbook's"
+    ),
+]
+LabelFile = Annotated[
+    Path | None,
+    typer.Option(help="Parquet, the chargeback contract's columns; default: column label"),
+]
+MerchantLabelFeatures = Annotated[
+    bool,
+    typer.Option(
+        "--merchant-labels", help="Add merchant label features, as a job with FRAUD_MERCHANT_FACTS=true"
+    ),
+]
+DELAY_HELP = (
+    "Days from a transaction to its label, where labels have no times of their own; transactions without a "
+    "report by then count as genuine."
+)
+LabelDelayDays = Annotated[float, typer.Option(min=0, help=f"{DELAY_HELP} As the job's FRAUD_LABEL_DELAY_MS")]
+DEFAULT_DELAY_DAYS = 7.0
+"""The job's default (`FRAUD_LABEL_DELAY_MS`)."""
