@@ -8,6 +8,7 @@ import pyarrow as pa
 from feature_store.labels import FRAUD, LabelError, Labels, is_fraud
 from models import registry
 from models.errors import ModelError
+from models.feature_bins import bins_of
 from models.train import Quality, evaluate, split_by_time, threshold_for_budget, train
 
 GOLDEN_ROWS = 200
@@ -86,6 +87,7 @@ def fit_and_register(
         tracking_uri,
         metrics=quality.metrics(),
         scores=scores,  # of rows that the model was not fitted to, like future ones
+        bins=bins_of(x[split.train]),
         params={"iterations": str(iterations), "leaves": str(leaves), "seed": str(seed)},
         name=name,
     )
