@@ -33,7 +33,7 @@ class FeatureBins:
     """Bins of f features by b upper bounds.
 
     Raises:
-        ModelError: shapes do not fit, bounds do not ascend, or counts are negative.
+        ModelError: shapes do not match, bounds do not ascend, or counts are negative.
     """
 
     upper: np.ndarray
@@ -57,7 +57,7 @@ class FeatureBins:
             and (trained >= 0).all()
             and (self.columns >= 0).all()
         ):
-            raise ModelError("the model's feature bins do not fit together; train and register it again")
+            raise ModelError("the model's feature bins do not match; train and register it again")
 
     def on(self, columns: Sequence[int]) -> "FeatureBins":
         """The same bins for rows of other columns.

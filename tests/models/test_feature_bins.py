@@ -105,7 +105,7 @@ def test_arrays_that_compiled_code_could_not_index_with_are_refused(spoiled: dic
         "upper": np.zeros((2, 2)), "trained": np.ones((2, 4), dtype=np.int64), "columns": np.arange(2),
     }  # fmt: skip
     assert FeatureBins(**good)
-    with pytest.raises(ModelError, match="bins do not fit together"):
+    with pytest.raises(ModelError, match="bins do not match"):
         FeatureBins(**{**good, **spoiled})
 
 
@@ -136,5 +136,5 @@ def test_bins_of_other_features_than_the_model_s_are_refused(
 ) -> None:
     estimator, x = model
     trees = compile_trees(estimator)
-    with pytest.raises(ModelError, match="do not fit together"):
+    with pytest.raises(ModelError, match="do not match"):
         artifact.Content(("a:1", "b:1"), trees, x[:5], trees.score(x[:5]), bins=bins_of(x[:, :1]))
