@@ -21,6 +21,7 @@ import numpy as np
 
 from models import archives, estimator_file, trees
 from models.errors import ModelError
+from models.feature_bins import FeatureBins
 from models.percentiles import LEVELS, quantiles
 from models.scoring import Classifier, Estimator
 from models.trees import Trees
@@ -48,6 +49,8 @@ class Content:
     """float64[k]."""
     quantiles: np.ndarray | None = None
     """`percentiles.quantiles` of the evaluation scores; None if not stored."""
+    bins: FeatureBins | None = None
+    """Training distribution of the features; None if not stored."""
 
     def __post_init__(self) -> None:
         width, golden = len(self.features), self.golden_rows
@@ -58,6 +61,7 @@ class Content:
             and self.golden_scores.shape == (rows,)
             and 0 < rows <= MOST_GOLDEN_ROWS
             and self.classifier_width == width
+            and (self.bins is None or len(self.bins.trained) == width)
         ):
             raise ModelError(
                 "the model's columns, trees and golden rows do not match; train and register it again"
@@ -95,6 +99,7 @@ def write(
     golden_rows: np.ndarray,
     typical: np.ndarray,
     evaluation_scores: np.ndarray | None = None,
+    bins: FeatureBins | None = None,
 ) -> list[Path]:
     """Write the extra files of a model into a directory.
 
@@ -106,6 +111,7 @@ def write(
         typical: float64[f], training medians.
         evaluation_scores: float64[n], scores of rows that the model was not fitted to; alerts derive
             percentiles from them.
+        bins: training distribution of the features, for their drift.
 
     Returns:
         The files' paths.
@@ -127,10 +133,12 @@ def write(
     scores = check_answers(classifier, rows)
     if not _alike(scores, np.asarray(estimator.predict_proba(rows))[:, 1]):
         raise ModelError("workers would not score as the estimator does; report it with the estimator's type")
-    Content(features, classifier, rows, scores)  # checks that they match
+    Content(features, classifier, rows, scores, bins=bins)  # checks that they match
     arrays |= {"golden.rows": rows, "golden.scores": scores}
     if evaluation_scores is not None:
         arrays["quantiles"] = quantiles(evaluation_scores)
+    if bins is not None:
+        arrays |= {"bins.upper": bins.upper, "bins.trained": bins.trained}
     description = {
         "format": FORMAT,
         "kind": kind,
@@ -192,6 +200,7 @@ def read(directory: Path) -> Content:
             arrays["golden.rows"],
             arrays["golden.scores"],
             arrays.get("quantiles"),
+            _bins(arrays),
         )
     except ModelError:
         raise
@@ -199,6 +208,13 @@ def read(directory: Path) -> Content:
         raise ModelError(
             f"model files cannot be read ({type(error).__name__}: {error}); use `fraud models train`"
         ) from error
+
+
+def _bins(arrays: dict[str, np.ndarray]) -> FeatureBins | None:
+    if "bins.upper" not in arrays:
+        return None  # of an earlier release
+    trained = arrays["bins.trained"]
+    return FeatureBins(arrays["bins.upper"], trained, np.arange(len(trained), dtype=np.int64))
 
 
 def digest(directory: Path) -> str:

@@ -9,6 +9,7 @@ from feature_store.labels import FRAUD, LabelError, Labels, is_fraud
 from models import registry
 from models.algorithms import Learner
 from models.errors import ModelError
+from models.feature_bins import bins_of
 from models.train import LABEL_DELAY_MS, Quality, evaluate, split_by_time, threshold_for_budget
 
 GOLDEN_ROWS = 200
@@ -97,6 +98,7 @@ def fit_and_register(
         tracking_uri,
         metrics=quality.metrics(),
         scores=scores,  # of rows that the model was not fitted to, like future ones
+        bins=bins_of(x[split.train]),
         params={option: str(value) for option, value in params.items()},
         name=name,
     )

@@ -20,6 +20,7 @@ import numpy as np
 from feature_store import catalogue
 from models import archives, artifact, estimator_file, tracking
 from models.errors import ModelError, ModelUnavailableError, naming
+from models.feature_bins import FeatureBins
 from models.score_histogram import ScoreHistogram
 from models.scoring import Scorer
 
@@ -62,6 +63,7 @@ def register(
     metrics: dict[str, float] | None = None,
     params: dict[str, str] | None = None,
     scores: np.ndarray | None = None,
+    bins: FeatureBins | None = None,
     name: str = NAME,
 ) -> ModelRef:
     """Log a fitted classifier with MLflow and register it as the next version of `name`.
@@ -76,6 +78,7 @@ def register(
         params: training parameters, logged to the run.
         scores: float64[n], evaluation scores; the version keeps their histogram (`training_scores`) for
             guards on drift, the model's files keep their quantiles.
+        bins: training distribution of the features, stored in the model's files, for their drift.
         name: name of the registered model.
 
     Raises:
@@ -88,7 +91,7 @@ def register(
         import mlflow.sklearn
         from mlflow.models import infer_signature
 
-        extra = artifact.write(Path(scratch), estimator, features, golden_rows, typical, scores)
+        extra = artifact.write(Path(scratch), estimator, features, golden_rows, typical, scores, bins)
         with mlflow.start_run(experiment_id=tracking.experiment_id(client, tracking_uri)):
             mlflow.log_params(params or {})
             mlflow.log_metrics(metrics or {})
@@ -225,7 +228,9 @@ def _loaded(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> tuple[Scorer, 
                 f"{label} was trained on other features than the rollout names; roll it out again"
             )
         names = catalogue.names_of(content.features)
-    scorer = Scorer(ref.name, ref.version, ref.digest, names, content.classifier, content.quantiles)
+    scorer = Scorer(
+        ref.name, ref.version, ref.digest, names, content.classifier, content.quantiles, content.bins
+    )
     with naming("golden"):
         content.check_golden(scorer.score, label)
     return scorer, content

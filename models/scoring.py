@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from models.errors import ModelError
+from models.feature_bins import FeatureBins
 from models.percentiles import percentile
 
 BLOCK = 256
@@ -41,6 +42,8 @@ class Scorer:
     """Trees, or an Estimator."""
     quantiles: np.ndarray | None = None
     """`percentiles.quantiles` of the model's evaluation scores; None if not stored."""
+    bins: FeatureBins | None = None
+    """Training distribution of the features; None if not stored."""
 
     def percentile(self, score: float) -> float | None:
         """Return the percentile of a score among the evaluation scores, 0 to 100; None if unknown."""
@@ -91,7 +94,12 @@ class Scorer:
                 "run a release that computes it"
             )
         own = np.array([columns.index(name) for name in self.feature_names], dtype=np.intp)
-        return replace(self, feature_names=columns, classifier=Projection(self.classifier, own))
+        return replace(
+            self,
+            feature_names=columns,
+            classifier=Projection(self.classifier, own),
+            bins=None if self.bins is None else self.bins.on(own.tolist()),
+        )
 
     def _rows(self, x: np.ndarray) -> np.ndarray:
         if x.ndim != 2 or x.shape[1] != len(self.feature_names):

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
-from streaming_job.progress.reader import newest_among, newest_by_group
+from streaming_job.progress.reader import newest_among, newest_by_group, with_feature_counts
 from streaming_job.progress.totals import Totals
 
 
@@ -48,8 +48,12 @@ class ProgressReader(TopicFollower):
         self._unreadable += unreadable
         self._keep(by_group)
 
-    def _keep(self, by_group: Mapping[int, Mapping[str, Any]]) -> None:
-        newer = {group: record for group, record in by_group.items() if self._is_newer(group, record)}
+    def _keep(self, by_group: Mapping[int, dict[str, Any]]) -> None:
+        newer = {
+            group: with_feature_counts(record, self._groups.get(group))
+            for group, record in by_group.items()
+            if self._is_newer(group, record)
+        }
         if newer:
             self._groups = {**self._groups, **newer}
 

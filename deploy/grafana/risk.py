@@ -14,6 +14,7 @@ def _precision(by: str) -> str:
     return f"{fraud} / ({fraud} + {genuine})"
 
 
+_DRIFT = gauge("fraud_feature_psi", "feature", 'window="recent"')
 _ALERTS = Row(
     "Alerts",
     (
@@ -124,6 +125,14 @@ _DECIDED_WITH = Row(
             ),
         ),
         DEAD_LETTERS,
+        Panel(
+            "Drift of features",
+            "Population stability index of the last two hours against training, where it is above 0.1; above "
+            "0.25 the feature is distributed differently.",
+            "short",
+            "feature_drift",
+            (Query(f"{_DRIFT} > 0.1", "{{feature}}"),),
+        ),
         Panel(
             "What the audit found",
             "Missing, duplicated, unexpected or different alerts in the audit's sample, since its start.",

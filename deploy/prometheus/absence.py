@@ -75,6 +75,7 @@ WITNESSES = {
     "fraud_profile_feed_age_seconds": once("fraud_profile_feed_age_seconds"),
     "fraud_profile_feed_timestamp_seconds": once("fraud_profile_feed_timestamp_seconds"),
     # metrics of events that may not have happened yet
+    "fraud_feature_psi": once("fraud_feature_psi"),
     "fraud_dead_letters_total": once("fraud_dead_letters_total"),
     "fraud_partition_event_time_timestamp_seconds": once("fraud_partition_event_time_timestamp_seconds"),
     "fraud_group_epoch_age_seconds": once("fraud_group_epoch_age_seconds"),

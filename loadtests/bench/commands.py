@@ -48,7 +48,7 @@ def features(
         Path | None, typer.Option(help="Parquet file whose training set is timed")
     ] = None,
 ) -> None:
-    """Measure the feature engine: kernel, hot card, bytes per card, deltas, snapshots, rebuild, decoding."""
+    """Measure the feature engine: kernel, hot card, bytes per card, deltas, snapshots, decoding, drift."""
     from loadtests.bench import features as bench
 
     def measured(say: Say) -> Iterator[Result]:
@@ -58,6 +58,7 @@ def features(
         yield from bench.one_busy_card(rounds)
         yield from bench.persistence(20_000, rounds)
         yield bench.decoding(rounds)
+        yield bench.counting(rounds)
         if transactions is not None:
             yield bench.training_set(transactions, 3)
 

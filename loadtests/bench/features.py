@@ -25,6 +25,8 @@ from loadtests.bench.measure import Figure, per_item
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
+from models.feature_bins import SAMPLED, bins_of
+from streaming_job.decide.decider import BLOCK
 from streaming_job.decode import transactions
 from streaming_job.decode.transactions import TimeLimits
 
@@ -211,6 +213,22 @@ def decoding(rounds: int) -> Figure:
     size = pc.mean(pc.binary_length(records.values)).as_py()
     detail = f"{len(records):,} records of {size:.0f} bytes; one thread"
     return per_item("decode", "us/record", rounds, len(records), lambda: call, scale=1e6, detail=detail)
+
+
+def counting(rounds: int) -> Figure:
+    """Features of a block of transactions, counted in the bins of their training."""
+    load, state = FeatureLoad(BUSY_CARDS), GroupState(MemoryArena())
+    load.warm(state, FEW_DAYS, batch=BATCH)
+    records = load.next(BATCH)
+    features = state.apply(records, state.card_numbers(records)).features
+    bins = bins_of(features)
+    block, hashes = features[:BLOCK], records["transaction"][:BLOCK]
+    counts = np.zeros_like(bins.trained)
+    detail = f"{BLOCK:,} transactions of {features.shape[1]} features, one in {SAMPLED} of them counted"
+    return per_item(
+        "feature counts", "ns/event", rounds, BLOCK,
+        lambda: lambda: bins.add(block, hashes, counts), scale=1e9, detail=detail,
+    )  # fmt: skip
 
 
 def training_set(path: Path, rounds: int) -> Figure:

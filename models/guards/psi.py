@@ -1,6 +1,7 @@
-"""Population stability index of two score histograms."""
+"""Population stability index of two score histograms, or of counts in common bins."""
 
 import math
+from collections.abc import Sequence
 
 from models.score_histogram import ScoreHistogram
 
@@ -25,7 +26,17 @@ def index(new: ScoreHistogram, old: ScoreHistogram) -> float | None:
     common = {round(bound, _SAME) for bound in new.le} & {round(bound, _SAME) for bound in old.le}
     if not (new.total and old.total) or len(common) + 1 < FEWEST_BINS:
         return None
-    pairs = [(p, q) for p, q in zip(_merged(new, common), _merged(old, common), strict=True) if p or q]
+    return of_counts(_merged(new, common), _merged(old, common))
+
+
+def of_counts(new: Sequence[int], old: Sequence[int]) -> float:
+    """The same of counts in common bins; bins that are empty in both are left out.
+
+    Args:
+        new: by bin, not all 0.
+        old: as many, not all 0.
+    """
+    pairs = [(p, q) for p, q in zip(new, old, strict=True) if p or q]
     all_p = sum(p for p, _ in pairs) + PRIOR * len(pairs)
     all_q = sum(q for _, q in pairs) + PRIOR * len(pairs)
     shares = [((p + PRIOR) / all_p, (q + PRIOR) / all_q) for p, q in pairs]

@@ -5,11 +5,14 @@ from typing import Any
 
 from service.health.codes import link
 from service.health.event_time import event_times, watermark_of
+from service.health.feature_drift import feature_drift
 from service.health.groups import key_groups
 from service.health.job_watch import View
 from service.health.rollout_progress import champions, open_rollout
 from service.settings import ServiceSettings
 
+MOST_FEATURES = 5
+"""Features whose drift is listed."""
 SIZES = ("cards", "cards_without_profile", "events", "local_bytes")
 
 
@@ -46,6 +49,7 @@ def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]
         "state": _state(view),
         "epoch": _epoch(view),
         "rollout": {"champion": champions(view.groups), "open": open_rollout(view.groups)},
+        "feature_drift": _feature_drift(view),
         "limits": _limits(view),
         "versions": dict(versions),
         "restarts": view.assessment.restarts if view.assessment else 0,
@@ -122,6 +126,18 @@ def _epoch(view: View) -> dict[str, Any]:
         "number": max((epoch.number for epoch in epochs.values()), default=None),
         "age_s": {str(group): age for group, age in sorted(ages.items())},
         "checkpoint_age_s": max(ages.values(), default=None),
+    }
+
+
+def _feature_drift(view: View) -> dict[str, Any] | None:
+    """The features that have drifted most from the champion's training; None without counts."""
+    drift = feature_drift(view.groups)
+    if drift is None:
+        return None
+    return {
+        "model": dict(drift.model),
+        "counted": dict(drift.counted),
+        "greatest": drift.greatest(MOST_FEATURES),
     }
 
 

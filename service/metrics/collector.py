@@ -16,6 +16,7 @@ from service.health.event_time import event_times
 from service.health.job_watch import JobWatch, View
 from service.metrics.families import counter, gauge
 from service.metrics.of_event_time import of_event_time
+from service.metrics.of_features import of_features
 from service.metrics.of_groups import of_groups
 from service.metrics.of_health import of_assessment, of_diagnosis
 from service.metrics.of_lag import of_lag
@@ -53,6 +54,7 @@ def of_view(view: View, idle_after_s: float) -> Iterable[Metric]:
         times = event_times(view.groups, view.lag, view.now_s, idle_after_s)
         yield from of_event_time(times, view.now_s)
         yield from of_rollouts(view.groups)
+        yield from of_features(view.groups)
     if view.lag is not None:
         yield from of_lag(view.lag, view.now_s)
     if view.assessment is not None:

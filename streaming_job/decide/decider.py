@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from feature_store.group_state import Applied, GroupState
 from streaming_job.decide.alerting import alert
 from streaming_job.decide.comparison import compare, count_units
+from streaming_job.decide.feature_counts import FeatureCounts
 from streaming_job.decide.rollout_history import RolloutHistory
 from streaming_job.decide.ruling import Ruling, rule
 from streaming_job.decide.scoring import Challengers, LoadModel
@@ -53,6 +54,8 @@ class Deciders:
     challengers: Challengers
     units: TrialUnits
     """Units of the running trials; updated by the decider."""
+    features: FeatureCounts
+    """Counts of the champion's features; updated by the decider."""
     merchants: Lookup | None = None
     """Lookup of merchant label features; None without merchant facts."""
 
@@ -155,6 +158,8 @@ class Decider:
             outcome.scores = outcome.scores + histogram(scores, SCORES)
             outcome.sums["scores"] += float(np.nansum(scores))  # type: ignore[assignment]
             compare(outcome.trials, ruling)
+            if (scorer := ruling.champion.answer.scorer) is not None:
+                deciders.features.add(plans, number, scorer, features, block[selection])
             champion = plans[number].champion
             if outcome.rollout is None or number >= outcome.rollout["number"]:
                 outcome.rollout = {

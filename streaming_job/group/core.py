@@ -118,7 +118,7 @@ class GroupCore:
                 group, rules.merchants, rules.topics, rules.key_groups, state, store, meta.extra
             )
         self._deciders = Deciders(
-            self._rollouts, rules.load_model, challengers, self._trial.units,
+            self._rollouts, rules.load_model, challengers, self._trial.units, self._trial.features,
             None if self.facts is None else self.facts.table.features,
         )  # fmt: skip
         self._warm_up()
@@ -137,6 +137,7 @@ class GroupCore:
             "events": self._state.event_count,
             "local_bytes": self._state.arena.nbytes,
         }
+        outcome.feature_counts = self._trial.features.to_json
         self.outcome = Outcome()
         self.watch = Stopwatch(self.outcome)
         return outcome

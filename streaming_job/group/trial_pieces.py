@@ -1,16 +1,17 @@
-"""The rollout pieces of the state beside the history: trial units, and offsets from which events apply."""
+"""The rollout pieces of the state beside the history: trial units, applied events, feature counts."""
 
 from feature_store.journal import PieceStore
 from streaming_job.decide.applied_events import AppliedEvents
+from streaming_job.decide.feature_counts import FeatureCounts
 from streaming_job.decide.rollout_history import Step
 from streaming_job.decide.trial_units import TrialUnits
 
-UNITS, APPLIED = "units", "applied"
+UNITS, APPLIED, FEATURES = "units", "applied", "features"
 """Names of the pieces; the piece of the units is empty while no trial runs."""
 
 
 class TrialPieces:
-    """The trial units and applied events of a key group."""
+    """The trial units, applied events and feature counts of a key group."""
 
     def __init__(self, store: PieceStore, steps: list[Step]) -> None:
         """Continue from persisted state.
@@ -20,9 +21,11 @@ class TrialPieces:
             steps: the rollout events folded so far; this list grows.
         """
         self._steps = steps
-        units, applied = store.get(UNITS), store.get(APPLIED)
+        units, applied, features = (store.get(name) for name in (UNITS, APPLIED, FEATURES))
         self.units = TrialUnits.decode(units) if units else TrialUnits()
         self.applied = AppliedEvents.decode(applied) if applied else AppliedEvents()
+        self.features = FeatureCounts.decode(features) if features else FeatureCounts()
+        self._stored_features = features
         self._stored_empty, self._applied_changed = units == b"", False
         self.applied.follow(steps)
 
@@ -45,3 +48,6 @@ class TrialPieces:
         if self._applied_changed:
             store.put(APPLIED, self.applied.encode())
             self._applied_changed = False
+        if (features := self.features.encode()) != self._stored_features:
+            store.put(FEATURES, features)
+            self._stored_features = features

@@ -1,6 +1,7 @@
 """The outcome of a key group's records since its last Kafka transaction."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,5 +106,7 @@ class Outcome:
     """Counts of challengers and champion on the same transactions."""
     applied: orjson.Fragment | None = None
     """The newest rollout events, with the offsets from which they apply; None if unchanged."""
+    feature_counts: Callable[[], dict[str, Any] | None] = lambda: None
+    """Returns the current `feature_counts` of the contract; None if the champion has no bins."""
     set_aside: dict[int, str] | None = None
     """Offset of each rollout that cannot decide -> reason; None if no rollout was read."""

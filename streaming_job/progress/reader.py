@@ -1,6 +1,6 @@
 """The reader of progress records: finds the newest one of each key group, from the topic's end backwards."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -11,6 +11,8 @@ from streaming_job.progress.totals import Totals
 
 STEPS_BACK = (100, 1_000, 10_000, 100_000, 1_000_000)
 """Distances from the end of a partition at which records are searched, one after the other."""
+FEATURE_COUNTS = "feature_counts"
+"""Field that only some records carry (`progress.writer`)."""
 BLIND = 100_000
 """Limit of the search while no record of the job has been found: its key groups write side by side."""
 _BROKEN = (KeyError, TypeError, ValueError, AttributeError)
@@ -25,7 +27,8 @@ def decoded(message: Message, job_id: str) -> dict[str, Any] | None:
 def newest_among(messages: Iterable[Message], job_id: str) -> tuple[dict[int, dict[str, Any]], int]:
     """Return the last record of each key group, and the number of the job's unreadable records.
 
-    Cheaper than `decoded` for each: totals are checked in the last records only.
+    Cheaper than `decoded` for each: totals are checked in the last records only. A last record
+    without feature counts gets those of an earlier record of its group.
 
     Args:
         messages: in the order of the log.
@@ -36,11 +39,19 @@ def newest_among(messages: Iterable[Message], job_id: str) -> tuple[dict[int, di
     for message in messages:
         record = _parsed(message, job_id)
         if record is not None:
-            last[record["key_group"]] = record
+            group = record["key_group"]
+            last[group] = with_feature_counts(record, last.get(group))
         else:
             unreadable += message.key() == job_id.encode()
     readable = {group: record for group, record in last.items() if _has_totals(record)}
     return readable, unreadable + len(last) - len(readable)
+
+
+def with_feature_counts(record: dict[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a record, with the feature counts of an earlier one of its group if it has none itself."""
+    if before is not None and FEATURE_COUNTS not in record and FEATURE_COUNTS in before:
+        record[FEATURE_COUNTS] = before[FEATURE_COUNTS]
+    return record
 
 
 def newest_by_group(

@@ -17,6 +17,8 @@ from streaming_job.progress.record import alerts_digest, counts_of, dead_letters
 from streaming_job.progress.totals import Totals, add_counts
 from streaming_job.progress.watermarks import Partitions
 
+FEATURES_EVERY_MS = 10_000
+"""Feature counts are larger than the rest: only the first record of each such interval carries them."""
 _NO_SIZES = {"cards": 0, "cards_without_profile": 0, "events": 0, "local_bytes": 0}
 
 
@@ -139,6 +141,8 @@ class GroupProgress:
             "partitions": self._partitions.advance(starts, ends, transactions_topic, outcome.partitions, now),
             "totals": totals.to_json(),
         }
+        if now // FEATURES_EVERY_MS != started_at // FEATURES_EVERY_MS:
+            fields["feature_counts"] = outcome.feature_counts()
         return orjson.dumps(fields, option=orjson.OPT_SERIALIZE_NUMPY)
 
 

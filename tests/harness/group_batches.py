@@ -57,6 +57,7 @@ def merged(outcomes: Iterable[Outcome]) -> Outcome:
     """What has come of several key groups, in the order of partitions and offsets."""
     whole = Outcome()
     for outcome in outcomes:
+        whole.feature_counts = outcome.feature_counts  # of the last one
         whole.alerts += outcome.alerts
         whole.suppressed += outcome.suppressed
         whole.shadow_alerts += outcome.shadow_alerts

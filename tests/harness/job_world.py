@@ -21,6 +21,7 @@ from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
 from loadtests.oracle import Outcome as Expected
 from loadtests.oracle import Rules as OracleRules
 from models.errors import ModelError
+from models.feature_bins import bins_of
 from models.percentiles import quantiles
 from models.policy import Policy
 from models.registry import ModelRef
@@ -79,7 +80,7 @@ def scorer(version: str = "1") -> Scorer:
     y = (x[:, 0] > 300 + 50 * int(version)) ^ (rng.random(n) < 0.05)
     with threadpool_limits(1):
         trees = compile_trees(train(x, y, iterations=15))
-    return Scorer("card-fraud", version, version * 64, NAMES, trees, quantiles(trees.score(x)))
+    return Scorer("card-fraud", version, version * 64, NAMES, trees, quantiles(trees.score(x)), bins_of(x))
 
 
 @cache

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from feature_store.catalogue import HOUR_MS
 from harness.progress_records import progress
 from service.health.codes import Verdict
 from service.health.diagnosis import Diagnosis, Reason
@@ -69,6 +70,16 @@ def _record(commits: int, now_ms: int) -> dict[str, Any]:
             part.update(times)
     fast = [0] * (len(LATENCY_MS) + 1)
     fast[2] = commits * 100
+    bins = [[commits * 100, commits * 200, 0], [commits * 300, 0, 0]]
+    record["feature_counts"] = {
+        "model": record["model"],
+        "sampled": 8,
+        "hour": now_ms // HOUR_MS,
+        "features": ["amount", "has_profile"],
+        "trained": [[1000, 1000, 0], [1990, 10, 0]],
+        "counts": bins,
+        "recent": bins,
+    }
     record["totals"]["latency_ms"] = {"le": list(LATENCY_MS), "counts": fast, "sum": commits * 1500.0}
     record["totals"]["trials"] = {"r1": {"seq": 2, "challengers": {"b": _counts(commits)}}}
     return record

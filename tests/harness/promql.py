@@ -11,6 +11,7 @@ import promql_parser as ast
 from deploy.prometheus import RULES
 from deploy.prometheus.absence import rules
 from service.health.codes import OF_PARTITIONS, REGISTRY, Verdict
+from service.health.feature_drift import WINDOWS
 from service.health.rollout_progress import PHASES
 from service.metrics.of_rollouts import ALERTED, GUARD_VERDICTS
 from streaming_job.contracts import Reason
@@ -36,6 +37,7 @@ VALUES: dict[str, set[str]] = {
     "limit": {"commit", "latency", "held", "heartbeat", "epoch"},
     "signal": {"change", "heartbeat"},
     "role": {"champion", "challenger"},
+    "window": set(WINDOWS),
 }
 """Labels whose values are known: label -> values."""
 

@@ -22,6 +22,7 @@ from feature_store.catalogue import IDENTITIES, NAMES
 from feature_store.group_state import GroupState
 from feature_store.journal import MemoryPieces, Meta, rebuild
 from models import tracking
+from models.feature_bins import bins_of
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
@@ -81,7 +82,8 @@ def load_kernels() -> None:
     state, store, meta = GroupState(MemoryArena()), MemoryPieces(), Meta()
     ref = ModelRef("preload", "1", "models:/preload/1", "0" * 64, IDENTITIES)
     rollout = [event.to_json() for event in installation(ref, Policy(0.5, 1), "preload", "preload", now)]
-    scorer = Scorer(ref.name, ref.version, ref.digest, NAMES, _ZeroClassifier())
+    bins = bins_of(np.zeros((2, len(NAMES))))
+    scorer = Scorer(ref.name, ref.version, ref.digest, NAMES, _ZeroClassifier(), bins=bins)
     rules = Rules(topics, key_groups, TimeLimits(1, 1), lambda _: scorer)
     core = GroupCore(0, rules, state, meta, store, {})
     core.fold(records(topics.profiles, [b'{"card_id":"c"}'] * 2, [b"{}"] * 2))

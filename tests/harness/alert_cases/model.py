@@ -36,6 +36,16 @@ def aside(*numbers: float) -> Series:
     return {f'fraud_rollouts_set_aside{{key_group="{group}"}}': many for group, many in enumerate(numbers)}
 
 
+def psi(recent: float, champion: float = 0.05) -> Series:
+    """Of two features, of which one drifts."""
+    name = "fraud_feature_psi"
+    return {
+        f'{name}{{feature="has_profile",window="recent"}}': recent,
+        f'{name}{{feature="has_profile",window="champion"}}': champion,
+        f'{name}{{feature="amount",window="recent"}}': 0.01,
+    }
+
+
 REFUSED = (
     "incompatible_features",
     "model_unavailable",
@@ -80,6 +90,17 @@ CASES = (
         during=20,
         after=10,
         step="5m",
+    ),
+    Case(
+        "FraudFeatureDrift",
+        psi(0.03),
+        psi(0.3),
+        fires_after=30,
+        quiet_after=0,
+        labels={**JOB_ONLY, "feature": "has_profile"},
+        # 1: below the limit; 2: since the model took over, but not now
+        almost=[psi(0.24), psi(0.03, champion=0.9)],
+        during=40,
     ),
     Case(
         "FraudGuardBreach",

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import numpy as np
+import orjson
 import pytest
 from harness.job_world import (
     DAY,
@@ -27,11 +28,18 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from feature_store.catalogue import NAMES
+from feature_store.hashing import hash_string
+from models.feature_bins import SAMPLED
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.decide.rollout_history import NoRolloutError
 from streaming_job.progress.outcome import Outcome
 
 pytestmark = pytest.mark.unit
+
+
+def counted(outcome: Outcome) -> dict:
+    """What a progress record would tell of the champion's features."""
+    return orjson.loads(orjson.dumps(outcome.feature_counts(), option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 def values(outcomes: list[Outcome]) -> list[bytes]:
@@ -69,11 +77,32 @@ def test_alerts_are_the_same_bytes_for_any_batches_rebuilds_and_groups(
     whole = world.run()
     assert values(split) == values(whole)
     assert dead_letters(split) == dead_letters(whole)
+    if groups == 1:
+        assert counted(split[-1]) == counted(whole[-1])
     for name in (
         "transactions", "duplicates", "conflicting_repetition", "late", "profile_changes", "rollouts",
         "missing_profile",
     ):  # fmt: skip
         assert sum(o.counts[name] for o in split) == whole[0].counts[name], name
+
+
+def test_one_transaction_in_eight_of_the_champion_s_is_counted_by_its_features():
+    world = World()
+    for number in range(200):
+        world.tx(number * MINUTE, float(number), transaction_id=f"t{number}")
+    world.tx(0, 0.0, arrival=201 * MINUTE, transaction_id="t0")  # a repetition
+    (outcome,) = world.run()
+    told = counted(outcome)
+    assert told["model"]["digest"] == scorer().digest
+    assert tuple(told["features"]) == NAMES
+    sampled = [n for n in range(200) if hash_string(f"t{n}")[0] % SAMPLED == 0]
+    assert 10 < len(sampled) < 50
+    assert {sum(counts) for counts in told["counts"]} == {len(sampled)}
+    bins = scorer().bins
+    assert bins is not None
+    bounds = bins.upper[:, NAMES.index("amount")]
+    expected = np.bincount(np.searchsorted(bounds, sampled), minlength=len(bounds) + 2)
+    assert told["counts"][NAMES.index("amount")] == expected.tolist()
 
 
 def test_alerts_and_dead_letters_keep_their_contracts_and_are_counted():

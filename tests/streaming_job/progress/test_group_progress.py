@@ -147,3 +147,21 @@ def test_a_record_costs_little() -> None:
         lambda: progress.record(made, **given, transactions_topic="tx", table_lag={}), number=50, repeat=7
     )
     assert min(took) / 50 < 0.3e-3
+
+
+@pytest.mark.parametrize(
+    ("started", "now", "carries"),
+    [(NOW + 1, NOW + 9_999, False), (NOW + 9_999, NOW + 10_000, True), (NOW - 60_000, NOW, True)],
+)
+def test_the_first_record_of_each_ten_seconds_carries_feature_counts(
+    started: int, now: int, carries: bool
+) -> None:
+    counts = {
+        "model": {"name": "m", "version": "1", "digest": "d" * 64}, "sampled": 8, "hour": 3,
+        "features": ("amount",), "trained": np.array([[4, 5, 0]]), "counts": np.array([[1, 2, 3]]),
+        "recent": np.array([[0, 2, 3]]),
+    }  # fmt: skip
+    told = record(group(), outcome(feature_counts=lambda: counts), started_at=started, now=now)
+    assert ("feature_counts" in told) == carries
+    if carries:
+        assert told["feature_counts"]["counts"] == [[1, 2, 3]]

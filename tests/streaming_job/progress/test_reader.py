@@ -7,7 +7,7 @@ import pytest
 
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
-from streaming_job.progress.reader import decoded, newest_among
+from streaming_job.progress.reader import decoded, newest_among, with_feature_counts
 from streaming_job.progress.writer import GroupProgress
 
 pytestmark = pytest.mark.unit
@@ -49,6 +49,22 @@ def test_the_last_record_of_each_group_is_the_newest() -> None:
     found, unreadable = newest_among(log, "job")
     assert {group: record["commit_id"] for group, record in found.items()} == {0: 4, 1: 9}
     assert unreadable == 0
+
+
+def test_feature_counts_stay_until_a_newer_record_carries_others() -> None:
+    counts = [{"feature_counts": {"hour": hour}} for hour in (1, 2)]
+    log: Any = [
+        Sent({**progress(group, number), **more})
+        for group, number, more in (
+            (0, 1, counts[0]), (1, 8, {}), (0, 2, counts[1]), (0, 3, {}), (1, 9, {"feature_counts": None}),
+        )
+    ]  # fmt: skip
+    found, _ = newest_among(log, "job")
+    assert [found[group]["commit_id"] for group in (0, 1)] == [3, 9]
+    assert [found[group]["feature_counts"] for group in (0, 1)] == [{"hour": 2}, None]
+    later = with_feature_counts(progress(0, 4), found[0])
+    assert (later["commit_id"], later["feature_counts"]) == (4, {"hour": 2})
+    assert "feature_counts" not in with_feature_counts(progress(0, 4), None)
 
 
 @pytest.mark.parametrize(

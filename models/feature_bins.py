@@ -1,0 +1,132 @@
+"""Training distribution of a model's features: quantile bins and how many training transactions each holds.
+
+The job counts the champion's features in the same bins, for their population stability index. A bin holds the
+values up to its upper bound and above the one before; a last one holds the unknown values (NaN). A value that
+many transactions share (0 of a count, 1 of a flag) has a bin of its own, so that rare values beside it show.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import types
+
+from feature_store.jit import njit
+from models.errors import ModelError
+
+LEVELS = np.arange(1, 10) / 10
+"""Quantiles that bound the bins."""
+ALIKE = 1e-9
+"""Width of the bin of a value that many transactions share, relative to the value."""
+MOST_BOUNDS = 16
+"""Bounds that a model's file may have."""
+SAMPLED = 8
+"""The job counts one of so many transactions, chosen by the transaction's hash."""
+
+_ROWS = types.Array(types.float64, 2, "C", readonly=True)
+_IDS = types.Array(types.uint64, 1, "A", readonly=True)
+_COLUMNS, _BOUNDS = types.Array(types.int64, 1, "C", readonly=True), types.float64[:, ::1]
+
+
+@dataclass(frozen=True)
+class FeatureBins:
+    """Bins of f features by b upper bounds.
+
+    Raises:
+        ModelError: shapes do not match, bounds do not ascend, or counts are negative.
+    """
+
+    upper: np.ndarray
+    """float64[b, f]: ascending upper bounds; infinite from the last one of a feature with fewer on."""
+    trained: np.ndarray
+    """int64[f, b + 2]: training transactions in each bin; the last one is of unknown values."""
+    columns: np.ndarray
+    """int64[f]: column of each feature in the rows to be counted."""
+
+    def __post_init__(self) -> None:
+        upper, trained = self.upper, self.trained
+        if not (
+            upper.dtype == np.float64
+            and trained.dtype == self.columns.dtype == np.int64
+            and upper.ndim == 2
+            and len(upper) <= MOST_BOUNDS
+            and trained.shape == (upper.shape[1], len(upper) + 2)
+            and self.columns.shape == upper.shape[1:]
+            and not np.isnan(upper).any()
+            and (upper[1:] >= upper[:-1]).all()
+            and (trained >= 0).all()
+            and (self.columns >= 0).all()
+        ):
+            raise ModelError("the model's feature bins do not match; train and register it again")
+
+    def on(self, columns: Sequence[int]) -> "FeatureBins":
+        """The same bins for rows of other columns.
+
+        Args:
+            columns: position of each feature in them.
+        """
+        return replace(self, columns=np.array(columns, dtype=np.int64))
+
+    def add(self, x: np.ndarray, transactions: np.ndarray, counts: np.ndarray) -> None:
+        """Count the sampled ones of n transactions.
+
+        Args:
+            x: float64[n, c], C-contiguous, with all of `columns`.
+            transactions: uint64[n], hashes of their ids.
+            counts: int64[f, b + 2], C-contiguous, to be added to.
+
+        Raises:
+            ModelError: x or counts have other shapes.
+        """
+        if counts.shape != self.trained.shape or (self.columns >= x.shape[1]).any():
+            raise ModelError(
+                "the rows do not have the columns of the model's feature bins; register it again"
+            )
+        _count(x, transactions, SAMPLED - 1, self.columns, self.upper, counts)
+
+
+def bins_of(x: np.ndarray) -> FeatureBins:
+    """The distribution of features in training.
+
+    Args:
+        x: float64[n, f]; NaN where unknown.
+    """
+    width = x.shape[1]
+    upper = np.full((len(LEVELS), width), np.inf)
+    for column in range(width):
+        bounds = _bounds(x[np.isfinite(x[:, column]), column])
+        upper[: bounds.size, column] = bounds
+    trained = np.zeros((width, len(LEVELS) + 2), dtype=np.int64)
+    columns = np.arange(width, dtype=np.int64)
+    _count(np.ascontiguousarray(x), np.zeros(len(x), dtype=np.uint64), 0, columns, upper, trained)
+    return FeatureBins(upper, trained, columns)
+
+
+def _bounds(values: np.ndarray) -> np.ndarray:
+    """At most len(LEVELS) ascending upper bounds for the finite values of a feature."""
+    if not values.size:
+        return np.zeros(0)
+    bounds, times = np.unique(np.quantile(values, LEVELS, method="higher"), return_counts=True)
+    shared = bounds[times > 1]
+    # not the next smaller number: below 0 it is subnormal, and processors may take it for 0
+    below = shared - ALIKE * np.maximum(1.0, np.abs(shared))
+    return np.unique(np.concatenate([bounds, below]))
+
+
+@njit(types.void(_ROWS, _IDS, types.uint64, _COLUMNS, _BOUNDS, types.int64[:, ::1]), cache=True, nogil=True)
+def _count(x, transactions, mask, columns, upper, counts):  # type: ignore[no-untyped-def]
+    features = len(columns)
+    values, bins = np.empty(features), np.empty(features, np.int64)
+    for row in range(len(x)):
+        if transactions[row] & mask:
+            continue
+        for feature in range(features):
+            values[feature] = x[row, columns[feature]]
+            bins[feature] = 0
+        for bound in range(len(upper)):
+            for feature in range(features):
+                # true of NaN, too: it passes every bound, and the step after them
+                bins[feature] += not values[feature] <= upper[bound, feature]
+        for feature in range(features):
+            is_unknown = values[feature] != values[feature]
+            counts[feature, bins[feature] + is_unknown] += 1

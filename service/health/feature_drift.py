@@ -1,0 +1,91 @@
+"""Drift of the champion's features: population stability index of each against its training. Pure.
+
+Features of the calendar are left out: in any window that is not whole weeks they differ from training.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.guards import psi
+from service.health.groups import Groups
+
+CHAMPION, RECENT = "champion", "recent"
+WINDOWS = {CHAMPION: "counts", RECENT: "recent"}
+"""Since the model became champion, and the newest two clock hours; their counts in a progress record."""
+CALENDAR = frozenset({"hour_of_day", "is_night", "is_weekend"})
+FEWEST = 500
+"""Counted transactions below which there is no index: that of n transactions of the training's distribution
+is about 10 / n."""
+
+
+@dataclass(frozen=True)
+class FeatureDrift:
+    """Drift of one champion's features."""
+
+    model: Mapping[str, str]
+    """Name, version and digest."""
+    counted: Mapping[str, int]
+    """Transactions counted (a sample) by window."""
+    psi: Mapping[str, Mapping[str, float]]
+    """Window -> feature -> population stability index; no features below FEWEST transactions."""
+
+    def greatest(self, most: int) -> list[dict[str, Any]]:
+        """The features that have drifted most: name, and index by window (None where there is none)."""
+        greatest: dict[str, float] = {}
+        for indices in self.psi.values():
+            for name, value in indices.items():
+                greatest[name] = max(value, greatest.get(name, 0.0))
+        names = sorted(greatest, key=lambda name: (-greatest[name], name))[:most]
+        return [
+            {"feature": name, **{window: self.psi[window].get(name) for window in WINDOWS}} for name in names
+        ]
+
+
+def feature_drift(groups: Groups) -> FeatureDrift | None:
+    """Drift by the newest feature counts of each key group; None without any.
+
+    While a rollout reaches the groups, those count that have the newest model.
+    """
+    told = [record for record in groups.values() if record.get("feature_counts")]
+    if not told:
+        return None
+    newest = max(told, key=lambda record: record["written_at"])["feature_counts"]
+    same = [
+        record["feature_counts"]
+        for record in told
+        if record["feature_counts"]["model"]["digest"] == newest["model"]["digest"]
+    ]
+    hour = max(one["hour"] for one in same)
+    current = [one for one in same if one["hour"] >= hour - 1]
+    counts = {
+        CHAMPION: _sum(one["counts"] for one in same),
+        RECENT: _sum(one["recent"] for one in current),
+    }
+    counted = {window: int(bins[0].sum()) if len(bins) else 0 for window, bins in counts.items()}
+    return FeatureDrift(
+        newest["model"],
+        counted,
+        {
+            window: _indices(newest["features"], bins, newest["trained"]) if counted[window] >= FEWEST else {}
+            for window, bins in counts.items()
+        },
+    )
+
+
+def _sum(counts: Iterable[Sequence[Sequence[int]]]) -> NDArray[np.int64]:
+    total: NDArray[np.int64] = np.sum([np.array(one, dtype=np.int64) for one in counts], axis=0)
+    return total
+
+
+def _indices(
+    names: Sequence[str], counts: NDArray[np.int64], trained: Sequence[Sequence[int]]
+) -> dict[str, float]:
+    return {
+        name: psi.of_counts(new.tolist(), old)
+        for name, new, old in zip(names, counts, trained, strict=True)
+        if name not in CALENDAR and any(old)
+    }

@@ -1,0 +1,32 @@
+"""Drift of the champion's features as Prometheus metrics; labels are bounded by the catalogue of features."""
+
+from prometheus_client.core import Metric
+
+from service.health.feature_drift import feature_drift
+from service.health.groups import Groups
+from service.metrics.families import gauges
+
+
+def of_features(groups: Groups) -> list[Metric]:
+    """Population stability indices; empty families without counts.
+
+    Args:
+        groups: newest progress record of each key group.
+    """
+    drift = feature_drift(groups)
+    indices = drift.psi if drift else {}
+    counted = drift.counted if drift else {}
+    return [
+        gauges(
+            "fraud_feature_psi",
+            "Population stability index of a feature against the training of the champion",
+            ["feature", "window"],
+            (([name, window], value) for window, found in indices.items() for name, value in found.items()),
+        ),
+        gauges(
+            "fraud_feature_psi_transactions",
+            "Transactions (a sample) from which the indices are computed",
+            ["window"],
+            (([window], float(number)) for window, number in counted.items()),
+        ),
+    ]

@@ -1,0 +1,158 @@
+"""Counts of the champion's features in the bins of its training, for their drift; state of a key group.
+
+They begin when a model becomes champion; a rollout that only changes its policy does not end them. The newest
+two clock hours of arrival are counted separately. Which transactions are counted depends on the log alone, so
+the counts do not depend on how its records are cut into batches.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from feature_store.catalogue import HOUR_MS
+from models.feature_bins import SAMPLED, FeatureBins
+from models.rollouts.machine import Plan
+from models.scoring import Scorer
+
+HOURS = 2
+"""Clock hours of arrival that are counted separately: the newest one and the one before."""
+
+
+@dataclass
+class FeatureCounts:
+    """Transactions that the champion scored, one in SAMPLED, by feature and bin."""
+
+    reign: int = -1
+    """Number of the plan with which the model became champion; -1 before any."""
+    model: Mapping[str, str] = field(default_factory=dict)
+    """Its name, version and digest; empty if it does not know its bins: nothing is counted then."""
+    features: tuple[str, ...] = ()
+    """Names of its f features."""
+    trained: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """Training transactions by bin (`FeatureBins.trained`), shape (f, b)."""
+    older: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """Counts before the hours that are counted separately, shape (f, b)."""
+    hours: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    """Clock hour of arrival, since 1970-01-01 UTC -> counts, shape (f, b); HOURS of them at most."""
+    _asked: tuple[int, int] = -1, -1
+    """Number of the plan that was asked for last, and that of its model's first plan."""
+
+    def add(
+        self,
+        plans: Sequence[Plan],
+        number: int,
+        scorer: Scorer,
+        features: NDArray[np.float64],
+        block: NDArray[np.void],
+    ) -> None:
+        """Count transactions that a champion scored.
+
+        Args:
+            plans: that have reigned.
+            number: of the champion's plan.
+            scorer: the champion's.
+            features: shape (n, c).
+            block: records of TRANSACTION, shape (n,).
+        """
+        reign = self._first(plans, number)
+        if reign < self.reign or not block.size:
+            return
+        if reign > self.reign:
+            self._begin(reign, scorer)
+        if scorer.bins is not None:
+            self._count(scorer.bins, features, block["arrival"] // HOUR_MS, block["transaction"])
+
+    def _first(self, plans: Sequence[Plan], number: int) -> int:
+        """Number of the plan with which the champion of a plan took over."""
+        if self._asked[0] != number:
+            first = number
+            while first and plans[first - 1].champion.model == plans[number].champion.model:
+                first -= 1
+            self._asked = number, first
+            known = plans[self.reign].champion.model if 0 <= self.reign < len(plans) else None
+            if self.model and (known is None or known.digest != self.model["digest"]):
+                self.reign = -1  # another release accepts other events: numbers mean other plans
+        return self._asked[1]
+
+    def _begin(self, reign: int, scorer: Scorer) -> None:
+        self.reign, self.model, self.features, self.hours = reign, {}, (), {}
+        if scorer.bins is None:
+            return
+        self.model = {"name": scorer.name, "version": scorer.version, "digest": scorer.digest}
+        self.features = tuple(scorer.feature_names[column] for column in scorer.bins.columns.tolist())
+        self.trained = scorer.bins.trained
+        self.older = np.zeros_like(self.trained)
+
+    def _count(
+        self,
+        bins: FeatureBins,
+        features: NDArray[np.float64],
+        hours: NDArray[np.int64],
+        transactions: NDArray[np.uint64],
+    ) -> None:
+        first, last = int(hours.min()), int(hours.max())
+        # nearly always one hour: nothing is copied then
+        for hour in (first,) if first == last else np.unique(hours).tolist():
+            mine = slice(None) if first == last else hours == hour
+            bins.add(features[mine], transactions[mine], self._of(hour))
+
+    def _of(self, hour: int) -> NDArray[np.int64]:
+        """Counts of an hour, to be added to."""
+        if hour not in self.hours:
+            self.hours[hour] = np.zeros_like(self.trained)
+            if len(self.hours) > HOURS:
+                oldest = min(self.hours)
+                if oldest == hour:
+                    del self.hours[hour]
+                    return self.older
+                self.older += self.hours.pop(oldest)
+        return self.hours[hour]
+
+    def to_json(self) -> dict[str, Any] | None:
+        """The contract's `feature_counts`, for orjson with OPT_SERIALIZE_NUMPY; None without a model."""
+        if not self.model:
+            return None
+        newest = max(self.hours, default=0)
+        recent = [counts for hour, counts in self.hours.items() if hour > newest - HOURS]
+        return {
+            "model": self.model,
+            "sampled": SAMPLED,
+            "hour": newest,
+            "features": self.features,
+            "trained": self.trained,
+            "counts": sum(self.hours.values(), start=self.older),
+            "recent": sum(recent, start=np.zeros_like(self.older)),
+        }
+
+    def encode(self) -> bytes:
+        """What the state keeps."""
+        kept = {
+            "reign": self.reign,
+            "model": self.model,
+            "features": self.features,
+            "trained": self.trained,
+            "older": self.older,
+            "hours": {str(hour): counts for hour, counts in sorted(self.hours.items())},
+        }
+        return orjson.dumps(kept, option=orjson.OPT_SERIALIZE_NUMPY)
+
+    @staticmethod
+    def decode(blob: bytes) -> "FeatureCounts":
+        """Inverse of `encode`."""
+        kept = orjson.loads(blob)
+        return FeatureCounts(
+            kept["reign"],
+            kept["model"],
+            tuple(kept["features"]),
+            _counts(kept["trained"]),
+            _counts(kept["older"]),
+            {int(hour): _counts(counts) for hour, counts in kept["hours"].items()},
+        )
+
+
+def _counts(rows: list[list[int]]) -> NDArray[np.int64]:
+    return np.array(rows, dtype=np.int64) if rows else np.zeros((0, 0), np.int64)

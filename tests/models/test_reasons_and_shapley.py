@@ -1,0 +1,122 @@
+"""Reasons of alerts against exact Shapley values, by `shap` (Lundberg et al. 2020) on the same trees.
+
+`pytest -s` prints the figures of docs/model-quality.md.
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import shap
+from threadpoolctl import threadpool_limits
+
+from feature_store import training_set
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+from models.train import train
+from models.trees import Trees, compile_trees
+
+pytestmark = pytest.mark.unit
+
+TRAINED, JUDGED = 40_000, 20_000
+ALERTS = 200
+REASONS = 5
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The transactions with the highest scores, explained twice."""
+
+    trees: Trees
+    rows: np.ndarray
+    ours: np.ndarray
+    """Contributions of the alerts' reasons, float64[n, f], log-odds."""
+    exact: np.ndarray
+    """Shapley values, float64[n, f], log-odds."""
+    base: float
+    """Log-odds to which both add up with the row's own."""
+
+
+@pytest.fixture(scope="module")
+def explained() -> Explained:
+    """Of a model of the default size, trained on simulated traffic."""
+    stream = Stream(World.create(0, 2_000), 1.0, 1_780_000_000_000, disturbances=Disturbances.none())
+    history = pa.concat_tables([batch.table for batch in stream.blocks(events=TRAINED + JUDGED)])
+    x = training_set.build(history)
+    y = history["label"].fill_null(0).to_numpy() == 1
+    with threadpool_limits(1):
+        estimator = train(x[:TRAINED], y[:TRAINED])
+    trees, later = compile_trees(estimator), x[TRAINED:]
+    rows = np.ascontiguousarray(later[np.argsort(-trees.score(later), kind="stable")[:ALERTS]])
+    explainer = shap.TreeExplainer(estimator)
+    return Explained(
+        trees,
+        rows,
+        trees.explain(rows),
+        explainer.shap_values(rows),
+        float(np.ravel(explainer.expected_value)[0]),
+    )
+
+
+def named(contributions: np.ndarray) -> list[int]:
+    """Features that an alert names: those that raised the score most."""
+    strongest = np.argsort(-contributions, kind="stable")[:REASONS]
+    return [int(feature) for feature in strongest if contributions[feature] > 0]
+
+
+def test_both_explain_the_same_score_from_the_same_base(explained: Explained) -> None:
+    odds = explained.trees.log_odds(explained.rows)
+    np.testing.assert_allclose(explained.base + explained.exact.sum(axis=1), odds, atol=1e-9)
+    np.testing.assert_allclose(explained.base + explained.ours.sum(axis=1), odds, atol=1e-9)
+
+
+def test_reasons_agree_with_exact_shapley_values(explained: Explained) -> None:
+    pairs = [(named(ours), named(exact)) for ours, exact in zip(explained.ours, explained.exact, strict=True)]
+    first = np.mean([ours[0] == exact[0] for ours, exact in pairs])
+    first_is_named = np.mean([ours[0] in exact for ours, exact in pairs])
+    shared = np.mean([len(set(ours) & set(exact)) / len(exact) for ours, exact in pairs])
+    lowering = np.mean(
+        [row[feature] <= 0 for (ours, _), row in zip(pairs, explained.exact, strict=True) for feature in ours]
+    )
+    weight = np.mean(
+        [
+            sum(max(row[feature], 0.0) for feature in ours) / sum(row[feature] for feature in exact)
+            for (ours, exact), row in zip(pairs, explained.exact, strict=True)
+        ]
+    )
+    other_first = np.mean(
+        [
+            row[ours[0]] / row[exact[0]]
+            for (ours, exact), row in zip(pairs, explained.exact, strict=True)
+            if ours[0] != exact[0]
+        ]
+    )
+    correlation = np.mean(
+        [np.corrcoef(ours, exact)[0, 1] for ours, exact in zip(explained.ours, explained.exact, strict=True)]
+    )
+    print(
+        f"\n{ALERTS} alerts: first reason {first:.1%} the same, {first_is_named:.1%} among Shapley's five; "
+        f"{shared:.1%} of the five shared, with {weight:.1%} of their weight; {lowering:.2%} of the reasons "
+        f"lower the score; correlation {correlation:.3f}; another first reason has "
+        f"{other_first:.1%} of the greatest Shapley value"
+    )
+    assert first > 0.7
+    assert first_is_named > 0.95
+    assert shared > 0.75
+    assert weight > 0.93
+    assert other_first > 0.5
+    assert lowering < 0.01
+    assert correlation > 0.9
+
+
+def test_the_reasons_of_an_alert_take_less_than_a_millisecond(explained: Explained) -> None:
+    times = []
+    for row in range(ALERTS):
+        begun = time.thread_time()
+        explained.trees.explain(explained.rows[row : row + 1])
+        times.append(time.thread_time() - begun)
+    print(f"\n{1e6 * float(np.median(times)):.1f} us an alert")
+    assert np.median(times) < 1e-3
