@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import LATENESS_MS, PartitionTimes
@@ -31,8 +30,6 @@ class Partitions:
         self._entries: dict[PartitionId, dict[str, Any]] = {
             (entry["topic"], entry["partition"]): dict(entry) for entry in last
         }
-        self._lateness: dict[int, NDArray[np.float64]] = {}
-        """Partition -> recent transactions by LATENESS_MS; empty when the process starts."""
 
     def advance(
         self,
@@ -60,26 +57,30 @@ class Partitions:
             if end > start:
                 entry["active_at"] = now
         for partition, seen in times.items():
-            self._update(partition, self._entries[transactions_topic, partition], seen)
+            _update(self._entries[transactions_topic, partition], seen)
         return list(self._entries.values())
 
-    def _update(self, partition: int, entry: dict[str, Any], times: PartitionTimes) -> None:
-        before = self._lateness.get(partition)
-        counts = times.lateness.astype(np.float64)
-        if before is not None:
-            counts += before / 2 if before.sum() > RECENT else before
-        self._lateness[partition] = counts
-        running = counts.cumsum()
-        enough = int(running.searchsorted(SHARE * running[-1]))
-        lag = LATENESS_MS[min(enough, len(LATENESS_MS) - 1)]
-        entry["max_event_time"] = times.max_event_time
-        entry["event_time"] = _later(entry["event_time"], times.max_event_time)
-        entry["watermark"] = _later(entry["watermark"], times.max_arrival - int(lag))
+
+def _update(entry: dict[str, Any], times: PartitionTimes) -> None:
+    counts = times.lateness
+    if earlier := entry.get("recent_lateness"):
+        weights = np.array(earlier)
+        counts = counts + (weights // 2 if weights.sum() > RECENT else weights)
+    running = counts.cumsum()
+    enough = int(running.searchsorted(SHARE * running[-1]))
+    lag = LATENESS_MS[min(enough, len(LATENESS_MS) - 1)]
+    entry["recent_lateness"] = counts.tolist()
+    entry["max_event_time"] = times.max_event_time
+    entry["event_time"] = _later(entry["event_time"], times.max_event_time)
+    entry["watermark"] = _later(entry["watermark"], times.max_arrival - int(lag))
 
 
 def _unread(tp: PartitionId) -> dict[str, Any]:
     topic, partition = tp
-    names = ("start_offset", "end_offset", "max_event_time", "event_time", "watermark", "active_at")
+    names = (
+        "start_offset", "end_offset", "max_event_time", "event_time", "watermark", "recent_lateness",
+        "active_at",
+    )  # fmt: skip
     return {"topic": topic, "partition": partition, **dict.fromkeys(names)}
 
 

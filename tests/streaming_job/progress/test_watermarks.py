@@ -1,5 +1,7 @@
 """Where event time stands in each partition, from commit to commit."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,20 @@ def test_what_a_partition_reached_outlives_commits_without_it_and_processes():
         (None, None, None), (50, None, 1_000), (81, 81, 2_000)
     ]  # fmt: skip
     assert [(e["start_offset"], e["end_offset"]) for e in second] == [(0, 0), (7, 7), (3, 4)]
+
+
+def test_a_late_sender_holds_the_watermark_after_the_group_has_moved_to_another_process():
+    half_an_hour = 30 * 60_000
+    seen = {0: times(9_990_000, 10_000_000, [900] * 10)}
+    first = Partitions().advance(offsets(0), offsets(10), "tx", seen, 1)
+    held = first[1]["watermark"]
+    for step in range(5):
+        # each commit is made by a process that knows the previous record only; every other one has no late
+        # transactions
+        late = [half_an_hour] * 2 if step % 2 == 0 else []
+        seen = {0: times(10_000_000, 10_000_000 + 250 * step, [900] * 10 + late)}
+        first = Partitions(json.loads(json.dumps(first))).advance(offsets(10), offsets(20), "tx", seen, 2)
+        assert first[1]["watermark"] == held
 
 
 def test_partitions_come_and_go_with_the_offsets():
