@@ -12,6 +12,12 @@ PAUSE_S = 2.0
 """Minimal time between two log lines with the same first word, seconds."""
 
 
+def stop_on_signals() -> None:
+    """Let SIGTERM and SIGINT raise KeyboardInterrupt, so that the processes of a command are stopped."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)
+
+
 @contextmanager
 def saying(name: str) -> Iterator[Callable[[str], None]]:
     """Show the status on a terminal, or as lines in a log; SIGTERM and SIGINT raise KeyboardInterrupt.
@@ -19,8 +25,7 @@ def saying(name: str) -> Iterator[Callable[[str], None]]:
     Args:
         name: name of the command.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
-        signal.signal(number, signal.default_int_handler)
+    stop_on_signals()
     console = Console(stderr=True)
     last_line, last_word = -PAUSE_S, ""
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from deploy.demo.environment import forget_callers_settings
+from loadtests.bench.saying import stop_on_signals
 from loadtests.faults.errors import FaultError
 from loadtests.gamedays import page, run
 from loadtests.gamedays.catalogue import DAYS
@@ -38,6 +39,7 @@ def gameday(
     forget_callers_settings()
     chosen = list(DAYS) if names == ["all"] else names
     days = sorted((_named(name) for name in chosen), key=list(DAYS.values()).index)
+    stop_on_signals()
     with tempfile.TemporaryDirectory(prefix=PREFIX) as home:
         run_all(days, Path(home), write)
 
