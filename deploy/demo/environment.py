@@ -9,6 +9,8 @@ from streaming_job.settings import JobSettings
 
 DRIVER_MEMORY = "1g"
 SNAPSHOT_S = 600
+COMPRESSED_EPOCHS = 5
+"""Short epochs at the start of a job whose log runs through hours in a second: so do their pauses."""
 OF_THE_MACHINE = ("driver_java_options", "warm_up_epochs")
 """Settings that the demo's job takes from the caller's FRAUD_ variables: resources, not data."""
 
@@ -52,7 +54,8 @@ def job_settings(
     )
     if label_delay_ms is None:
         return settings
-    return settings.model_copy(update={"merchant_facts": True, "label_delay_ms": label_delay_ms})
+    changes = {"merchant_facts": True, "label_delay_ms": label_delay_ms, "warm_up_epochs": COMPRESSED_EPOCHS}
+    return settings.model_copy(update=changes)
 
 
 def write_script(data_dir: Path, settings: JobSettings) -> Path:

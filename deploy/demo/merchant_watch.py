@@ -1,5 +1,7 @@
 """Alerts on the frauds at compromised merchants, before and after the merchants' first labels take effect."""
 
+import threading
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from loadtests.simulator.timeline import Records
 from streaming_job.contracts.topics import Topics
 
 SETTLED_MS = 6 * HOUR_MS
-"""Alerts are counted so long after their transactions, in the time of the log: about a second."""
+"""Key groups decide side by side: alerts are counted so long after their transactions, in the log's time."""
 
 
 @dataclass
@@ -72,7 +74,10 @@ class MerchantWatch:
         self.followed = Counter(self._merchants.values()).most_common(1)[0][0]
         """The merchant with the most frauds."""
         mine = [self._arrivals[name] for name, of in self._merchants.items() if of == self.followed]
+        self._counts, self._ends = [0], [0]
+        """Number of transactions fed with each piece and before it, and the piece's last arrival, ms."""
         self._now = 0
+        self._lock = threading.Lock()
         self._events: list[tuple[int, Callable[[], str]]] = [
             (
                 min(mine),
@@ -84,12 +89,27 @@ class MerchantWatch:
     def feed(self, records: Iterable[Records], topics: Topics) -> Iterator[Records]:
         """Observe the records that are fed."""
         for piece in records:
-            if len(piece):
-                self._advance(int(piece.at[-1]))
-            if piece.topic == topics.chargebacks:
+            if piece.topic == topics.transactions and len(piece):
+                with self._lock:
+                    self._counts.append(self._counts[-1] + len(piece))
+                    self._ends.append(int(piece.at[-1]))
+            elif piece.topic == topics.chargebacks:
                 for at, value in zip(piece.at.tolist(), piece.values, strict=True):
                     self._see_label(at, orjson.loads(value or b"{}"))
             yield piece
+
+    def advance(self, decided: int) -> None:
+        """Print what has happened by the time in the log that the job has reached.
+
+        Args:
+            decided: number of transactions that the job has decided.
+        """
+        with self._lock:
+            self._now = self._ends[bisect_right(self._counts, decided) - 1]
+            due = [event for event in self._events if event[0] <= self._now]
+            self._events = [event for event in self._events if event[0] > self._now]
+        for at, text in sorted(due, key=lambda event: event[0]):
+            self._print_line(f"  merchants: {_clock(at)} {text()}")
 
     def see_alert(self, alert: Mapping[str, Any]) -> None:
         """Observe an alert."""
@@ -97,7 +117,7 @@ class MerchantWatch:
             self._alerted.add(alert["transaction_id"])
 
     def shares(self, merchant: str | None = None) -> Shares:
-        """Count the frauds so far, at one merchant or at all of them."""
+        """Count the frauds that have been decided so far, at one merchant or at all of them."""
         found = Shares()
         for name, arrival in self._arrivals.items():
             at = self._merchants[name]
@@ -122,21 +142,13 @@ class MerchantWatch:
             return
         effect = int(takes_effect(np.array([at]))[0])
         self._effect[merchant] = effect
-        if merchant == self.followed:
-            self._say(at, f"first label of a fraud at {merchant}; it counts from {_clock(effect)} on")
-            self._events.append(
-                (effect + SETTLED_MS, lambda: f"frauds at {merchant}, alerted: {self.shares(merchant)}")
-            )
-
-    def _advance(self, now: int) -> None:
-        self._now = max(now, self._now)
-        due = [event for event in self._events if event[0] <= self._now]
-        self._events = [event for event in self._events if event[0] > self._now]
-        for at, text in sorted(due, key=lambda event: event[0]):
-            self._say(at, text())
-
-    def _say(self, at: int, text: str) -> None:
-        self._print_line(f"  merchants: {_clock(at)} {text}")
+        if merchant != self.followed:
+            return
+        with self._lock:
+            first = f"first label of a fraud at {merchant}; it counts from {_clock(effect)} on"
+            self._events.append((at, lambda: first))
+            alerted = f"frauds at {merchant}, alerted"
+            self._events.append((effect + SETTLED_MS, lambda: f"{alerted}: {self.shares(merchant)}"))
 
 
 def _clock(at: int) -> str:

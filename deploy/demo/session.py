@@ -147,6 +147,8 @@ class Session:
 
     def _record_counts(self, now: float) -> None:
         self._history.append((now, self._load.sent, self._decided(), self._system.progress.totals.commits))
+        if self._merchants is not None:
+            self._merchants.advance(self._decided())
         while now - self._history[0][0] > RATE_OVER_S:
             self._history.popleft()
 

@@ -76,13 +76,19 @@ def test_frauds_are_counted_before_and_after_the_first_label_takes_effect(archiv
     effect = (min(reported) // HOUR_MS + 2) * HOUR_MS
     before = [name for name, row in frauds.items() if row["arrival_time"] < effect]
     assert 0 < len(before) < len(frauds)
+    assert not lines
+    watch.advance(0)
+    assert watch.report()["all"]["before"] == 0
     for name in (before[0], *(set(frauds) - set(before))):
         watch.see_alert({"transaction_id": name})
     watch.see_alert({"transaction_id": "somebody else's"})
+    watch.advance(len(table))
     told = watch.report()["followed"]
     assert told["label_in_effect_at"] == effect
     assert (told["before"], told["alerted_before"]) == (len(before), 1)
     assert told["after"] == told["alerted_after"] == len(frauds) - len(before)
     assert watch.report()["all"]["before"] >= len(before)
+    assert len(lines) == len({line[:29] for line in lines}) == 4
+    assert lines == sorted(lines)
     at = np.datetime64(min(reported), "ms").astype("datetime64[m]").item()
     assert any(f"{at:%Y-%m-%d %H:%M} first label of a fraud at {watch.followed}" in line for line in lines)
