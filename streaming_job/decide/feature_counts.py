@@ -38,8 +38,6 @@ class FeatureCounts:
     """Counts before the hours that are counted separately, shape (f, b)."""
     hours: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     """Clock hour of arrival, since 1970-01-01 UTC -> counts, shape (f, b); HOURS of them at most."""
-    _asked: tuple[int, int] = -1, -1
-    """Number of the plan that was asked for last, and that of its model's first plan."""
 
     def add(
         self,
@@ -68,18 +66,17 @@ class FeatureCounts:
 
     def _first(self, plans: Sequence[Plan], number: int) -> int:
         """Number of the plan with which the champion of a plan took over."""
-        if self._asked[0] != number:
-            first = number
-            while first and plans[first - 1].champion.model == plans[number].champion.model:
-                first -= 1
-            self._asked = number, first
-            known = plans[self.reign].champion.model if 0 <= self.reign < len(plans) else None
-            if self.model and (known is None or known.digest != self.model["digest"]):
-                self.reign = -1  # another release accepts other events: numbers mean other plans
-        return self._asked[1]
+        known = plans[self.reign].champion.model if 0 <= self.reign < len(plans) else None
+        if self.model and (known is None or known.digest != self.model["digest"]):
+            self.reign = -1  # plans have other numbers: another release accepts other events
+        digest = plans[number].champion.model.digest
+        while number and plans[number - 1].champion.model.digest == digest:
+            number -= 1
+        return number
 
     def _begin(self, reign: int, scorer: Scorer) -> None:
         self.reign, self.model, self.features, self.hours = reign, {}, (), {}
+        self.trained = self.older = np.zeros((0, 0), np.int64)
         if scorer.bins is None:
             return
         self.model = {"name": scorer.name, "version": scorer.version, "digest": scorer.digest}

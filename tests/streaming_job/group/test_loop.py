@@ -24,7 +24,7 @@ from streaming_job.decide.applied_events import AppliedEvents
 from streaming_job.group import loop
 from streaming_job.group.core import GroupCore, Rules
 from streaming_job.group.loop import Follower, Pace
-from streaming_job.group.trial_pieces import APPLIED
+from streaming_job.group.trial_pieces import APPLIED, FEATURES
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
 
@@ -47,15 +47,15 @@ def case(seed: int, partitions: int, groups: int) -> tuple[Rules, list[Record]]:
 
 
 @cache
-def uncut(seed: int, partitions: int, groups: int, group: int) -> tuple[Output, dict[Any, Any], bytes]:
-    """What a group says of the whole log in one pass, what it knows then, and where events held."""
+def uncut(seed: int, partitions: int, groups: int, group: int) -> tuple[Output, dict[Any, Any], bytes, bytes]:
+    """What a group says of the whole log in one pass, what it knows then, where events held, its counts."""
     rules, log = case(seed, partitions, groups)
     transactions = [record for record in log if record.topic == rules.topics.transactions]
     pass_ = Group(group, rules)
     pass_.take([record for record in log if record.topic in rules.topics.tables], transactions)
     output = Output()
     output.add(pass_.core.take_outcome())
-    return output, knowledge(rebuilt(pass_.store)), pass_.store[APPLIED]
+    return output, knowledge(rebuilt(pass_.store)), pass_.store[APPLIED], pass_.store[FEATURES]
 
 
 def rebuilt(pieces: Any) -> GroupState:
@@ -113,12 +113,13 @@ def test_output_and_state_are_those_of_an_uncut_pass(seed, shape, epochs, chance
             calm += 1
             assert calm < 60
         found = knowledge(rebuilt(job.pieces))
-    expected, known, applied = uncut(seed, *shape)
+    expected, known, applied, features = uncut(seed, *shape)
     assert dict(job.output.alerts) == dict(expected.alerts)
     assert dict(job.output.suppressed) == dict(expected.suppressed)
     assert dict(job.output.shadow_alerts) == dict(expected.shadow_alerts)
     assert job.output.counted() == expected.counted()
     assert AppliedEvents.decode(job.pieces[APPLIED]) == AppliedEvents.decode(applied)
+    assert job.pieces[FEATURES] == features
     assert dict(job.output.dead_letters) == dict(expected.dead_letters)
     assert {name: job.output.counts[name] for name in COUNTS} == {
         name: expected.counts[name] for name in COUNTS
