@@ -26,8 +26,8 @@ def test_a_registry_that_does_not_answer_is_asked_again_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(ModelUnavailableError, match="registry failed"):
-        processor._model(model_ref(), "http://127.0.0.1:1", tmp_path, NAMES)
-    said = [record.getMessage() for record in caplog.records if "nothing is decided" in record.getMessage()]
+        processor._load_patiently(model_ref(), "http://127.0.0.1:1", tmp_path, NAMES)
+    said = [record.getMessage() for record in caplog.records if "no decisions until" in record.getMessage()]
     assert len(said) >= 2
     assert "model card-fraud 1" in said[0]
 
@@ -36,5 +36,7 @@ def test_a_version_that_the_registry_has_not_is_not_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(ModelMissingError, match="registry failed"):
-        processor._model(model_ref("99"), f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "models", NAMES)
-    assert not [record for record in caplog.records if "nothing is decided" in record.getMessage()]
+        processor._load_patiently(
+            model_ref("99"), f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "models", NAMES
+        )
+    assert not [record for record in caplog.records if "no decisions until" in record.getMessage()]
