@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
+from feature_store.catalogue import DAY_MS
 from loadtests.simulator import parquet
 from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.disturbances import Disturbances
@@ -22,7 +23,6 @@ FILE = "compromised-merchants.parquet"
 CARDS = 2_000
 SPEED = 6 * 3_600.0
 """Seconds of the log per second."""
-DAY_MS = 86_400_000
 START_MS, DAYS = 20_089 * DAY_MS, 30
 """The archive begins on 2025-01-01."""
 TRAINING_DAYS = 90
