@@ -242,7 +242,7 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
             story.caught_up(job)
             story.step("second", Type.ROLLED_BACK)
         story.caught_up(job, TRICKLE)
-        assert [one["phase"] for one in views.everything(story.desk.look()[0], {}, "")["rollouts"]] == [
+        assert [one["phase"] for one in views.overview(story.desk.look()[0], {}, "")["rollouts"]] == [
             "rolled_back", "promoted", "promoted"
         ]  # fmt: skip
         assert_verified(story)
