@@ -56,7 +56,8 @@ def test_job_killed_at_a_step_goes_on_without_loss_or_repetition(scene: Scene, s
     kills.job_at(step)(scene)
     scene.relay.audit()
     if step is Step.COMMITTED:
-        assert AGAIN in scene.relay.job.log
+        # all may have been committed before the kill: the next job is then caught up before it has started
+        scene.relay.until(lambda: AGAIN in scene.relay.job.log, "transactions decided again")
     scratch = scene.relay.installed.settings.work_dir / "tmp"
     (of_process,) = scratch.iterdir()
     assert of_process.name.startswith(f"{scene.relay.job.process.pid}-")
