@@ -64,6 +64,8 @@ class Relay:
         """
         # some before, so that the end of an epoch has something to save
         self.burst(BURST // 2)
+        # and decided, so that the job does not hang before it has read a transaction
+        self.installed.caught_up(self.job)
         self.job.arm(step)
         self.burst(BURST // 2)
         return self.until(lambda: self.job.reached(step), f"step {step}")
