@@ -55,8 +55,8 @@ def fit_and_register(
         profiles: the profile contract's columns.
         merchant_labels: train on merchant label features, too; a job computes them if it keeps merchant
             facts, with the same label delay.
-        label_delay_ms: from a transaction to its label, where labels have no `reported_at`; what nobody has
-            reported after it is taken for genuine.
+        label_delay_ms: from a transaction to its label, where labels have no `reported_at`; transactions
+            without a report by then count as genuine.
         alert_budget: share of transactions that may become alerts by score.
         learner: algorithm and its options; its seed draws the golden rows, too. Default: `Learner()`.
         name: name of the registered model.

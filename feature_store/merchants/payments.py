@@ -157,9 +157,10 @@ def build(
         parts.append((rows.records, point_in_time.features(rows.records)))
         payments.add(rows, parts[-1][1])
     features = np.empty((len(ordered), len(ALL_NAMES)))
-    facts = payments.facts() if parts else None
+    if not parts:
+        return features
+    facts = payments.facts()
     for number, (records, decisions) in enumerate(parts):
-        assert facts is not None
         rows_of = slice(number * CHUNK, number * CHUNK + records.size)
         places = rows_of if order is None else order[rows_of]
         features[places] = with_merchants(facts, records, decisions, labels.delay_ms).features

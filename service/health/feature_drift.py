@@ -34,7 +34,7 @@ class FeatureDrift:
     """Window -> feature -> population stability index; no features below FEWEST transactions."""
 
     def greatest(self, most: int) -> list[dict[str, Any]]:
-        """The features that have drifted most: name, and index by window (None where there is none)."""
+        """Return the features that have drifted most: name, and index by window (None if there is none)."""
         greatest: dict[str, float] = {}
         for indices in self.psi.values():
             for name, value in indices.items():
@@ -46,24 +46,24 @@ class FeatureDrift:
 
 
 def feature_drift(groups: Groups) -> FeatureDrift | None:
-    """Drift by the newest feature counts of each key group; None without any.
+    """Compute the drift from the newest feature counts of each key group; None without any.
 
-    While a rollout reaches the groups, those count that have the newest model.
+    While a rollout has not reached all groups, only those with the newest model are counted.
     """
-    told = [record for record in groups.values() if record.get("feature_counts")]
-    if not told:
+    records = [record for record in groups.values() if record.get("feature_counts")]
+    if not records:
         return None
-    newest = max(told, key=lambda record: record["written_at"])["feature_counts"]
-    same = [
+    newest = max(records, key=lambda record: record["written_at"])["feature_counts"]
+    same_model = [
         record["feature_counts"]
-        for record in told
+        for record in records
         if record["feature_counts"]["model"]["digest"] == newest["model"]["digest"]
     ]
-    hour = max(one["hour"] for one in same)
-    current = [one for one in same if one["hour"] >= hour - 1]
+    hour = max(group["hour"] for group in same_model)
+    current = [group for group in same_model if group["hour"] >= hour - 1]
     counts = {
-        CHAMPION: _sum(one["counts"] for one in same),
-        RECENT: _sum(one["recent"] for one in current),
+        CHAMPION: _sum(group["counts"] for group in same_model),
+        RECENT: _sum(group["recent"] for group in current),
     }
     counted = {window: int(bins[0].sum()) if len(bins) else 0 for window, bins in counts.items()}
     return FeatureDrift(
@@ -77,7 +77,7 @@ def feature_drift(groups: Groups) -> FeatureDrift | None:
 
 
 def _sum(counts: Iterable[Sequence[Sequence[int]]]) -> NDArray[np.int64]:
-    total: NDArray[np.int64] = np.sum([np.array(one, dtype=np.int64) for one in counts], axis=0)
+    total: NDArray[np.int64] = np.sum([np.array(bins, dtype=np.int64) for bins in counts], axis=0)
     return total
 
 

@@ -8,7 +8,7 @@ from service.metrics.families import gauges
 
 
 def of_features(groups: Groups) -> list[Metric]:
-    """Population stability indices; empty families without counts.
+    """Return population stability indices; the families are empty without counts.
 
     Args:
         groups: newest progress record of each key group.
@@ -21,7 +21,7 @@ def of_features(groups: Groups) -> list[Metric]:
             "fraud_feature_psi",
             "Population stability index of a feature against the training of the champion",
             ["feature", "window"],
-            (([name, window], value) for window, found in indices.items() for name, value in found.items()),
+            (([name, window], value) for window, index in indices.items() for name, value in index.items()),
         ),
         gauges(
             "fraud_feature_psi_transactions",
