@@ -51,6 +51,8 @@ class Content:
     """`percentiles.quantiles` of the evaluation scores; None if not stored."""
     bins: FeatureBins | None = None
     """Training distribution of the features; None if not stored."""
+    label_delay_ms: int | None = None
+    """Label delay of the training set's merchant label features; None if it is not stored."""
 
     def __post_init__(self) -> None:
         width, golden = len(self.features), self.golden_rows
@@ -100,6 +102,7 @@ def write(
     typical: np.ndarray,
     evaluation_scores: np.ndarray | None = None,
     bins: FeatureBins | None = None,
+    label_delay_ms: int | None = None,
 ) -> list[Path]:
     """Write the extra files of a model into a directory.
 
@@ -112,6 +115,7 @@ def write(
         evaluation_scores: float64[n], scores of rows that the model was not fitted to; alerts derive
             percentiles from them.
         bins: training distribution of the features, for their drift.
+        label_delay_ms: label delay of the merchant label features; None without them.
 
     Returns:
         The files' paths.
@@ -139,11 +143,9 @@ def write(
         arrays["quantiles"] = quantiles(evaluation_scores)
     if bins is not None:
         arrays |= {"bins.upper": bins.upper, "bins.trained": bins.trained}
-    description = {
-        "format": FORMAT,
-        "kind": kind,
-        "features": list(features),
-    }
+    description: dict[str, Any] = {"format": FORMAT, "kind": kind, "features": list(features)}
+    if label_delay_ms is not None:
+        description["label_delay_ms"] = label_delay_ms
     paths = [directory / "scorer.json", directory / "scorer.npz"]
     paths[0].write_text(json.dumps(description, indent=1) + "\n")
     np.savez(paths[1], **arrays)  # type: ignore[arg-type]
@@ -201,6 +203,7 @@ def read(directory: Path) -> Content:
             arrays["golden.scores"],
             arrays.get("quantiles"),
             _bins(arrays),
+            description.get("label_delay_ms"),
         )
     except ModelError:
         raise

@@ -100,6 +100,7 @@ def fit_and_register(
         scores=scores,  # of rows that the model was not fitted to, like future ones
         bins=bins_of(x[split.train]),
         params={option: str(value) for option, value in params.items()},
+        label_delay_ms=label_delay_ms if merchant_labels else None,
         name=name,
     )
     return Trained(ref, quality, int(split.train.sum()), int(y[split.train].sum()))

@@ -64,6 +64,7 @@ def register(
     params: dict[str, str] | None = None,
     scores: np.ndarray | None = None,
     bins: FeatureBins | None = None,
+    label_delay_ms: int | None = None,
     name: str = NAME,
 ) -> ModelRef:
     """Log a fitted classifier with MLflow and register it as the next version of `name`.
@@ -79,6 +80,7 @@ def register(
         scores: float64[n], evaluation scores; the version keeps their histogram (`training_scores`) for
             guards on drift, the model's files keep their quantiles.
         bins: training distribution of the features, stored in the model's files, for their drift.
+        label_delay_ms: label delay of the merchant label features; the jobs that run the model need the same.
         name: name of the registered model.
 
     Raises:
@@ -91,7 +93,9 @@ def register(
         import mlflow.sklearn
         from mlflow.models import infer_signature
 
-        extra = artifact.write(Path(scratch), estimator, features, golden_rows, typical, scores, bins)
+        extra = artifact.write(
+            Path(scratch), estimator, features, golden_rows, typical, scores, bins, label_delay_ms
+        )
         with mlflow.start_run(experiment_id=tracking.experiment_id(client, tracking_uri)):
             mlflow.log_params(params or {})
             mlflow.log_metrics(metrics or {})
@@ -229,7 +233,14 @@ def _loaded(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> tuple[Scorer, 
             )
         names = catalogue.names_of(content.features)
     scorer = Scorer(
-        ref.name, ref.version, ref.digest, names, content.classifier, content.quantiles, content.bins
+        ref.name,
+        ref.version,
+        ref.digest,
+        names,
+        content.classifier,
+        content.quantiles,
+        content.bins,
+        content.label_delay_ms,
     )
     with naming("golden"):
         content.check_golden(scorer.score, label)

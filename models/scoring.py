@@ -44,6 +44,8 @@ class Scorer:
     """`percentiles.quantiles` of the model's evaluation scores; None if not stored."""
     bins: FeatureBins | None = None
     """Training distribution of the features; None if not stored."""
+    label_delay_ms: int | None = None
+    """Label delay of the training set's merchant label features; None if it is not stored."""
 
     def percentile(self, score: float) -> float | None:
         """Return the percentile of a score among the evaluation scores, 0 to 100; None if unknown."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from feature_store.catalogue import DAY_MS
 from models.errors import ModelError
 
-DAY_MS = 24 * 3_600_000
 LABEL_DELAY_MS = 7 * DAY_MS
 """Time until an outcome is known: the gap between training and hold-out."""
 

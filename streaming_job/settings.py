@@ -7,11 +7,9 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from feature_store.catalogue import DAY_MS, MINUTE_MS
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Partitioner
-
-MINUTE_MS = 60_000
-DAY_MS = 24 * 60 * MINUTE_MS
 
 
 class JobSettings(BaseSettings):

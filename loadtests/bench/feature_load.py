@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from feature_store.catalogue import DAY_MS
 from feature_store.group_state import GroupState
 from feature_store.layout import TRANSACTION
 
-DAY_MS = 86_400_000
 START_MS = 1_750_000_000_000
 MERCHANTS = 100_000
 REGULAR = 20

@@ -7,9 +7,9 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
+from feature_store.catalogue import DAY_MS
 from loadtests.simulator.randomness import generator
 
-DAY_MS = 86_400_000
 FRAUD, GENUINE = "fraud", "genuine"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-HOUR_MS = 3_600_000
+from feature_store.catalogue import HOUR_MS
 
 
 @dataclass(frozen=True)

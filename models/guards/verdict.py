@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from feature_store.catalogue import HOUR_MS
 from models.errors import GuardError
 from models.guards import policy
 from models.guards.counts import Counts
 from models.guards.findings import Finding, Outcome
 from models.guards.policy import Guards
-
-HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)

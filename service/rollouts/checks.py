@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from feature_store.catalogue import lacking
+from feature_store.catalogue import DAY_MS, lacking
 from feature_store.merchants import catalogue as merchants
 from models.guards import policy
 from models.guards.rules import ScoreDrift
 from models.registry import ModelRef
 from models.rollouts.events import CANARY
 from models.rollouts.machine import Trial
+from models.scoring import Scorer
 from service.rollouts.assessment import Assessment
 from service.rollouts.errors import RefusedError
 from service.rollouts.model_registry import ModelRegistry, refusing
@@ -60,6 +61,28 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
             f"{release} does not compute {', '.join(missing)}, which {ref.name}/{ref.version} uses; "
             f"{instead}, then ask again, or train a model without them",
         )
+
+
+def require_label_delay(scorer: Scorer, label_delay_ms: int | None, job_id: str) -> None:
+    """Check that merchant label features mean in the job what they meant in training.
+
+    Args:
+        scorer: the model.
+        label_delay_ms: label delay of the running job; None if it is not known.
+        job_id: name of the job, for the error text.
+
+    Raises:
+        RefusedError: the model was trained with another label delay.
+    """
+    trained_ms = scorer.label_delay_ms
+    if trained_ms is None or label_delay_ms is None or trained_ms == label_delay_ms:
+        return
+    raise RefusedError(
+        "label_delay",
+        f"{scorer.name}/{scorer.version} was trained with a label delay of {trained_ms / DAY_MS:g} days, the "
+        f"running job {job_id} has {label_delay_ms / DAY_MS:g}; train it with --label-delay-days "
+        f"{label_delay_ms / DAY_MS:g}",
+    )
 
 
 def guards(given: Mapping[str, Any] | None) -> dict[str, Any]:

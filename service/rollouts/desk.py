@@ -107,7 +107,8 @@ class Desk:
             return drawn
         for ref in refs.values():
             checks.require_features(ref, job.computed(self._clock()), settings.job_id)
-            self._registry.verify(ref)
+            scorer = self._registry.verify(ref)
+            checks.require_label_delay(scorer, job.label_delay_ms(self._clock()), settings.job_id)
         return self._write(draw, actor, history, job)
 
     def _take(self, step: Step, actor: Actor) -> Receipt:

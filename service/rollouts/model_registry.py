@@ -11,6 +11,7 @@ from typing import Any
 
 from models.errors import ModelError, ModelMissingError, ModelUnavailableError
 from models.registry import ModelRef
+from models.scoring import Scorer
 from service.rollouts.errors import RefusedError, UnansweredError, UnknownError
 
 NAME_VERSION = re.compile(r"(?P<name>[^/]+)/(?P<version>[1-9][0-9]*)")
@@ -69,8 +70,8 @@ class ModelRegistry:
         with self._asking("registry"):
             return registry.find(match["name"], match["version"], self._uri)
 
-    def verify(self, ref: ModelRef) -> None:
-        """Check that a model's files load and can be trusted, and that it scores as when it was registered.
+    def verify(self, ref: ModelRef) -> Scorer:
+        """Load a model after checking that it can be trusted, and that it scores as when it was registered.
 
         Raises:
             RefusedError: a check failed: files, trust, features, golden or answers.
@@ -79,7 +80,7 @@ class ModelRegistry:
         from models import registry
 
         with self._asking("files"), tempfile.TemporaryDirectory() as scratch:
-            registry.verify(ref, self._uri, Path(scratch))
+            return registry.verify(ref, self._uri, Path(scratch))
 
     def versions(self, name: str) -> Versions:
         """List the registered versions of a name with the metrics of their training, newest first.

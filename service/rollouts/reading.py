@@ -34,10 +34,19 @@ class Job:
 
     def computed(self, now_s: float) -> list[str] | None:
         """Return the features that the running job computes, name:version; None if no job runs."""
+        features = self._running(now_s).get("features")
+        return None if features is None else list(features)
+
+    def label_delay_ms(self, now_s: float) -> int | None:
+        """Return the label delay of the running job; None if no job runs, or it keeps no merchant facts."""
+        return self._running(now_s).get("label_delay_ms")
+
+    def _running(self, now_s: float) -> Mapping[str, Any]:
+        """Return the newest record of group 0, which describes the job; empty if the job does not run."""
         record = self.groups.get(0)
-        if record is None or "features" not in record or now_s - record["written_at"] / 1000 > RUNNING_S:
-            return None
-        return list(record["features"])
+        if record is None or now_s - record["written_at"] / 1000 > RUNNING_S:
+            return {}
+        return record
 
 
 def job(settings: ServiceSettings) -> Job:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
+from feature_store.catalogue import HOUR_MS
 from models.rollouts import machine
 from models.rollouts.events import Type
 from models.rollouts.machine import Trial
@@ -21,7 +22,6 @@ from service.security.roles import Caller, Operator, Role, Viewer
 
 OF_ADMINS = frozenset({Type.PROMOTED, Type.WITHDRAWN})
 """Events that change who decides for every card."""
-HOUR_MS = 3_600_000
 _SEQ = re.compile(r'"?(?P<seq>[1-9][0-9]{0,9})"?')
 
 Id = Annotated[str, Path(max_length=128, description="rollout_id")]

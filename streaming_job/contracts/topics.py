@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection
 
 from pydantic import BaseModel
 
+from feature_store.catalogue import DAY_MS
+
 CREATE_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 COMPACT = {"cleanup.policy": "compact"}
-DAY_MS = 24 * 3600 * 1000
 RETENTION_MS = str(40 * DAY_MS)
 """Retention of the transactions. A job that starts from the beginning decides as an earlier job did after 37
 days of the log: 30 of windows and 7 of lateness."""

@@ -116,6 +116,7 @@ class OpenGroup:
             written.progress,
             written.commit_id,
             opening.rules.computed,
+            settings.merchant_delay_ms,
         )
         next_starts = {tp: max(offset, silent_before.get(tp, 0)) for tp, offset in positions.items()}
         meta.extra[COMMIT_ID] = written.commit_id

@@ -34,6 +34,7 @@ class GroupProgress:
         last: Mapping[str, Any] | None,
         commit_id: int = 0,
         computed: Sequence[str] = IDENTITIES,
+        label_delay_ms: int | None = None,
     ) -> None:
         """Continue after the group's last commit.
 
@@ -46,6 +47,7 @@ class GroupProgress:
             commit_id: number of the group's last transaction from its committed offsets; used if greater
                 than that of `last`.
             computed: features that models may use, name:version.
+            label_delay_ms: of a job that keeps merchant facts.
         """
         self._names: dict[str, Any] = {
             "schema_version": 2,
@@ -56,6 +58,8 @@ class GroupProgress:
         }
         if key_group == 0:  # only group 0 reports them
             self._names["features"] = computed
+            if label_delay_ms is not None:
+                self._names["label_delay_ms"] = label_delay_ms
         last = last or {}
         self.commit_id = max(commit_id, last.get("commit_id", 0))
         """Number of the last record; 0 before the first."""

@@ -3,7 +3,8 @@
 import pytest
 
 from deploy.local.topic_comparison import ALTER, of_settings, of_sizes
-from streaming_job.contracts.topics import DAY_MS, Topics
+from feature_store.catalogue import DAY_MS
+from streaming_job.contracts.topics import Topics
 
 pytestmark = pytest.mark.unit
 TOPICS = Topics()

@@ -5,10 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts import events
 from models.rollouts.events import Event
+from models.scoring import Estimator, Scorer
 from service.rollouts.errors import DeskError, StaleError
 from service.rollouts.history import History, Record
 from service.rollouts.model_registry import ModelRegistry
@@ -42,14 +45,25 @@ class KnownModels(ModelRegistry):
         """Of every model."""
         self.scores: dict[str, Any] | None = None
         """Histogram of every model's training."""
+        self.label_delay_ms: int | None = None
+        """Of every model."""
 
     def find(self, model: str) -> ModelRef:
         """See ModelRegistry."""
         return replace(ref(int(model.rpartition("/")[2])), features=self.features)
 
-    def verify(self, known: ModelRef) -> None:
+    def verify(self, known: ModelRef) -> Scorer:
         """See ModelRegistry."""
         self.verified.append(known.version)
+        classifier = Estimator(None, np.zeros(1))
+        return Scorer(
+            known.name,
+            known.version,
+            known.digest,
+            known.features,
+            classifier,
+            label_delay_ms=self.label_delay_ms,
+        )
 
     def training_scores(self, known: ModelRef) -> dict[str, Any] | None:
         """See ModelRegistry."""

@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from feature_store.catalogue import DAY_MS
 from feature_store.errors import FraudError
 from loadtests.simulator import parquet
-from loadtests.simulator.chargebacks import DAY_MS, Chargebacks
+from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.commands import app
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.parquet import OutputError

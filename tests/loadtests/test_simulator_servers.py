@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from deploy.local import topics as stack_topics
 from deploy.local.stack import Endpoints
-from loadtests.simulator.chargebacks import DAY_MS, Chargebacks
+from feature_store.catalogue import DAY_MS
+from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.churn import Change, ProfileChurn, ProfileFeed
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.kafka_feed import FeedError, KafkaFeed

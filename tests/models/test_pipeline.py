@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from feature_store import catalogue, training_set
+from feature_store.catalogue import DAY_MS
 from feature_store.labels import LabelError
 from feature_store.merchants.catalogue import ALL_NAMES, computed
 from feature_store.merchants.payments import MerchantLabels, build
@@ -20,8 +21,6 @@ from models.commands import app
 from models.errors import ModelError
 from models.pipeline import fit_and_register, outcomes
 from models.registry import load, training_scores
-
-DAY_MS = 24 * 3_600_000
 
 
 def history(rows: int = 6_000) -> pa.Table:
@@ -97,6 +96,10 @@ def test_a_model_of_merchant_label_features_loads_and_looks_at_them(tmp_path: Pa
     assert blind.quality.average_precision < 0.3 < 0.9 < trained.quality.average_precision
     scorer = load(trained.ref, uri, tmp_path / "cache")
     assert scorer.feature_names == ALL_NAMES
+    assert (scorer.label_delay_ms, load(blind.ref, uri, tmp_path / "cache").label_delay_ms) == (
+        2 * DAY_MS,
+        None,
+    )
     assert scorer.quantiles is not None
     x = build(table, MerchantLabels.of(None, 2 * DAY_MS))
     contributions = scorer.explain(x[-200:][np.asarray(table["label"])[-200:] == 1])

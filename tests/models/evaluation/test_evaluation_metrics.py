@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from models.evaluation.metrics import HOUR_MS, Scored, by_scenario, card_precision, detection
+from feature_store.catalogue import HOUR_MS
+from models.evaluation.metrics import Scored, by_scenario, card_precision, detection
 
 pytestmark = pytest.mark.unit
 

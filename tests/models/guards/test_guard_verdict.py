@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
+from feature_store.catalogue import HOUR_MS
 from models.errors import GuardError
 from models.guards.counts import Counts, Pairs
 from models.guards.findings import Outcome
 from models.guards.policy import Guards, read
 from models.guards.psi import index
 from models.guards.rules import AlertRate, Disagreement, Failures, ScoreDrift, ScoringTime
-from models.guards.verdict import HOUR_MS, Step, next_step, recomputed, verdict
+from models.guards.verdict import Step, next_step, recomputed, verdict
 from models.score_histogram import BOUNDS, ScoreHistogram
 
 pytestmark = pytest.mark.unit

@@ -7,6 +7,7 @@ import pytest
 from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal, ref
 from trial_progress import COUNTS, HISTOGRAM, trial_progress
 
+from feature_store.catalogue import DAY_MS
 from feature_store.merchants.catalogue import computed
 from models.guards import policy
 from models.guards.rules import ScoreDrift
@@ -246,6 +247,21 @@ def test_a_model_of_merchant_features_needs_a_job_that_keeps_merchant_facts() ->
     told = {**told, "features": list(computed(merchants=True))}
     assert desk_of(log, {0: told}, registry).propose(proposal(), ADA).seq == 1
     # a first model is rolled out before the job's first start: the job judges it
+    assert desk_of(MemoryRollouts(), {}, registry).propose(proposal(), ADA).seq == 1
+
+
+def test_a_model_needs_the_label_delay_that_it_was_trained_with() -> None:
+    registry = KnownModels()
+    registry.features, registry.label_delay_ms = computed(merchants=True), 3 * DAY_MS
+    of_job = {"features": list(computed(merchants=True)), "written_at": START}
+    other, same = (trial_progress("r2", {}, **of_job, label_delay_ms=days * DAY_MS) for days in (7, 3))
+    with pytest.raises(
+        DeskError, match="trained with a label delay of 3 days, the running job card-fraud has 7;"
+    ) as fault:
+        desk_of(MemoryRollouts(), {0: other}, registry).propose(proposal(), ADA)
+    assert fault.value.check == "label_delay"
+    assert desk_of(MemoryRollouts(), {0: same}, registry).propose(proposal(), ADA).seq == 1
+    # without a running job its delay is not known
     assert desk_of(MemoryRollouts(), {}, registry).propose(proposal(), ADA).seq == 1
 
 

@@ -27,6 +27,18 @@ def group(last: dict[str, Any] | None = None, commit_id: int = 0) -> GroupProgre
     return GroupProgress("job", "query", 1, 2, last, commit_id)
 
 
+def test_group_0_describes_the_job_and_the_others_do_not() -> None:
+    described = [
+        GroupProgress("job", "query", number, 2, None, computed=["amount:1"], label_delay_ms=5)
+        for number in (0, 1)
+    ]
+    records = [record(progress, outcome()) for progress in described]
+    assert [(kept.get("features"), kept.get("label_delay_ms")) for kept in records] == [
+        (["amount:1"], 5),
+        (None, None),
+    ]
+
+
 def ends(transactions: int = 0) -> Offsets:
     return {("tx", 1): transactions, ("profiles", 0): 7}
 
