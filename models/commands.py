@@ -37,18 +37,28 @@ def train_command(
     label_delay_days: LabelDelayDays = DEFAULT_DELAY_DAYS,
     algorithm: options.AlgorithmName = options.USUAL.algorithm,
     alert_budget: options.AlertBudget = 0.005,
+    alert_cost: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Cost of an alert; sets the threshold at which alerts and missed frauds cost least",
+        ),
+    ] = None,
     iterations: options.Iterations = options.USUAL.iterations,
     leaves: options.Leaves = options.USUAL.leaves,
     learning_rate: options.LearningRate = options.USUAL.learning_rate,
     feature_share: options.FeatureShare = options.USUAL.feature_share,
+    fraud_weight: options.FraudWeight = options.USUAL.fraud_weight,
     seed: Annotated[int, typer.Option(help="The same data and seed give the same model")] = 0,
     name: Annotated[str, typer.Option(help="Of the registered model")] = "card-fraud",
 ) -> None:
     """Train a model on labelled history, evaluate it on the newest quarter, and register it."""
-    from feature_store.transaction_files import TransactionFiles, read_table
+    from feature_store.transaction_files import TransactionFiles, parquet_files, read_table
+    from models.evaluation.report import digest
     from models.pipeline import fit_and_register
 
     label_delay_ms = int(label_delay_days * DAY_MS)
+    inputs = {"transactions": transactions, "labels": labels, "profiles": profiles}
     trained = fit_and_register(
         TransactionFiles(transactions).table(),
         tracking_uri,
@@ -57,7 +67,9 @@ def train_command(
         merchant_labels=merchant_labels,
         label_delay_ms=label_delay_ms,
         alert_budget=alert_budget,
-        learner=Learner(algorithm, seed, iterations, leaves, learning_rate, feature_share),
+        alert_cost=alert_cost,
+        learner=Learner(algorithm, seed, iterations, leaves, learning_rate, feature_share, fraud_weight),
+        sources={f"{name}_sha256": digest(parquet_files(path)) for name, path in inputs.items() if path},
         name=name,
     )
     quality = trained.quality

@@ -14,6 +14,12 @@ LearningRate = Annotated[float, typer.Option(min=0.0001, help="Learning rate of 
 FeatureShare = Annotated[
     float, typer.Option(min=0.01, max=1, help="Share of the features that each split may choose from")
 ]
+FraudWeight = Annotated[
+    float,
+    typer.Option(
+        min=0.0001, help="Weight of a fraud in training; with others than 1 scores are no probabilities"
+    ),
+]
 AlertBudget = Annotated[
     float, typer.Option(min=0, max=1, help="Share of transactions that may become alerts")
 ]

@@ -38,6 +38,7 @@ def evaluate_command(
     leaves: options.Leaves = options.USUAL.leaves,
     learning_rate: options.LearningRate = options.USUAL.learning_rate,
     feature_share: options.FeatureShare = options.USUAL.feature_share,
+    fraud_weight: options.FraudWeight = options.USUAL.fraud_weight,
     seed: Annotated[int, typer.Option(help="The same data and seed give the same report")] = 0,
 ) -> None:
     """Train on some days and test on later ones, fold by fold, as the Fraud Detection Handbook does.
@@ -46,7 +47,7 @@ def evaluate_command(
     test day are excluded from it. See docs/model-quality.md.
     """
     from feature_store.merchants.payments import MerchantLabels
-    from feature_store.transaction_files import TransactionFiles, read_table
+    from feature_store.transaction_files import TransactionFiles, parquet_files, read_table
     from models.evaluation.history import Source
     from models.evaluation.page import page
     from models.evaluation.protocol import Windows
@@ -64,7 +65,7 @@ def evaluate_command(
         merchants.delay_ms if merchant_labels else None,
     )
     windows = Windows(train_start.date(), train_days, delay_days, test_days)
-    learner = Learner(algorithm, seed, iterations, leaves, learning_rate, feature_share)
+    learner = Learner(algorithm, seed, iterations, leaves, learning_rate, feature_share, fraud_weight)
     with _progress_bar() as bar:
         task = bar.add_task("features", total=files.rows)
         history, results = run(
@@ -76,6 +77,7 @@ def evaluate_command(
         "leaves": leaves,
         "learning_rate": learning_rate,
         "feature_share": feature_share,
+        "fraud_weight": fraud_weight,
         "seed": seed,
         "train_days": train_days,
         "delay_days": delay_days,
@@ -85,7 +87,7 @@ def evaluate_command(
         "merchant_labels": merchant_labels,
         "features": list(history.names),
         "not_decided": history.not_decided,
-        "transactions_sha256": digest(sorted({Path(piece.path) for piece in files.pieces})),
+        "transactions_sha256": digest(parquet_files(transactions)),
     }
     content = report_of(results, about)
     write(json.dumps(content, indent=2, allow_nan=False) + "\n", report)
