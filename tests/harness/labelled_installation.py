@@ -19,7 +19,8 @@ from feature_store.hashing import hash_strings
 from feature_store.merchants.facts import merchant_hash
 from harness.job_world import START, World
 from harness.labelled_world import labelled_world
-from loadtests.faults.installation import Installation
+from loadtests.faults.errors import FaultError
+from loadtests.faults.installation import Installation, trained
 from loadtests.oracle import Record
 from models.policy import Policy
 from models.rollouts.events import installation
@@ -48,7 +49,8 @@ class LabelledInstallation(Installation):
         super().__init__(stack, topics, directory, merchant_facts=True, label_delay_ms=DAY_MS)
         broker.create(stack.bootstrap_servers, topics, replay=True)
         begin = START - HOUR_MS
-        events = installation(self.roll_out().model, Policy(0.0, 10_000), "everything", "test", begin)
+        model = trained(stack.mlflow_tracking_uri).ref
+        events = installation(model, Policy(0.0, 10_000), "everything", "test", begin)
         publish(events, stack.bootstrap_servers, topics.model_rollouts, timestamp_ms=begin)
         self._archive: Iterator[Record] = iter(archive(records).in_order())
         self._sent_until = 0
@@ -56,7 +58,10 @@ class LabelledInstallation(Installation):
     def send(self, events: int, **disturbances: float) -> None:
         """Send the next records of the archive; its disturbances are its own."""
         kinds = {getattr(DEFAULT, name): getattr(self.topics, name) for name in Topics.model_fields}
-        for record in islice(self._archive, events):
+        records = list(islice(self._archive, events))
+        if len(records) < events:
+            raise FaultError("the archive is at its end; make it longer")
+        for record in records:
             if record.topic == DEFAULT.model_rollouts:
                 continue
             if record.timestamp > self._sent_until + TOGETHER_MS:
