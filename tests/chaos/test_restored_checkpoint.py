@@ -1,4 +1,4 @@
-"""A checkpoint that is older than the output, or damaged; offsets that another tool has moved.
+"""A checkpoint that is older than the output, or damaged; moved offsets; a killed broker.
 
 The job decides the log again from where the state stands, in silence up to where its output ends: afterwards
 alerts and dead letters are those of the log, and what was there before has not changed. One installation for
@@ -18,6 +18,7 @@ from harness.backup import back_up
 from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import topics as broker
+from loadtests.faults import kills
 from loadtests.faults.installation import Installation
 from loadtests.faults.kills import Scene
 from loadtests.faults.relay import Relay
@@ -186,3 +187,10 @@ def test_offsets_moved_while_the_job_stands_change_nothing(
     # none would be awaited in the partition whose offset is at the end
     relay.burst()
     relay.audit()
+
+
+def test_broker_that_is_killed_and_comes_back_is_survived_by_the_job(scene: Scene) -> None:
+    job = scene.relay.job
+    kills.server("kafka")(scene)
+    assert scene.relay.job is job
+    scene.relay.audit()
