@@ -9,6 +9,8 @@ from feature_store.catalogue import DAY_MS
 CREATE_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 COMPACT = {"cleanup.policy": "compact"}
+ANY_SIZE = {"retention.bytes": "-1"}
+"""No limit of size, which would delete records before their time."""
 RETENTION_MS = str(40 * DAY_MS)
 """Retention of the transactions. A job that starts from the beginning decides as an earlier job did after 37
 days of the log: 30 of windows and 7 of lateness."""
@@ -77,6 +79,7 @@ class Topics(BaseModel):
         own = {
             self.transactions: {
                 "retention.ms": RETENTION_MS,
+                **ANY_SIZE,
                 **arrival,
                 "max.message.bytes": str(2 * 1024 * 1024),
             },
@@ -84,10 +87,10 @@ class Topics(BaseModel):
             # after it are decided again, with the profiles of their time
             self.profiles: {**arrival, **COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)},
             self.chargebacks: arrival,
-            self.labels: {**arrival, "retention.ms": "-1"},
+            self.labels: {**arrival, "retention.ms": "-1", **ANY_SIZE},
             # the longest lookback of a feature, and as much again for a restored checkpoint
-            self.merchant_facts: {"retention.ms": str(60 * DAY_MS)},
-            self.model_rollouts: {**arrival, "retention.ms": "-1"},
+            self.merchant_facts: {"retention.ms": str(60 * DAY_MS), **ANY_SIZE},
+            self.model_rollouts: {**arrival, "retention.ms": "-1", **ANY_SIZE},
             self.fraud_alerts: {},
             self.suppressed_alerts: {},
             self.shadow_alerts: {},
@@ -98,9 +101,9 @@ class Topics(BaseModel):
             # the newest note on each dead letter that was sent again, for ever
             self.dead_letter_replays: COMPACT,
             # never compacted: every record is needed to audit the alerts of its transaction
-            self.job_progress: {"retention.ms": str(30 * DAY_MS)},
+            self.job_progress: {"retention.ms": str(30 * DAY_MS), **ANY_SIZE},
             # the audit log is kept for ever: each record contains the digest of the previous one
-            self.audit_log: {"retention.ms": "-1"},
+            self.audit_log: {"retention.ms": "-1", **ANY_SIZE},
         }
         return {name: {**common, **config} for name, config in own.items()}
 

@@ -16,6 +16,7 @@ TOPICS = Topics()
         ("retention.ms", str(39 * DAY_MS), "at least 3456000000"),
         ("retention.ms", str(41 * DAY_MS), None),
         ("retention.ms", "-1", None),
+        ("retention.bytes", str(1 << 40), "-1"),
         ("min.insync.replicas", "1", "at least 2"),
         ("min.insync.replicas", "3", None),
         ("max.message.bytes", "1048588", "at least 2097152"),
@@ -40,6 +41,16 @@ def test_versions_of_profiles_must_not_be_compacted_away_at_once() -> None:
     wanted = TOPICS.configs()[TOPICS.profiles]
     (line,) = of_settings("p", {**wanted, "min.compaction.lag.ms": "0"}, wanted)
     assert line.startswith("p has min.compaction.lag.ms=0, the job wants at least 604800000")
+
+
+def test_no_topic_that_is_kept_for_a_time_is_cut_by_its_size() -> None:
+    """Dead letters and alerts may be: the job reads neither."""
+    kept = {name for name, config in TOPICS.configs().items() if "retention.bytes" in config}
+    assert kept == {
+        TOPICS.transactions, TOPICS.labels, TOPICS.merchant_facts, TOPICS.model_rollouts,
+        TOPICS.job_progress, TOPICS.audit_log,
+    }  # fmt: skip
+    assert {name for name, config in TOPICS.configs().items() if config.get("retention.ms") == "-1"} <= kept
 
 
 @pytest.mark.parametrize(("days", "is_told"), [(1, False), (40, False), (41, True)])
