@@ -10,7 +10,6 @@ CREATE_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 COMPACT = {"cleanup.policy": "compact"}
 ANY_SIZE = {"retention.bytes": "-1"}
-"""No limit of size, which would delete records before their time."""
 RETENTION_MS = str(40 * DAY_MS)
 """Retention of the transactions. A job that starts from the beginning decides as an earlier job did after 37
 days of the log: 30 of windows and 7 of lateness."""
@@ -64,13 +63,17 @@ class Topics(BaseModel):
         outputs = (self.fraud_alerts, self.suppressed_alerts, self.shadow_alerts, self.dead_letters)
         return (self.transactions, *self.tables, *outputs, self.job_progress)
 
-    def configs(self, *, replay: bool = False, replicas: int = 1) -> dict[str, dict[str, str]]:
+    def configs(
+        self, *, replay: bool = False, replicas: int = 1, any_size: bool = False
+    ) -> dict[str, dict[str, str]]:
         """Return the topic-level configuration by topic name.
 
         Args:
             replay: take record timestamps from the producer (CreateTime) on the input topics, so that an
                 archive can be replayed with its original arrival times; otherwise the broker sets them.
             replicas: number of replicas of each partition.
+            any_size: set no limit of size on the topics that are read again, because it would delete records
+                before their time; otherwise the brokers' limit holds.
         """
         # an archive is older than any retention
         arrival = CREATE_TIME if replay else LOG_APPEND_TIME
@@ -79,7 +82,6 @@ class Topics(BaseModel):
         own = {
             self.transactions: {
                 "retention.ms": RETENTION_MS,
-                **ANY_SIZE,
                 **arrival,
                 "max.message.bytes": str(2 * 1024 * 1024),
             },
@@ -87,10 +89,10 @@ class Topics(BaseModel):
             # after it are decided again, with the profiles of their time
             self.profiles: {**arrival, **COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)},
             self.chargebacks: arrival,
-            self.labels: {**arrival, "retention.ms": "-1", **ANY_SIZE},
+            self.labels: {**arrival, "retention.ms": "-1"},
             # the longest lookback of a feature, and as much again for a restored checkpoint
-            self.merchant_facts: {"retention.ms": str(60 * DAY_MS), **ANY_SIZE},
-            self.model_rollouts: {**arrival, "retention.ms": "-1", **ANY_SIZE},
+            self.merchant_facts: {"retention.ms": str(60 * DAY_MS)},
+            self.model_rollouts: {**arrival, "retention.ms": "-1"},
             self.fraud_alerts: {},
             self.suppressed_alerts: {},
             self.shadow_alerts: {},
@@ -101,11 +103,21 @@ class Topics(BaseModel):
             # the newest note on each dead letter that was sent again, for ever
             self.dead_letter_replays: COMPACT,
             # never compacted: every record is needed to audit the alerts of its transaction
-            self.job_progress: {"retention.ms": str(30 * DAY_MS), **ANY_SIZE},
+            self.job_progress: {"retention.ms": str(30 * DAY_MS)},
             # the audit log is kept for ever: each record contains the digest of the previous one
-            self.audit_log: {"retention.ms": "-1", **ANY_SIZE},
+            self.audit_log: {"retention.ms": "-1"},
         }
-        return {name: {**common, **config} for name, config in own.items()}
+        read_again = {
+            self.transactions,
+            *self.fact_tables,
+            self.model_rollouts,
+            self.job_progress,
+            self.audit_log,
+        }
+        return {
+            name: {**common, **config, **(ANY_SIZE if any_size and name in read_again else {})}
+            for name, config in own.items()
+        }
 
     def partitions(self, partitions: int) -> dict[str, int]:
         """Return the partition count by topic name, given the count of the topics keyed by card."""

@@ -25,7 +25,7 @@ TOPICS = Topics()
     ],
 )
 def test_what_the_topic_of_transactions_lacks_is_told(key: str, found: str | None, told: str | None) -> None:
-    wanted = TOPICS.configs(replicas=3)[TOPICS.transactions]
+    wanted = TOPICS.configs(replicas=3, any_size=True)[TOPICS.transactions]
     lines = of_settings(TOPICS.transactions, {**wanted, key: found}, wanted)
     if told is None:
         assert lines == []
@@ -43,14 +43,18 @@ def test_versions_of_profiles_must_not_be_compacted_away_at_once() -> None:
     assert line.startswith("p has min.compaction.lag.ms=0, the job wants at least 604800000")
 
 
-def test_no_topic_that_is_kept_for_a_time_is_cut_by_its_size() -> None:
-    """Dead letters and alerts may be: the job reads neither."""
-    kept = {name for name, config in TOPICS.configs().items() if "retention.bytes" in config}
+def test_no_topic_that_is_read_again_is_cut_by_its_size() -> None:
+    """Dead letters and alerts may be: the job reads neither. Profiles are compacted instead."""
+    kept = {
+        name
+        for name, config in TOPICS.configs(any_size=True).items()
+        if config.get("retention.bytes") == "-1"
+    }
     assert kept == {
-        TOPICS.transactions, TOPICS.labels, TOPICS.merchant_facts, TOPICS.model_rollouts,
+        TOPICS.transactions, TOPICS.labels, TOPICS.chargebacks, TOPICS.merchant_facts, TOPICS.model_rollouts,
         TOPICS.job_progress, TOPICS.audit_log,
     }  # fmt: skip
-    assert {name for name, config in TOPICS.configs().items() if config.get("retention.ms") == "-1"} <= kept
+    assert not any("retention.bytes" in config for config in TOPICS.configs().values())
 
 
 @pytest.mark.parametrize(("days", "is_told"), [(1, False), (40, False), (41, True)])

@@ -442,6 +442,20 @@ def test_emptied_progress_topic_loses_neither_positions_nor_numbers(bench: Write
     assert bench.new("c").written().commit_id == 2
 
 
+def test_moved_offset_leaves_it_unknown_what_was_written_once_progress_is_lost(bench: WriterBench) -> None:
+    first, second = OWN[0]
+    writer = bench.writer()
+    for commit_id in (1, 2):
+        bench.write(writer, commit_id)
+    bench.commit_as_a_tool(5, second)
+    assert bench.new("b").written().unknown == frozenset()  # progress names it
+    bench.empty_progress()
+    written = bench.new("b").written()
+    topic = bench.topics.transactions
+    assert (written.commit_id, written.offsets) == (2, {(topic, first): 20})
+    assert written.unknown == {(topic, second)}
+
+
 def test_key_groups_do_not_disturb_one_another(bench: WriterBench, at: At) -> None:
     first, second = bench.writer("a"), bench.writer("a", group=1)
 
