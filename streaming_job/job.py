@@ -69,7 +69,9 @@ class Job:
         """Number of epochs that have ended in this run."""
         self._idle_since = time.monotonic()
         self._partitions = PartitionWatch(settings, self._key_groups.partitions)
-        self._epochs = EpochServer(session.driver_host(self._spark), settings.epoch_port, self._must_end)
+        self._epochs = EpochServer(
+            session.driver_host(self._spark), settings.epoch_port, self._must_end, settings.key_groups
+        )
 
     def _fixed(self) -> KeyGroups:
         """Check the settings against those fixed by the first start, or fix them now."""

@@ -32,7 +32,7 @@ CONNECT_TIMEOUT_S = 20.0
 GREETING_S = 10.0
 """Time in which a client has to send its secret; a task does so at once."""
 MAX_STRANGERS = 64
-"""Maximum number of connections without a secret; the oldest is dropped for a new one."""
+"""Maximum number of connections without a secret, beside one for each task; then the oldest is dropped."""
 APART_S = 0.05
 """Maximum wait for one group before the next one is ended. Spark gives idle Python workers to tasks first in,
 first out. So groups that end in their order get the same process in the next epoch, which still has their
@@ -57,13 +57,14 @@ class Address:
 class EpochServer:
     """The driver's side of the connections."""
 
-    def __init__(self, host: str, port: int, must_end: Callable[[], bool]) -> None:
+    def __init__(self, host: str, port: int, must_end: Callable[[], bool], tasks: int = 1) -> None:
         """Listen.
 
         Args:
             host: an address of this machine that the executors can reach.
             port: port to listen on; 0: any free port.
             must_end: called every LOOK_S during an epoch; True ends it.
+            tasks: number of tasks of an epoch, which connect at the same time.
         """
         self._must_end = must_end
         self._listener = socket.create_server((host, port), backlog=256)
@@ -71,6 +72,7 @@ class EpochServer:
         self._lock = threading.Lock()
         self._epoch, self._deadline, self._ended = -1, 0.0, True
         self._tasks: dict[socket.socket, int] = {}
+        self._max_strangers = MAX_STRANGERS + tasks
         self._strangers: dict[socket.socket, float] = {}
         """Connection that has not sent the secret yet -> time by which it has to, oldest first."""
         self._closed = False
@@ -116,7 +118,7 @@ class EpochServer:
                 self._hear(key.fileobj)
             elif key.fileobj in self._strangers:  # not dropped for another one meanwhile
                 self._greet(key.fileobj)
-        self._drop_strangers()
+        self._drop_strangers(self._max_strangers)
         with self._lock:
             if not self._ended and (time.monotonic() >= self._deadline or self._must_end()):
                 self._end()
@@ -126,15 +128,15 @@ class EpochServer:
             connection, _ = self._listener.accept()
         except OSError as fault:
             log.warning("a connection cannot be accepted: %s", fault)
-            self._drop_strangers(most=0)  # there may be no descriptors left
+            self._drop_strangers(0)  # there may be no descriptors left
             time.sleep(LOOK_S)  # the client still waits: the selector would return at once
             return
         connection.setblocking(False)  # a silent or blocked client must not delay the others
         self._selector.register(connection, selectors.EVENT_READ)
         self._strangers[connection] = time.monotonic() + GREETING_S
-        self._drop_strangers()
+        self._drop_strangers(self._max_strangers)
 
-    def _drop_strangers(self, most: int = MAX_STRANGERS) -> None:
+    def _drop_strangers(self, most: int) -> None:
         """Drop clients that have not sent the secret in time, and the oldest ones beyond a number."""
         now = time.monotonic()
         while self._strangers:

@@ -121,12 +121,13 @@ def hung_up(connection: socket.socket) -> bool:
 def test_silent_strangers_are_few_and_do_not_stay(
     server: EpochServer, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epochs, "GREETING_S", 1.0)
+    monkeypatch.setattr(epochs, "GREETING_S", 3.0)
     server.begin(7, LONG_S)
     with ExitStack() as open_ones, Epoch(server.address, 7, 0) as task:
         welcomed(server, 1, wait_for)
         strangers = [open_ones.enter_context(silent(server.address)) for _ in range(2 * epochs.MAX_STRANGERS)]
         wait_for(lambda: hung_up(strangers[0]))
+        assert not hung_up(strangers[-1])
         wait_for(lambda: all(map(hung_up, strangers)))
         assert not task.is_over()
 
