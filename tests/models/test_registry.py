@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from models import registry, tracking
-from models.errors import ModelError
+from models.errors import ModelError, ModelUnavailableError
 from models.registry import ModelRef, load, register
 from models.trees import Trees
 
@@ -172,6 +172,17 @@ def test_scores_that_are_not_the_golden_ones_are_refused(
 def test_an_unknown_registry_or_model_is_one_clear_error(ref: ModelRef, uri: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="registry failed"):
         load(replace(ref, name="nobody"), uri, tmp_path)
+
+
+def test_a_store_whose_library_is_not_here_is_one_clear_error(
+    ref: ModelRef, uri: str, tmp_path: Path
+) -> None:
+    """The machine that promoted it had the library: here the model cannot be had."""
+    with tracking.registry(uri) as client:
+        client.create_registered_model("elsewhere")
+        version = client.create_model_version("elsewhere", "s3://bucket/model").version
+    with pytest.raises(ModelUnavailableError, match=r"elsewhere 1 cannot be fetched .*No module named 'boto"):
+        load(replace(ref, name="elsewhere", version=str(version)), uri, tmp_path)
 
 
 def test_a_row_of_another_width_is_refused(ref: ModelRef, uri: str, tmp_path: Path) -> None:

@@ -214,6 +214,26 @@ def test_the_open_rollout_says_by_whom_it_was_applied() -> None:
     assert open_rollout({0: {"totals": {}}}) is None
 
 
+def test_a_rollout_that_cannot_be_used_is_told_until_one_can_be() -> None:
+    """r1 at 11, 12    r2 set aside at 13    then either r1 is withdrawn, or there is an r3."""
+    sidecar, aside = Sidecar(), {"13": "model_refused"}
+    installed = [event("r1", 1, "proposed"), event("r1", 2, "promoted")]
+    codes = []
+    for applied in (
+        [*installed, event("r1", 4, "withdrawn")],
+        [*installed, event("r3", 4, "proposed")],
+        # of more events only the newest are told
+        [event("r3", 7, "canary_set"), event("r3", 8, "rolled_back")],
+        installed,
+        [],
+    ):
+        sidecar.groups = {0: record(9, sidecar.now + 1.9, applied=applied, rollouts_set_aside=aside)}
+        sidecar.look(position=900, end=900)
+        codes.append([reason["code"] for reason in sidecar.status()["reasons"]])
+    assert codes == [["rollouts_set_aside"], [], [], ["rollouts_set_aside"], ["rollouts_set_aside"]]
+    assert sidecar.status()["reasons"][0]["detail"] == "key group 0: rollout at offset 13: model_refused"
+
+
 def test_an_onset_is_remembered_as_long_as_it_is_met() -> None:
     onsets = Onsets()
     assert onsets.of({"a"}, 1.0) == {"a": 1.0}

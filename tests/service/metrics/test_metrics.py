@@ -125,6 +125,18 @@ def test_gauges_tell_the_newest_commit_of_each_group() -> None:
     assert seen("fraud_job_info", job_id="card-fraud", query_id="q1") == 1
 
 
+def test_rollouts_set_aside_count_until_one_can_be_used() -> None:
+    aside = {str(offset): "model_refused" for offset in (3, 7, 8)}
+    applied = {"rollout_id": "r", "seq": 1, "type": "proposed", "held_from": {}}
+    groups = {
+        group: progress(1, group, 4, rollouts_set_aside=aside, applied=[{**applied, "offset": offset}])
+        for group, offset in enumerate((2, 5, 9))
+    }
+    groups[3] = progress(1, 3, 4, rollouts_set_aside=aside)  # a release before phases
+    seen = Scraped(of_groups(groups, NOW))
+    assert [seen("fraud_rollouts_set_aside", key_group=str(group)) for group in range(4)] == [3, 2, 0, 3]
+
+
 def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
     """p0 is busy; p1 came to its end long ago; p2 too, but something waits there; p3 never had anything."""
     now = NOW * 1000
