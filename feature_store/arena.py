@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.hot import BUCKETS_PER_CARD
+from feature_store.kernels.hot import BUCKETS_PER_CARD
 from feature_store.layout import (
     ALERT_HOURS,
     BUCKET,

@@ -10,8 +10,8 @@ from feature_store.arena import MemoryArena
 from feature_store.catalogue import HOUR_MS, WINDOWS
 from feature_store.deltas import Delta
 from feature_store.group_state import DEFAULT_LATENESS_MS, GroupState
-from feature_store.hot import BITS, BUCKETS_PER_CARD, BUCKETS_PER_WINDOW, WIDTHS
 from feature_store.journal import Meta
+from feature_store.kernels.hot import BITS, BUCKETS_PER_CARD, BUCKETS_PER_WINDOW, WIDTHS
 from feature_store.layout import (
     ALERT_HOURS,
     BEGINNING,

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.arrivals import LONGEST, REPEAT_MARGIN_MS, age, stamp, transaction_of
 from feature_store.codec import StateDamagedError
 from feature_store.jit import njit
+from feature_store.kernels.arrivals import LONGEST, REPEAT_MARGIN_MS, age, stamp, transaction_of
+from feature_store.kernels.segments import Array
 from feature_store.layout import (
     CARD,
     COUNTRY_MASK,
@@ -34,7 +35,6 @@ from feature_store.layout import (
     SPIKE,
     WHEN_SHIFT,
 )
-from feature_store.segments import Array
 
 _POSITION_BITS = 24
 

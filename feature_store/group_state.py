@@ -10,11 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store import eviction, kernels
 from feature_store.arena import Arena
-from feature_store.cards import adopt, fill_index, locate
 from feature_store.catalogue import DAY_MS
-from feature_store.hot import BUCKETS_PER_CARD
+from feature_store.kernels import eviction, feature_kernel
+from feature_store.kernels.cards import adopt, fill_index, locate
+from feature_store.kernels.hot import BUCKETS_PER_CARD
+from feature_store.kernels.profiles import apply_changes
+from feature_store.kernels.suspicion import FOR_EVER, count_alerts
 from feature_store.layout import (
     ALERTED,
     CARDS,
@@ -30,8 +32,6 @@ from feature_store.layout import (
     NO_PROFILE,
     PROFILES,
 )
-from feature_store.profiles import apply_changes
-from feature_store.suspicion import FOR_EVER, count_alerts
 
 DEFAULT_LATENESS_MS = 7 * DAY_MS
 IDENTITY = np.dtype([("lo", "u8"), ("hi", "u8"), ("number", "i4"), ("pad", "i4")])
@@ -99,7 +99,7 @@ class GroupState:
         self.lateness_ms = lateness_ms
         self.keeps_ids = keeps_ids
         self._added: list[NDArray[np.int32]] = []
-        self._scratch = kernels.scratch()
+        self._scratch = feature_kernel.scratch()
         self._walks = 1
 
     @property
@@ -234,7 +234,7 @@ class GroupState:
         """
         n = batch.size
         self._advance(batch)
-        features = np.empty((n, kernels.N_FEATURES))
+        features = np.empty((n, feature_kernel.N_FEATURES))
         status = np.zeros(n, dtype=np.uint8)
         late = np.zeros(n, dtype=np.bool_)
         version = np.empty(n, dtype=np.int32)
@@ -242,7 +242,7 @@ class GroupState:
         done = 0
         while True:
             arrays = self.arena.arrays
-            done = kernels.apply(
+            done = feature_kernel.apply(
                 arrays["cards"],
                 arrays["events"],
                 arrays["profiles"],
@@ -270,9 +270,9 @@ class GroupState:
         self._walks += n
         return Applied(
             features,
-            status == kernels.DUPLICATE,
-            status == kernels.CONFLICT,
-            status == kernels.RESTARTED,
+            status == feature_kernel.DUPLICATE,
+            status == feature_kernel.CONFLICT,
+            status == feature_kernel.RESTARTED,
             late,
             version,
             standing,

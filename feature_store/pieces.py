@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store import event_columns
-from feature_store.cards import Array, Counters, move_segment
 from feature_store.codec import decode, encode, records
 from feature_store.group_state import GroupState
-from feature_store.hot import BUCKETS_PER_CARD
 from feature_store.jit import njit
+from feature_store.kernels.cards import Array, Counters, move_segment
+from feature_store.kernels.hot import BUCKETS_PER_CARD
+from feature_store.kernels.windows import LONGEST
 from feature_store.layout import (
     ALERT_HOURS,
     ALERTED,
@@ -29,7 +30,6 @@ from feature_store.layout import (
     PROFILES,
     WHEN_SHIFT,
 )
-from feature_store.windows import LONGEST
 
 CARDS_PER_PIECE = 1024
 

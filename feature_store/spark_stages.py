@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark import TaskContext
 
-from feature_store.kernels import N_FEATURES
+from feature_store.kernels.feature_kernel import N_FEATURES
 from feature_store.layout import TRANSACTION
 from feature_store.merchants.facts import merchant_hash
 from feature_store.merchants.payments import Payments, with_merchants

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from feature_store.errors import FraudError
-from feature_store.hashing import hash_strings
+from feature_store.kernels.hashing import hash_strings
 from feature_store.layout import PROFILE, SNAPSHOT, STATUSES, TRANSACTION, UNITS_PER_CURRENCY, UPSERT
 
 MOST_AMOUNT = 1e9

@@ -19,8 +19,8 @@ from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
 from feature_store.deltas import Delta
 from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
 from feature_store.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import MOST_EVENTS, PROFILE, STATUSES, TRANSACTION, country_code
 from loadtests.oracle.card import Card, View
 from loadtests.oracle.features import compute

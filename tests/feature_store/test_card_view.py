@@ -8,8 +8,8 @@ from feature_store.arena import MemoryArena
 from feature_store.card_view import describe, find_card
 from feature_store.catalogue import COLUMN, WINDOWS
 from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
 from feature_store.journal import Meta
+from feature_store.kernels.hashing import hash_string
 
 pytestmark = pytest.mark.unit
 

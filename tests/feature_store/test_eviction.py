@@ -22,13 +22,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store import deltas, eviction, journal, pieces
+from feature_store import deltas, journal, pieces
 from feature_store.arena import MemoryArena
 from feature_store.card_view import find_card
-from feature_store.cards import find
 from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
 from feature_store.journal import Meta
+from feature_store.kernels import eviction
+from feature_store.kernels.cards import find
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import EMPTY, EVENTS, MOST_EVENTS
 
 pytestmark = pytest.mark.unit

@@ -13,8 +13,8 @@ from thoroughness import examples
 
 from feature_store.arena import MemoryArena
 from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
 from feature_store.journal import MemoryPieces
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION
 from feature_store.merchants.facts import HOUR_COUNT, REPORT, spans
 from loadtests.oracle import Record

@@ -13,7 +13,7 @@ from harness.job_world import HOUR, MINUTE, SECOND, START, World, load, model_re
 from harness.random_trials import NO_NUMBER, RAISES, load_any
 from harness.rollout_records import challenger, event, proposed
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from models.policy import Counts, Policy, decide
 from models.registry import ModelRef
 from models.rollouts.events import Challenger, Type

@@ -11,9 +11,9 @@ alert that is neither declined nor escalated is suppressed while the cooldown si
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.cards import Array, Counters
 from feature_store.catalogue import HOUR_MS
 from feature_store.jit import njit
+from feature_store.kernels.cards import Array, Counters
 from feature_store.layout import ALERTED, EMPTY, FREE_ALERTED
 
 NEVER = 0

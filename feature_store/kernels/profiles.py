@@ -8,8 +8,8 @@ the status of the version before it: archiving the row of a blocked card does no
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.cards import Array, Counters
 from feature_store.jit import njit
+from feature_store.kernels.cards import Array, Counters
 from feature_store.layout import (
     ACTIVE,
     BEGINNING,

@@ -11,9 +11,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.cards import Array
 from feature_store.catalogue import COLUMN, WINDOWS
 from feature_store.jit import njit
+from feature_store.kernels.cards import Array
 from feature_store.layout import (
     COUNTRIES,
     COUNTRY_MASK,

@@ -11,16 +11,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.arrivals import (
-    CONFLICTING,
-    REPEAT_MARGIN_MS,
-    REPEATED,
-    arrival_features,
-    look_back,
-    stamp,
-    turn_rings,
-)
-from feature_store.cards import MORE_EVENTS, TOO_MANY, Array, Counters, forget, make_room
 from feature_store.catalogue import (
     CLIP_RATIO,
     COLUMN,
@@ -31,10 +21,31 @@ from feature_store.catalogue import (
     ROBUST_MEMORY,
     SPIKE_RATIO,
 )
-from feature_store.countries import CENTROIDS
-from feature_store.forgetting import shortest_silence, silence
-from feature_store.hot import add, become_hot, cool_down, look_up, ring_features
 from feature_store.jit import njit
+from feature_store.kernels.arrivals import (
+    CONFLICTING,
+    REPEAT_MARGIN_MS,
+    REPEATED,
+    arrival_features,
+    look_back,
+    stamp,
+    turn_rings,
+)
+from feature_store.kernels.cards import MORE_EVENTS, TOO_MANY, Array, Counters, forget, make_room
+from feature_store.kernels.countries import CENTROIDS
+from feature_store.kernels.forgetting import shortest_silence, silence
+from feature_store.kernels.hot import add, become_hot, cool_down, look_up, ring_features
+from feature_store.kernels.windows import (
+    DAY_WINDOW,
+    FIRST_WINDOWED,
+    LONGEST,
+    PER_WINDOW,
+    late_flags,
+    month_features,
+    scratch,
+    walk_late,
+    walk_windows,
+)
 from feature_store.layout import (
     ACTIVE,
     COUNTRY_MASK,
@@ -49,17 +60,6 @@ from feature_store.layout import (
     TRANSACTION_MASK,
     UNITS_PER_CURRENCY,
     WHEN_SHIFT,
-)
-from feature_store.windows import (
-    DAY_WINDOW,
-    FIRST_WINDOWED,
-    LONGEST,
-    PER_WINDOW,
-    late_flags,
-    month_features,
-    scratch,
-    walk_late,
-    walk_windows,
 )
 
 __all__ = ["ACCEPTED", "CONFLICT", "DUPLICATE", "N_FEATURES", "RESTARTED", "apply", "scratch"]

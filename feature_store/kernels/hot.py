@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.arrivals import (
+from feature_store.catalogue import COLUMN, WINDOWS
+from feature_store.jit import njit
+from feature_store.kernels.arrivals import (
     CONFLICTING,
     NEW,
     REPEATED,
@@ -31,8 +33,6 @@ from feature_store.arrivals import (
     enter_arrival,
     transaction_of,
 )
-from feature_store.catalogue import COLUMN, WINDOWS
-from feature_store.jit import njit
 from feature_store.layout import (
     COUNTRY_MASK,
     COUNTRY_SHIFT,

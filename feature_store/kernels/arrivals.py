@@ -15,9 +15,9 @@ less than one bucket (1/60 of the window) at the old edge, and never exceed the 
 
 import numpy as np
 
-from feature_store.cards import Array
 from feature_store.catalogue import ARRIVAL_WINDOWS, COLUMN, HOUR_MS
 from feature_store.jit import njit
+from feature_store.kernels.cards import Array
 from feature_store.layout import (
     ARRIVAL_BUCKETS,
     COUNTRY_SHIFT,

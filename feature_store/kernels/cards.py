@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.jit import njit
+from feature_store.kernels.segments import Array, Counters, give_back, take
 from feature_store.layout import (
     CARDS,
     EMPTY,
@@ -22,7 +23,6 @@ from feature_store.layout import (
     SIZE_CLASSES,
     WHEN_SHIFT,
 )
-from feature_store.segments import Array, Counters, give_back, take
 
 __all__ = ["Array", "Counters"]
 

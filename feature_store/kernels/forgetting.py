@@ -8,8 +8,8 @@ that arrives later makes no difference, so a stranger may be evicted before it.
 
 from feature_store.catalogue import FORGET_AFTER_MS, STRANGER_MARGIN_MS
 from feature_store.jit import njit
+from feature_store.kernels.segments import Array
 from feature_store.layout import EMPTY
-from feature_store.segments import Array
 
 
 @njit(cache=True, inline="always")

@@ -10,11 +10,13 @@ silence is in the state by then. So it makes no difference when, how often and h
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.cards import Array, Counters, find, forget
 from feature_store.catalogue import DAY_MS
-from feature_store.forgetting import silence
-from feature_store.hot import cool_down
 from feature_store.jit import njit
+from feature_store.kernels.cards import Array, Counters, find, forget
+from feature_store.kernels.forgetting import silence
+from feature_store.kernels.hot import cool_down
+from feature_store.kernels.profiles import drop_superseded
+from feature_store.kernels.segments import give_back
 from feature_store.layout import (
     CARDS,
     EMPTY,
@@ -25,8 +27,6 @@ from feature_store.layout import (
     NO_PROFILE,
     SWEPT,
 )
-from feature_store.profiles import drop_superseded
-from feature_store.segments import give_back
 
 MARGIN_MS = DAY_MS
 SWEEP = 4096
