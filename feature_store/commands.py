@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from feature_store.catalogue import DAY_MS
-from feature_store.group_state import DEFAULT_LATENESS_MS
 from feature_store.labels import Labels
 from feature_store.merchants.payments import MerchantLabels
 from feature_store.options import (
@@ -19,6 +18,7 @@ from feature_store.options import (
     MerchantLabelFeatures,
     Transactions,
 )
+from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from feature_store.training_run import OutputError, Summary, Task, compute
 from feature_store.training_set import DEFAULT_SKEW_MS
 from feature_store.transaction_files import TransactionFiles, read_table

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta
 from loadtests.audit.agreement import adapted_to_release, different_fields
 from loadtests.audit.card_log import CardLog, collect
 from loadtests.audit.topic_log import Log

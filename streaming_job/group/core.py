@@ -13,11 +13,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta, PieceStore, append, seal
 from feature_store.layout import PROFILE, TRANSACTION
 from feature_store.merchants.catalogue import computed
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, PieceStore, append, seal
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decide.decider import Decider, Deciders, Stopwatch

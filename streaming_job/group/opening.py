@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta, PieceStore, seal
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, PieceStore, seal
 from streaming_job.decode import keys, snapshots
 from streaming_job.group.committer import COMMIT_ID, LAST, GroupCommitter
 from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions

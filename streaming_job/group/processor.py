@@ -14,10 +14,10 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from feature_store.arena import layout_digest
 from feature_store.catalogue import names_of
-from feature_store.journal import load_meta
 from feature_store.merchants.catalogue import computed
+from feature_store.state.arena import layout_digest
+from feature_store.state.journal import load_meta
 from models import registry
 from models.errors import ModelUnavailableError
 from models.registry import ModelRef

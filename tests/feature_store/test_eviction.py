@@ -22,15 +22,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store import deltas, journal, pieces
-from feature_store.arena import MemoryArena
-from feature_store.card_view import find_card
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta
 from feature_store.kernels import eviction
 from feature_store.kernels.cards import find
 from feature_store.kernels.hashing import hash_string
 from feature_store.layout import EMPTY, EVENTS, MOST_EVENTS
+from feature_store.state import deltas, journal, pieces
+from feature_store.state.arena import MemoryArena
+from feature_store.state.card_view import find_card
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta
 
 pytestmark = pytest.mark.unit
 

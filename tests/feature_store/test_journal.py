@@ -18,14 +18,14 @@ from histories import (
 )
 from numpy.typing import NDArray
 
-from feature_store import codec, deltas, event_columns, journal, pieces
-from feature_store.arena import MemoryArena
-from feature_store.codec import StateDamagedError
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta, load_meta
 from feature_store.layout import FORMAT_VERSION, OLDEST_FORMAT, PROFILE, TRANSACTION, UPSERT
-from feature_store.pieces import gather, write_piece
+from feature_store.state import codec, deltas, event_columns, journal, pieces
+from feature_store.state.arena import MemoryArena
+from feature_store.state.codec import StateDamagedError
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, load_meta
+from feature_store.state.pieces import gather, write_piece
 from loadtests.bench.feature_load import FeatureLoad
 
 pytestmark = pytest.mark.unit

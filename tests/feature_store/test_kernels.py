@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store import deltas, journal, pieces
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import COLUMN
-from feature_store.group_state import GroupState
 from feature_store.layout import MOST_EVENTS, TRANSACTION_BITS
+from feature_store.state import deltas, journal, pieces
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
 
 pytestmark = pytest.mark.unit
 

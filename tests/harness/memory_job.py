@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 import pytest
 
-from feature_store import deltas, journal, pieces
-from feature_store.arena import MemoryArena
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild, seal
+from feature_store.state import deltas, journal, pieces
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild, seal
 from harness.job_world import TOPICS
 from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
 from loadtests.oracle import Record

@@ -17,10 +17,10 @@ import pyspark.sql.streaming.transform_with_state_driver_worker
 import pyspark.worker  # noqa: F401  what a task runs in
 from numpy.typing import NDArray
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import IDENTITIES, NAMES
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, rebuild
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, rebuild
 from models import tracking
 from models.feature_bins import bins_of
 from models.policy import Policy

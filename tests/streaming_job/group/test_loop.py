@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.arena import MemoryArena
-from feature_store.card_view import CardState, describe
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild
+from feature_store.state.arena import MemoryArena
+from feature_store.state.card_view import CardState, describe
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
 from loadtests.oracle import Record
 from streaming_job.decide.applied_events import AppliedEvents
 from streaming_job.group import loop

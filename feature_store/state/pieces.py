@@ -5,9 +5,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store import event_columns
-from feature_store.codec import decode, encode, records
-from feature_store.group_state import GroupState
 from feature_store.jit import njit
 from feature_store.kernels.cards import Array, Counters, move_segment
 from feature_store.kernels.hot import BUCKETS_PER_CARD
@@ -30,6 +27,9 @@ from feature_store.layout import (
     PROFILES,
     WHEN_SHIFT,
 )
+from feature_store.state import event_columns
+from feature_store.state.codec import decode, encode, records
+from feature_store.state.group_state import GroupState
 
 CARDS_PER_PIECE = 1024
 

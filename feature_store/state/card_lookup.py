@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.catalogue import DAY_MS
-from feature_store.group_state import GroupState
 from feature_store.kernels.cards import find
 from feature_store.kernels.windows import LONGEST
 from feature_store.layout import EMPTY, MERCHANT_BITS, MERCHANT_MASK, SPIKE, TRANSACTION_BITS, WHEN_SHIFT
+from feature_store.state.group_state import GroupState
 
 CARD_TRANSACTION = np.dtype([("merchant", "u8"), ("arrival", "i8"), ("spike", "?")])
 """A transaction in the card's history: the MERCHANT_MASK bits of its merchant's hash, its arrival (ms), and

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.arena import Arena
 from feature_store.catalogue import DAY_MS
 from feature_store.kernels import eviction, feature_kernel
 from feature_store.kernels.cards import adopt, fill_index, locate
@@ -32,6 +31,7 @@ from feature_store.layout import (
     NO_PROFILE,
     PROFILES,
 )
+from feature_store.state.arena import Arena
 
 DEFAULT_LATENESS_MS = 7 * DAY_MS
 IDENTITY = np.dtype([("lo", "u8"), ("hi", "u8"), ("number", "i4"), ("pad", "i4")])

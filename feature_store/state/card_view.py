@@ -6,11 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import HOUR_MS, WINDOWS
-from feature_store.deltas import Delta
-from feature_store.group_state import DEFAULT_LATENESS_MS, GroupState
-from feature_store.journal import Meta
 from feature_store.kernels.hot import BITS, BUCKETS_PER_CARD, BUCKETS_PER_WINDOW, WIDTHS
 from feature_store.layout import (
     ALERT_HOURS,
@@ -27,7 +23,11 @@ from feature_store.layout import (
     WHEN_SHIFT,
     country_name,
 )
-from feature_store.pieces import CARDS_PER_PIECE, decode_piece, read_piece
+from feature_store.state.arena import MemoryArena
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import DEFAULT_LATENESS_MS, GroupState
+from feature_store.state.journal import Meta
+from feature_store.state.pieces import CARDS_PER_PIECE, decode_piece, read_piece
 
 _NEVER = np.iinfo(np.int64).max
 

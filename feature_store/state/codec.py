@@ -9,9 +9,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from feature_store.columns import compress, decompress, pack, unpack
 from feature_store.errors import FraudError
 from feature_store.layout import FORMAT_VERSION, OLDEST_FORMAT
+from feature_store.state.columns import compress, decompress, pack, unpack
 
 _MAGIC = b"CFKG"
 # magic, format version, checksum of all the other bytes, directory bytes, raw bytes of the directory

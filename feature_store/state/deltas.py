@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.codec import decode, encode, records
-from feature_store.group_state import IDENTITY, GroupState
 from feature_store.layout import MERCHANT_MASK, PROFILE, TRANSACTION, TRANSACTION_MASK
-from feature_store.pieces import CARDS_PER_PIECE
+from feature_store.state.codec import decode, encode, records
+from feature_store.state.group_state import IDENTITY, GroupState
+from feature_store.state.pieces import CARDS_PER_PIECE
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.codec import StateDamagedError
 from feature_store.jit import njit
 from feature_store.kernels.arrivals import LONGEST, REPEAT_MARGIN_MS, age, stamp, transaction_of
 from feature_store.kernels.segments import Array
@@ -35,6 +34,7 @@ from feature_store.layout import (
     SPIKE,
     WHEN_SHIFT,
 )
+from feature_store.state.codec import StateDamagedError
 
 _POSITION_BITS = 24
 
