@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from feature_store.catalogue import DAY_MS
-from feature_store.options import (
+from feature_store.training.options import (
     DEFAULT_DELAY_DAYS,
     LabelDelayDays,
     LabelFile,
@@ -45,7 +45,7 @@ def train_command(
     name: Annotated[str, typer.Option(help="Of the registered model")] = "card-fraud",
 ) -> None:
     """Train a model on labelled history, evaluate it on the newest quarter, and register it."""
-    from feature_store.transaction_files import TransactionFiles, read_table
+    from feature_store.training.transaction_files import TransactionFiles, read_table
     from models.pipeline import fit_and_register
 
     label_delay_ms = int(label_delay_days * DAY_MS)

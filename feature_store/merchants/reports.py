@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from feature_store.labels import COLUMNS, LabelError, Labels, identities, is_fraud
 from feature_store.merchants.catalogue import NEVER
-from feature_store.training_files import Rows
+from feature_store.training.labels import COLUMNS, LabelError, Labels, identities, is_fraud
+from feature_store.training.training_files import Rows
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from feature_store.catalogue import DAY_MS
-from feature_store.options import DELAY_HELP, LabelFile, MerchantLabelFeatures, Transactions
+from feature_store.training.options import DELAY_HELP, LabelFile, MerchantLabelFeatures, Transactions
 from models import learner_options as options
 from models.algorithms import Learner
 
@@ -46,7 +46,7 @@ def evaluate_command(
     test day are excluded from it. See docs/model-quality.md.
     """
     from feature_store.merchants.payments import MerchantLabels
-    from feature_store.transaction_files import TransactionFiles, read_table
+    from feature_store.training.transaction_files import TransactionFiles, read_table
     from models.evaluation.history import Source
     from models.evaluation.page import page
     from models.evaluation.protocol import Windows

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from thoroughness import THOROUGH, examples
 from typer.testing import CliRunner
 
-from feature_store import training_run
 from feature_store.commands import app
 from feature_store.merchants import payments
 from feature_store.merchants.catalogue import ALL_NAMES, MERCHANT_NAMES
+from feature_store.training import training_run
 from loadtests.oracle import MerchantLog, ProfileLog, Record
 from loadtests.oracle import Rules as OracleRules
 from streaming_job.contracts import Contract

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from feature_store.kernels.feature_kernel import N_FEATURES
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import DEFAULT_LATENESS_MS, GroupState
-from feature_store.transaction_table import (
+from feature_store.training.transaction_table import (
     TrainingSetError,
     arrivals,
     country_codes,

@@ -18,10 +18,10 @@ from feature_store.kernels.feature_kernel import N_FEATURES
 from feature_store.layout import TRANSACTION
 from feature_store.merchants.facts import merchant_hash
 from feature_store.merchants.payments import Payments, with_merchants
-from feature_store.training_files import Rows, TrainingFile
-from feature_store.training_run import Task
-from feature_store.training_set import CHUNK, Decisions
-from feature_store.transaction_files import Piece, read
+from feature_store.training.training_files import Rows, TrainingFile
+from feature_store.training.training_run import Task
+from feature_store.training.training_set import CHUNK, Decisions
+from feature_store.training.transaction_files import Piece, read
 
 SENT_DDL = (
     "card long, arrival long, row long, record binary, transaction_id string, card_id string, label tinyint"

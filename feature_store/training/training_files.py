@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from feature_store.catalogue import feature_hash, names_of
-from feature_store.labels import Labels, is_fraud
 from feature_store.merchants.catalogue import computed
-from feature_store.training_set import OUTCOMES, Decisions
-from feature_store.transaction_table import column, to_records
+from feature_store.training.labels import Labels, is_fraud
+from feature_store.training.training_set import OUTCOMES, Decisions
+from feature_store.training.transaction_table import column, to_records
 
 FEATURE_HASH = b"card-fraud.features"
 """Metadata key of the hash of the feature list in the files."""

@@ -19,10 +19,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from feature_store.errors import FraudError
-from feature_store.spark_stages import DECIDED_DDL, DONE_DDL, SENT_DDL, OfCards, OfMerchants, Read, Written
-from feature_store.training_run import Summary, Task, replacing
-from feature_store.training_set import CHUNK
-from feature_store.transaction_table import TrainingSetError
+from feature_store.training.spark_stages import (
+    DECIDED_DDL,
+    DONE_DDL,
+    SENT_DDL,
+    OfCards,
+    OfMerchants,
+    Read,
+    Written,
+)
+from feature_store.training.training_run import Summary, Task, replacing
+from feature_store.training.training_set import CHUNK
+from feature_store.training.transaction_table import TrainingSetError
 
 ROWS_PER_PARTITION = 2_000_000
 """Rows per partition. Spark sorts a partition's records (72 bytes a row, and the ids) in memory, or spills

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from feature_store import handbook
-from feature_store.transaction_table import TrainingSetError, arrivals
+from feature_store.training import handbook
+from feature_store.training.transaction_table import TrainingSetError, arrivals
 
 REQUIRED = ("transaction_id", "card_id", "merchant_id", "amount", "country", "event_time")
 """Columns of the transaction contract that features are computed from."""
