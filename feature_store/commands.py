@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from feature_store.catalogue import DAY_MS
-from feature_store.merchants.payments import MerchantLabels
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from feature_store.training.labels import Labels
+from feature_store.training.merchant_payments import MerchantLabels
 from feature_store.training.options import (
     DEFAULT_DELAY_DAYS,
     LabelDelayDays,

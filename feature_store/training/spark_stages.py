@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from feature_store.kernels.feature_kernel import N_FEATURES
 from feature_store.layout import TRANSACTION
 from feature_store.merchants.facts import merchant_hash
-from feature_store.merchants.payments import Payments, with_merchants
+from feature_store.training.merchant_payments import Payments, with_merchants
 from feature_store.training.training_files import Rows, TrainingFile
 from feature_store.training.training_run import Task
 from feature_store.training.training_set import CHUNK, Decisions

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from feature_store.errors import FraudError
 from feature_store.merchants.facts import Facts
-from feature_store.merchants.payments import MerchantLabels, Payments, with_merchants
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from feature_store.training.labels import Labels
+from feature_store.training.merchant_payments import MerchantLabels, Payments, with_merchants
 from feature_store.training.training_files import Rows, TrainingFile
 from feature_store.training.training_set import CHUNK, DEFAULT_SKEW_MS, PointInTime, arrival_order
 from feature_store.training.transaction_files import TransactionFiles

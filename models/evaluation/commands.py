@@ -45,7 +45,7 @@ def evaluate_command(
     Between training and test lie the days whose labels are late. Cards that are known as compromised before a
     test day are excluded from it. See docs/model-quality.md.
     """
-    from feature_store.merchants.payments import MerchantLabels
+    from feature_store.training.merchant_payments import MerchantLabels
     from feature_store.training.transaction_files import TransactionFiles, read_table
     from models.evaluation.history import Source
     from models.evaluation.page import page

@@ -12,8 +12,8 @@ from feature_store.catalogue import NAMES, feature_hash
 from feature_store.commands import app
 from feature_store.errors import FraudError
 from feature_store.merchants.catalogue import ALL_NAMES, computed
-from feature_store.merchants.payments import MerchantLabels, build
 from feature_store.training import training_set
+from feature_store.training.merchant_payments import MerchantLabels, build
 from feature_store.training.training_files import FEATURE_HASH
 
 NOW = 1_780_000_200_000

@@ -13,7 +13,7 @@ from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS
 from feature_store.merchants.catalogue import ALL_NAMES, computed
-from feature_store.merchants.reports import Undated
+from feature_store.training.merchant_reports import Undated
 from feature_store.training.transaction_files import TransactionFiles
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from feature_store.catalogue import CLIP_RATIO, COLUMN, ROBUST_MEMORY, SPIKE_RATIO
 from feature_store.merchants.catalogue import MERCHANT_NAMES
-from feature_store.merchants.reports import Reports, Undated
+from feature_store.training.merchant_reports import Reports, Undated
 from feature_store.training.transaction_files import TransactionFiles
 from models.algorithms import Algorithm
 from models.commands import app

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from feature_store.catalogue import COLUMN, SPIKE_RATIO
 from feature_store.merchants.catalogue import ALL_NAMES, MERCHANT_FEATURES
 from feature_store.merchants.facts import Facts
+from feature_store.merchants.fraud_spans import FraudSpans
 from feature_store.merchants.offline import facts_of, features_as_of
-from feature_store.merchants.reports import FraudSpans, Reports, Undated
 from feature_store.state.card_lookup import label_age_ms
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from feature_store.training.labels import Labels
+from feature_store.training.merchant_reports import Reports, Undated
 from feature_store.training.training_files import Rows
 from feature_store.training.training_set import ACCEPTED, CHUNK, Decisions, PointInTime, arrival_order
 from feature_store.training.transaction_table import arrivals
