@@ -1,4 +1,4 @@
-"""Kernel that folds profile changes into a short version history per card.
+"""Kernels of the profiles: fold changes into a short version history per card; find the version in force.
 
 A version is visible to transactions that arrive at or after its own arrival. Versions of a card are linked
 from the newest to the oldest, in the order of their Kafka offsets. A deleted row becomes a version with only
@@ -117,3 +117,18 @@ def apply_changes(
         counters[NO_PROFILE] -= newest == EMPTY
         card.profile = number
     return behind
+
+
+@njit(cache=True, inline="always")
+def profile_in_force(profiles: Array, newest: int, arrival: int) -> tuple[int, int]:
+    """Return the newest profile version of a card that was visible at `arrival`, and the card's status.
+
+    The version is -1 if there is none or it was deleted. The status outlives a delete; a card without any
+    version is active.
+    """
+    version = newest
+    while version != EMPTY and profiles[version].arrival > arrival:
+        version = profiles[version].older
+    if version == EMPTY:
+        return EMPTY, ACTIVE
+    return EMPTY if profiles[version].change >= DELETE else version, profiles[version].status

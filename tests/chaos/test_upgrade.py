@@ -36,12 +36,12 @@ CHANGES = (
         "    *_windowed(),\n",
     ),
     (
-        "feature_store/kernels/feature_kernel.py",
+        "feature_store/kernels/card_features.py",
         "C_HOUR, C_NIGHT",
         f'C_MINUTE = COLUMN["{FEATURE}"]\nC_HOUR, C_NIGHT',
     ),
     (
-        "feature_store/kernels/feature_kernel.py",
+        "feature_store/kernels/card_features.py",
         "    out[C_HOUR] = hour\n",
         "    out[C_HOUR] = hour\n    out[C_MINUTE] = time // 60_000 % 60\n",
     ),

@@ -5,8 +5,8 @@ from itertools import combinations
 
 import pytest
 
+from feature_store.kernels.card_features import _speed_kmh
 from feature_store.kernels.countries import CENTROIDS
-from feature_store.kernels.feature_kernel import _speed_kmh
 from feature_store.layout import country_name
 from loadtests.oracle.geography import EARTH_RADIUS_KM, kilometres
 
