@@ -1,4 +1,4 @@
-"""Kernels of the features without windows: of the transaction, the card, its newest events and its profile."""
+"""Kernels of the features without windows: of transaction, card, newest events and profile."""
 
 import math
 

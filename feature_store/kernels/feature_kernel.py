@@ -29,8 +29,9 @@ from feature_store.kernels.card_features import (
 )
 from feature_store.kernels.cards import MORE_EVENTS, TOO_MANY, Array, Counters, forget, make_room
 from feature_store.kernels.forgetting import shortest_silence, silence
-from feature_store.kernels.hot import add, become_hot, cool_down, look_up, ring_features
+from feature_store.kernels.hot import add, become_hot, cool_down, ring_features
 from feature_store.kernels.profiles import profile_in_force
+from feature_store.kernels.recent_ids import look_up
 from feature_store.kernels.windows import (
     LONGEST,
     late_flags,

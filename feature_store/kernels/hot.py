@@ -10,28 +10,26 @@ A card that gets more than MOST_EVENTS events within 37 days is hot from then on
    event that is late by more than a ring sees only itself in that window.
 3. Distinct merchants are estimated by linear counting (Whang, Vander-Zanden, Taylor 1990) over 256 bits,
    countries by 256 bits. Counts by arrival: see `arrivals`.
-4. Repetitions are recognised among the last 1,024 to 2,048 accepted transactions. Those are stored with their
-   content: by the hash alone, a colliding transaction would be dropped as a repetition. A transaction id is
-   never 0 here: 0 means an empty entry.
+4. Repetitions are recognised among the last accepted transactions: see `recent_ids`.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.catalogue import COLUMN, WINDOWS
+from feature_store.catalogue import WINDOWS
 from feature_store.jit import njit
-from feature_store.kernels.arrivals import (
-    CONFLICTING,
-    NEW,
-    REPEATED,
-    age,
-    agrees,
-    clear_rings,
-    enter_arrival,
-    transaction_of,
+from feature_store.kernels.arrivals import age, clear_rings, enter_arrival
+from feature_store.kernels.cards import Array, Counters
+from feature_store.kernels.recent_ids import clear, remember
+from feature_store.kernels.windows import (
+    C_NEW_COUNTRY,
+    C_NEW_MERCHANT,
+    C_SPIKE_AGE,
+    MONTH_WINDOW,
+    N_WINDOWS,
+    write_window,
 )
 from feature_store.layout import (
     COUNTRY_MASK,
@@ -40,30 +38,16 @@ from feature_store.layout import (
     FREE_HOT,
     HOT_CARDS,
     HOT_IDS,
-    IDS_PER_SET,
-    MERCHANT_MASK,
     RING,
     SPIKE,
     UNITS_PER_CURRENCY,
     WHEN_SHIFT,
 )
 
-Array = Any
-Counters = NDArray[np.int64]
-
 BUCKETS_PER_WINDOW = 60
-N_WINDOWS = len(WINDOWS)
 WIDTHS = np.array([length // BUCKETS_PER_WINDOW for length in WINDOWS.values()], dtype=np.int64)
 BUCKETS_PER_CARD = N_WINDOWS * RING
 BITS = 256
-_DAY, _WEEK, _MONTH = (list(WINDOWS).index(name) for name in ("24h", "7d", "30d"))
-_FIRST, _PER_WINDOW = COLUMN["count_1m"], 6
-_SPIKES = (COLUMN["spikes_24h"], COLUMN["spikes_7d"], COLUMN["spikes_30d"])
-_C_SPIKE_AGE, _C_NEW_MERCHANT, _C_NEW_COUNTRY = (
-    COLUMN["time_since_spike"],
-    COLUMN["new_merchant"],
-    COLUMN["new_country"],
-)
 
 
 @njit(cache=True, inline="always")
@@ -95,55 +79,6 @@ def _distinct(bits: NDArray[np.uint64]) -> float:
 
 
 @njit(cache=True)
-def look_up(
-    latest: Array, hot: int, transaction: np.uint64, when: int, amount: int, merchant: np.uint64
-) -> int:
-    """Classify a transaction id against a hot card's recent transactions: NEW, REPEATED or CONFLICTING."""
-    outcome = NEW
-    transaction = max(transaction, np.uint64(1))
-    for part in range(2):
-        base = (2 * hot + part) * IDS_PER_SET
-        at = np.int64(transaction & np.uint64(IDS_PER_SET - 1))
-        while latest[base + at].transaction != 0:
-            if latest[base + at].transaction == transaction:
-                if agrees(latest[base + at], when, amount, merchant):
-                    return REPEATED
-                outcome = CONFLICTING
-            at = (at + 1) & (IDS_PER_SET - 1)
-    return outcome
-
-
-@njit(cache=True)
-def _forget(latest: Array, start: int, end: int) -> None:
-    for i in range(start, end):
-        latest[i].when = 0
-        latest[i].amount = 0
-        latest[i].transaction = np.uint64(0)
-        latest[i].merchant = np.uint64(0)
-
-
-@njit(cache=True)
-def _remember(latest: Array, record: Array, hot: int, event: Array) -> None:
-    """Enter a transaction into the newer of two sets; when that is half full, clear and use the older one."""
-    if record.ids == IDS_PER_SET // 2:
-        record.newer = 1 - record.newer
-        record.ids = 0
-        base = (2 * hot + record.newer) * IDS_PER_SET
-        _forget(latest, base, base + IDS_PER_SET)
-    base = (2 * hot + record.newer) * IDS_PER_SET
-    transaction = max(transaction_of(event), np.uint64(1))
-    at = np.int64(transaction & np.uint64(IDS_PER_SET - 1))
-    while latest[base + at].transaction != 0:
-        at = (at + 1) & (IDS_PER_SET - 1)
-    entry = latest[base + at]
-    entry.transaction = transaction
-    entry.merchant = event.merchant & np.uint64(MERCHANT_MASK)
-    entry.when = event.when >> COUNTRY_SHIFT << COUNTRY_SHIFT
-    entry.amount = event.amount
-    record.ids += 1
-
-
-@njit(cache=True)
 def add(hots: Array, buckets: Array, latest: Array, hot: int, event: Array, arrival: int) -> None:
     """Add an accepted event to a hot card's rings and to its recent transactions.
 
@@ -152,7 +87,7 @@ def add(hots: Array, buckets: Array, latest: Array, hot: int, event: Array, arri
     record = hots[hot]
     when, units, merchant = event.when, event.amount, event.merchant
     if arrival >= 0:
-        _remember(latest, record, hot, event)
+        remember(latest, record, hot, event)
         enter_arrival(record, arrival)
     time = when >> WHEN_SHIFT
     spike = when & SPIKE
@@ -211,7 +146,7 @@ def become_hot(
     record.ids = 0
     record.newer = 0
     clear_rings(record, arrival)
-    _forget(latest, hot * HOT_IDS, (hot + 1) * HOT_IDS)
+    clear(latest, hot * HOT_IDS, (hot + 1) * HOT_IDS)
     for i in range(hot * N_WINDOWS * RING, (hot + 1) * N_WINDOWS * RING):
         buckets[i].index = -1
     card.hot = hot
@@ -269,24 +204,19 @@ def ring_features(
             for word in range(BITS // 64):
                 merchants[word] |= bucket.merchants[word]
                 countries[word] |= bucket.countries[word]
-        if window == _MONTH:
-            out[_C_NEW_MERCHANT] = 0.0 if _bit(merchants, own) else 1.0
-            out[_C_NEW_COUNTRY] = 0.0 if _bit(countries, country % BITS) else 1.0
+        if window == MONTH_WINDOW:
+            out[C_NEW_MERCHANT] = 0.0 if _bit(merchants, own) else 1.0
+            out[C_NEW_COUNTRY] = 0.0 if _bit(countries, country % BITS) else 1.0
         _set_bit(merchants, own)
         _set_bit(countries, country % BITS)
-        column = _FIRST + _PER_WINDOW * window
-        out[column] = count + 1
-        out[column + 1] = (total + units) / UNITS_PER_CURRENCY
-        out[column + 2] = (total + units) / (count + 1) / UNITS_PER_CURRENCY
-        out[column + 3] = max(greatest, units) / UNITS_PER_CURRENCY
-        out[column + 4] = _distinct(merchants)
-        out[column + 5] = _ones(countries)
-        if window >= _DAY:
-            out[_SPIKES[window - _DAY]] = spikes
+        write_window(
+            out, window, count + 1, total + units, max(greatest, units), _distinct(merchants),
+            _ones(countries), spikes,
+        )  # fmt: skip
     last = hots[hot].last_spike
-    out[_C_SPIKE_AGE] = np.nan
-    if 0 <= last <= time and time - last < WIDTHS[_MONTH] * BUCKETS_PER_WINDOW:
-        out[_C_SPIKE_AGE] = (time - last) / 1000
+    out[C_SPIKE_AGE] = np.nan
+    if 0 <= last <= time and time - last < WIDTHS[MONTH_WINDOW] * BUCKETS_PER_WINDOW:
+        out[C_SPIKE_AGE] = (time - last) / 1000
     if count == 0:
         return 0, 0, 0.0
     mean = total / count / UNITS_PER_CURRENCY

@@ -34,8 +34,11 @@ DAY_WINDOW = list(WINDOWS).index("24h")
 WEEK_WINDOW = list(WINDOWS).index("7d")
 MONTH_WINDOW = list(WINDOWS).index("30d")
 
-FIRST_WINDOWED = COLUMN["count_1m"]
-PER_WINDOW = 6
+C_COUNT, C_SUM, C_MEAN, C_MAX, C_MERCHANTS, C_COUNTRIES = (
+    COLUMN[f"{stem}_1m"] for stem in ("count", "sum", "mean", "max", "merchants", "countries")
+)
+"""Columns of the first window."""
+PER_WINDOW = COLUMN["count_5m"] - COLUMN["count_1m"]
 C_STD, C_RATIO_MEAN, C_Z_MONTH = COLUMN["std_30d"], COLUMN["ratio_mean_30d"], COLUMN["zscore_30d"]
 C_SPIKES_DAY, C_SPIKES_WEEK = COLUMN["spikes_24h"], COLUMN["spikes_7d"]
 C_SPIKES_MONTH, C_SPIKE_AGE = COLUMN["spikes_30d"], COLUMN["time_since_spike"]
@@ -68,23 +71,24 @@ def _first_seen(merchant: np.uint64, walk: int, seen: NDArray[np.uint64], seen_i
 
 
 @njit(cache=True, inline="always")
-def _write_window(
+def write_window(
     out: NDArray[np.float64],
     window: int,
     count: int,
     total: int,
     greatest: int,
-    merchants: int,
+    merchants: float,
     countries: int,
     spikes: int,
 ) -> None:
-    column = FIRST_WINDOWED + PER_WINDOW * window
-    out[column] = count
-    out[column + 1] = total / UNITS_PER_CURRENCY
-    out[column + 2] = total / count / UNITS_PER_CURRENCY
-    out[column + 3] = greatest / UNITS_PER_CURRENCY
-    out[column + 4] = merchants
-    out[column + 5] = countries
+    """Set the features of one window from its aggregates; amounts in units."""
+    offset = PER_WINDOW * window
+    out[offset + C_COUNT] = count
+    out[offset + C_SUM] = total / UNITS_PER_CURRENCY
+    out[offset + C_MEAN] = total / count / UNITS_PER_CURRENCY
+    out[offset + C_MAX] = greatest / UNITS_PER_CURRENCY
+    out[offset + C_MERCHANTS] = merchants
+    out[offset + C_COUNTRIES] = countries
     if window == DAY_WINDOW:
         out[C_SPIKES_DAY] = spikes
     elif window == WEEK_WINDOW:
@@ -155,7 +159,7 @@ def walk_windows(
             spikes += when & SPIKE
             spike = max(spike, at if when & SPIKE else EMPTY)
             at -= 1
-        _write_window(out, window, last - at + 1, total, greatest, merchants, countries, spikes)
+        write_window(out, window, last - at + 1, total, greatest, merchants, countries, spikes)
     out[C_NEW_MERCHANT] = 1.0 if at_merchant == EMPTY else 0.0
     out[C_NEW_COUNTRY] = 1.0 if in_country == EMPTY else 0.0
     out[C_SPIKE_AGE] = np.nan
@@ -215,7 +219,7 @@ def walk_late(
                 if spikes == 1:
                     out[C_SPIKE_AGE] = (time - (event.when >> WHEN_SHIFT)) / 1000
             at -= 1
-        _write_window(out, window, last - at + 1, total, greatest, merchants, countries, spikes)
+        write_window(out, window, last - at + 1, total, greatest, merchants, countries, spikes)
     out[C_NEW_MERCHANT] = 1.0 if merchant_is_new else 0.0
     out[C_NEW_COUNTRY] = 1.0 if country_is_new else 0.0
     others = last - at
