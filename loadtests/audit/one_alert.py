@@ -28,7 +28,7 @@ from streaming_job.contracts import Reason
 from streaming_job.decide.rollout_history import NoRolloutError
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.group.core import GroupCore
-from streaming_job.group.core import Rules as JobRules
+from streaming_job.group.rules import Rules as JobRules
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
 from streaming_job.settings import JobSettings

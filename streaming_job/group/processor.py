@@ -24,9 +24,10 @@ from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
-from streaming_job.group.core import Rules, positions_of
 from streaming_job.group.opening import OpenGroup, Opening, begin
 from streaming_job.group.placement import grouping_values
+from streaming_job.group.rules import Rules
+from streaming_job.group.stored_positions import positions_of
 from streaming_job.group.working_copy import WorkingCopy
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.runtime.epochs import Address, Epoch

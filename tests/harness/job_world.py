@@ -32,7 +32,7 @@ from models.trees import compile_trees
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
-from streaming_job.group.core import Rules
+from streaming_job.group.rules import Rules
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.progress.outcome import Outcome
 

@@ -22,9 +22,11 @@ from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, Memor
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.group import core, loop
-from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
+from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit
+from streaming_job.group.rules import Rules
+from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials

@@ -30,7 +30,8 @@ from models.scoring import Scorer
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.group import processor  # noqa: F401  what the tasks call
-from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.core import GroupCore
+from streaming_job.group.rules import Rules
 from streaming_job.log import message_batch
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Records

@@ -28,7 +28,8 @@ from feature_store.state.journal import MemoryPieces, Meta
 from models.errors import ModelError, ModelMissingError, ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
-from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.core import GroupCore
+from streaming_job.group.rules import Rules
 
 pytestmark = pytest.mark.unit
 

@@ -22,8 +22,9 @@ from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
 from loadtests.oracle import Record
 from streaming_job.decide.applied_events import AppliedEvents
 from streaming_job.group import loop
-from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
+from streaming_job.group.rules import Rules
 from streaming_job.group.trial_pieces import APPLIED, FEATURES
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome

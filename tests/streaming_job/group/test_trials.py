@@ -20,7 +20,7 @@ from models.rollouts.events import Challenger, Type
 from models.rollouts.membership import bucket
 from models.scoring import Scorer
 from streaming_job.contracts import Contract, validate
-from streaming_job.group.core import Rules
+from streaming_job.group.rules import Rules
 from streaming_job.progress.outcome import Outcome
 
 pytestmark = pytest.mark.unit
