@@ -25,7 +25,7 @@ from loadtests.oracle import Record
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
-from models import registry
+from models import loading
 from models.algorithms import QUICK
 from models.pipeline import Trained, fit_and_register
 from models.policy import Policy
@@ -256,7 +256,7 @@ class Installation:
         return verify(
             self._log,
             self.settings,
-            lambda rollout: registry.load(
+            lambda rollout: loading.load(
                 rollout.model, self.settings.mlflow_tracking_uri, self.directory / "audit-models"
             ),
         )

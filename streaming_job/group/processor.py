@@ -18,7 +18,7 @@ from feature_store.catalogue import names_of
 from feature_store.merchants.catalogue import computed
 from feature_store.state.arena import layout_digest
 from feature_store.state.journal import load_meta
-from models import registry
+from models import loading
 from models.errors import ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
@@ -95,7 +95,7 @@ def _load_once(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[s
     Raises:
         ModelError: the model cannot be loaded, or must not decide.
     """
-    return registry.load(ref, tracking_uri, cache_dir).on(names)
+    return loading.load(ref, tracking_uri, cache_dir).on(names)
 
 
 def _load_patiently(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:

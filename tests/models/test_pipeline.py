@@ -20,8 +20,9 @@ from feature_store.training.transaction_table import TrainingSetError
 from models.algorithms import QUICK
 from models.commands import app
 from models.errors import ModelError
+from models.loading import load
 from models.pipeline import fit_and_register, outcomes
-from models.registry import load, training_scores
+from models.registry import training_scores
 
 
 def history(rows: int = 6_000) -> pa.Table:
