@@ -18,9 +18,10 @@ from feature_store.catalogue import IDENTITIES, lacking
 from feature_store.errors import FraudError
 from feature_store.merchants.catalogue import are_merchants
 from models.registry import ModelRef
-from models.rollouts import events, machine
+from models.rollouts import machine, reading
 from models.rollouts.events import Event, Type
-from models.rollouts.machine import ConflictError, Decides, Line, Plan
+from models.rollouts.machine import ConflictError
+from models.rollouts.state import Decides, Line, Plan
 from streaming_job.contracts import ContractError, Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
@@ -64,7 +65,7 @@ class Step:
     offset: int
     event: Event
     champions: tuple[Decides, ...]
-    """The stack of champions (`machine.Line`), including those that this release cannot compute."""
+    """The stack of champions (`state.Line`), including those that this release cannot compute."""
     plan: Plan | None
     """The plan that follows from the log, whatever this release can compute."""
 
@@ -88,7 +89,7 @@ def _letter(record: RolloutRecord, topics: Topics, verdict: Verdict) -> DeadLett
 @lru_cache(maxsize=16_384)
 def _accepted(text: str) -> tuple[Event, ...]:
     """Parse an accepted event; cached, because every opening of a key group restores the history."""
-    return events.read(text.encode())
+    return reading.read(text.encode())
 
 
 @dataclass
@@ -128,7 +129,7 @@ class RolloutHistory:
                 refused.append(_letter(record, topics, _TOO_LARGE))
                 continue
             try:
-                events.read(value)
+                reading.read(value)
                 verdict = self._add(record.arrival, record.offset, value.decode(), UNJUDGED, judge)
             except ContractError as fault:
                 reason = Reason.INVALID_VALUE if value else Reason.EMPTY_VALUE
