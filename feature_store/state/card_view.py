@@ -27,7 +27,8 @@ from feature_store.state.arena import MemoryArena
 from feature_store.state.deltas import Delta
 from feature_store.state.group_state import DEFAULT_LATENESS_MS, GroupState
 from feature_store.state.journal import Meta
-from feature_store.state.pieces import CARDS_PER_PIECE, decode_piece, read_piece
+from feature_store.state.piece_records import CARDS_PER_PIECE
+from feature_store.state.pieces import decode_piece, read_piece
 
 _NEVER = np.iinfo(np.int64).max
 

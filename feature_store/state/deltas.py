@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from feature_store.layout import MERCHANT_MASK, PROFILE, TRANSACTION, TRANSACTION_MASK
 from feature_store.state.codec import decode, encode, records
 from feature_store.state.group_state import IDENTITY, GroupState
-from feature_store.state.pieces import CARDS_PER_PIECE
+from feature_store.state.piece_records import CARDS_PER_PIECE
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ import orjson
 from feature_store.state.codec import StateDamagedError, decode, encode
 from feature_store.state.deltas import Delta
 from feature_store.state.group_state import GroupState
-from feature_store.state.pieces import CARDS_PER_PIECE, read_piece, write_piece
+from feature_store.state.piece_records import CARDS_PER_PIECE
+from feature_store.state.pieces import read_piece, write_piece
 
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
 """Bytes of snapshots per byte of delta; the deltas that are kept are then a sixth of the snapshots."""

@@ -16,7 +16,8 @@ from feature_store.state.arena import FileArena, MemoryArena
 from feature_store.state.deltas import Delta
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta, append, rebuild, seal
-from feature_store.state.pieces import CARDS_PER_PIECE, write_piece
+from feature_store.state.piece_records import CARDS_PER_PIECE
+from feature_store.state.pieces import write_piece
 from feature_store.training.training_run import Task, compute
 from feature_store.training.transaction_files import TransactionFiles
 from loadtests.bench.feature_load import FeatureLoad

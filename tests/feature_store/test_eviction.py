@@ -26,7 +26,7 @@ from feature_store.kernels import eviction
 from feature_store.kernels.cards import find
 from feature_store.kernels.hashing import hash_string
 from feature_store.layout import EMPTY, EVENTS, MOST_EVENTS
-from feature_store.state import deltas, journal, pieces
+from feature_store.state import deltas, journal, piece_records
 from feature_store.state.arena import MemoryArena
 from feature_store.state.card_view import find_card
 from feature_store.state.group_state import GroupState
@@ -248,7 +248,7 @@ def assert_indifferent(history: History, cuts: list[int], when: set[int], snapsh
     whole = replay(history)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
-        for module in (pieces, journal, deltas):
+        for module in (piece_records, journal, deltas):
             patch.setattr(module, "CARDS_PER_PIECE", 2)
         assert_same(replay(history, cuts, when.__contains__), whole)
         assert_same(replay(history, range(1, 40), when.__contains__), whole)

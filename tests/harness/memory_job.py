@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from feature_store.state import deltas, journal, pieces
+from feature_store.state import deltas, journal, piece_records
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild, seal
@@ -149,7 +149,7 @@ def mortal(fate: Fate) -> Iterator[None]:
         patch.setattr(loop, "reach", fate.call)
         patch.setattr(loop, "DELTA_ROWS", DELTA_ROWS)
         patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", 1)
-        for module in (deltas, journal, pieces):
+        for module in (deltas, journal, piece_records):
             patch.setattr(module, "CARDS_PER_PIECE", CARDS_PER_PIECE)
         yield
 
