@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from feature_store.layout import MERCHANT_MASK, PROFILE, TRANSACTION, TRANSACTION_MASK
 from feature_store.state.codec import decode, encode, records
-from feature_store.state.group_state import IDENTITY, GroupState
+from feature_store.state.group_arrays import IDENTITY
+from feature_store.state.group_state import GroupState
 from feature_store.state.piece_records import CARDS_PER_PIECE
 
 

@@ -22,10 +22,11 @@ from feature_store.state.arena import MemoryArena
 from feature_store.state.deltas import Delta
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
-from loadtests.oracle.card import Card, View
+from loadtests.oracle.card import Card
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import Record, Transaction
 from loadtests.oracle.tables import ProfileLog
+from loadtests.oracle.view import View
 from streaming_job.decode.profiles import profile_change
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
