@@ -9,7 +9,10 @@ BLOCK = "".join(f"    total += weigh(item[{n}], {n})\n" for n in range(7))
 
 
 def module(name: str, body: str) -> tuple[str, str]:
-    return name, f'"""Module {name}."""\nimport {name}\n\n\ndef {name}(item):\n    """Text."""\n{body}    return 1\n'
+    return (
+        name,
+        f'"""Module {name}."""\nimport {name}\n\n\ndef {name}(item):\n    """Text."""\n{body}    return 1\n',
+    )
 
 
 def test_a_block_in_two_modules_is_reported_with_its_places() -> None:
