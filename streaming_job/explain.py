@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from feature_store.card_view import describe, find_card
 from feature_store.errors import FraudError
-from feature_store.group_state import DEFAULT_LATENESS_MS
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
+from feature_store.state.card_view import describe, find_card
+from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.masking import masked
 from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from loadtests.faults.installation import PARTITIONERS
+from loadtests.faults.record_producer import PARTITIONERS
 from loadtests.locust_run import histograms, identity
 from loadtests.locust_run.alert_watch import AlertWatch, Seen
 from loadtests.locust_run.errors import LoadTestError

@@ -9,7 +9,7 @@ from models.guards.counts import Counts
 from models.guards.findings import Outcome
 from models.guards.verdict import Step, Verdict, next_step, verdict
 from models.rollouts.events import Type
-from models.rollouts.machine import TRIED, Trial
+from models.rollouts.state import TRIED, Trial
 from service.rollouts.history import History
 
 

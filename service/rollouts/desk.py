@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from models.rollouts.events import Event, Type
-from models.rollouts.machine import TRIED
+from models.rollouts.state import TRIED
 from service.rollouts import checks, drawing, reading
 from service.rollouts.assessment import assess
 from service.rollouts.errors import DeskError, RefusedError, StaleError, UnansweredError

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from feature_store.catalogue import HOUR_MS
 from models.rollouts import machine
 from models.rollouts.events import Type
-from models.rollouts.machine import Trial
+from models.rollouts.state import Trial
 from service.rollouts import decisions, drawing, examples, views
 from service.rollouts.assessment import assess
 from service.rollouts.bodies import EVENT_EXAMPLE, EventBody, ProposalBody, ReceiptBody

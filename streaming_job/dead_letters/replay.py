@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from models.rollouts import events
+from models.rollouts import reading
 from streaming_job.contracts import Contract, ContractError
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
@@ -75,7 +75,7 @@ def _decode(letter: Letter, settings: LetterSettings) -> None:
     elif letter.topic == topics.profiles:
         profiles.profile_change(letter.key, letter.value, letter.partition, letter.offset, letter.arrival)
     elif letter.topic == topics.model_rollouts:
-        events.read(letter.value or b"")
+        reading.read(letter.value or b"")
     elif letter.topic == topics.labels:
         labels.read(letter.key, letter.value, Contract.LABEL)
     elif letter.topic == topics.chargebacks:

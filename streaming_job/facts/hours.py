@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.journal import PieceStore
 from feature_store.merchants.facts import HOUR_COUNT, added_up, hour_counts, merchant_hash
+from feature_store.state.journal import PieceStore
 from streaming_job.facts.tiers import Tiers
 
 MAX_PARTS = 256

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta, PieceStore, seal
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, PieceStore, seal
 from streaming_job.decode import keys, snapshots
 from streaming_job.group import last_record
 from streaming_job.group.committer import COMMIT_ID, LAST, GroupCommitter
-from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
+from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit, require_output
+from streaming_job.group.rules import Rules
+from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower

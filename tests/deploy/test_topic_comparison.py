@@ -1,4 +1,4 @@
-"""Which settings of a bank's topic are named, and with which remedy."""
+"""The settings of an existing topic that are reported, and their remedies."""
 
 import pytest
 
@@ -24,7 +24,9 @@ TOPICS = Topics()
         ("message.timestamp.type", None, "LogAppendTime"),
     ],
 )
-def test_what_the_topic_of_transactions_lacks_is_told(key: str, found: str | None, told: str | None) -> None:
+def test_settings_that_the_topic_of_transactions_lacks_are_reported(
+    key: str, found: str | None, told: str | None
+) -> None:
     wanted = TOPICS.configs(replicas=3, any_size=True)[TOPICS.transactions]
     lines = of_settings(TOPICS.transactions, {**wanted, key: found}, wanted)
     if told is None:
@@ -58,7 +60,7 @@ def test_no_topic_that_is_read_again_is_cut_by_its_size() -> None:
 
 
 @pytest.mark.parametrize(("days", "is_told"), [(1, False), (40, False), (41, True)])
-def test_dead_letters_are_to_be_kept_no_longer_than_their_records(days: int, is_told: bool) -> None:
+def test_dead_letters_must_not_be_kept_longer_than_their_records(days: int, is_told: bool) -> None:
     wanted = TOPICS.configs()[TOPICS.dead_letters]
     found = {**wanted, "retention.ms": str(days * DAY_MS)}
     lines = of_settings("d", found, wanted, at_most=["retention.ms"])

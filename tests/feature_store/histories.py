@@ -15,17 +15,18 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
-from feature_store.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import MOST_EVENTS, PROFILE, STATUSES, TRANSACTION, country_code
-from loadtests.oracle.card import Card, View
+from feature_store.state.arena import MemoryArena
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
+from loadtests.oracle.card import Card
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import Record, Transaction
 from loadtests.oracle.tables import ProfileLog
+from loadtests.oracle.view import View
 from streaming_job.decode.profiles import profile_change
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000

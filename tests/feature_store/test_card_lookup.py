@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from feature_store.arena import MemoryArena
-from feature_store.card_lookup import find_transactions, label_age_ms
 from feature_store.catalogue import DAY_MS, HOUR_MS
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, append, rebuild
 from feature_store.layout import MERCHANT_MASK, PROFILE, TRANSACTION, TRANSACTION_MASK, UPSERT
+from feature_store.state.arena import MemoryArena
+from feature_store.state.card_lookup import find_transactions, label_age_ms
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, append, rebuild
 
 pytestmark = pytest.mark.unit
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from histories import DAY, HOUR, MINUTE, SECOND, START, History, Pieces, one_batch, persist
 
-from feature_store.arena import MemoryArena
-from feature_store.card_view import describe, find_card
 from feature_store.catalogue import COLUMN, WINDOWS
-from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
-from feature_store.journal import Meta
+from feature_store.kernels.hashing import hash_string
+from feature_store.state.arena import MemoryArena
+from feature_store.state.card_view import describe, find_card
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta
 
 pytestmark = pytest.mark.unit
 

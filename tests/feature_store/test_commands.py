@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from feature_store import training_set
 from feature_store.catalogue import NAMES, feature_hash
 from feature_store.commands import app
 from feature_store.errors import FraudError
 from feature_store.merchants.catalogue import ALL_NAMES, computed
-from feature_store.merchants.payments import MerchantLabels, build
-from feature_store.training_files import FEATURE_HASH
+from feature_store.training import training_set
+from feature_store.training.merchant_payments import MerchantLabels, build
+from feature_store.training.training_files import FEATURE_HASH
 
 NOW = 1_780_000_200_000
 DAY = 86_400_000

@@ -5,14 +5,14 @@ from itertools import combinations
 
 import pytest
 
-from feature_store.countries import CENTROIDS
-from feature_store.kernels import _speed_kmh
+from feature_store.catalogue import HOUR_MS
+from feature_store.kernels.card_features import _speed_kmh
+from feature_store.kernels.countries import CENTROIDS
 from feature_store.layout import country_name
 from loadtests.oracle.geography import EARTH_RADIUS_KM, kilometres
 
 pytestmark = pytest.mark.unit
 
-HOUR_MS = 3_600_000
 KNOWN = [code for code in range(len(CENTROIDS)) if not math.isnan(CENTROIDS[code, 0])]
 DIAMETER_M = 2000 * EARTH_RADIUS_KM
 UNITS = 16

@@ -22,14 +22,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store import deltas, eviction, journal, pieces
-from feature_store.arena import MemoryArena
-from feature_store.card_view import find_card
-from feature_store.cards import find
-from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
-from feature_store.journal import Meta
+from feature_store.kernels import eviction
+from feature_store.kernels.cards import find
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import EMPTY, EVENTS, MOST_EVENTS
+from feature_store.state import deltas, journal, piece_records
+from feature_store.state.arena import MemoryArena
+from feature_store.state.card_view import find_card
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta
 
 pytestmark = pytest.mark.unit
 
@@ -247,7 +248,7 @@ def assert_indifferent(history: History, cuts: list[int], when: set[int], snapsh
     whole = replay(history)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
-        for module in (pieces, journal, deltas):
+        for module in (piece_records, journal, deltas):
             patch.setattr(module, "CARDS_PER_PIECE", 2)
         assert_same(replay(history, cuts, when.__contains__), whole)
         assert_same(replay(history, range(1, 40), when.__contains__), whole)

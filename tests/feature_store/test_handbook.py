@@ -5,8 +5,8 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
-from feature_store import handbook
-from feature_store.handbook import HandbookError
+from feature_store.training import handbook
+from feature_store.training.handbook import HandbookError
 
 pytestmark = pytest.mark.unit
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from feature_store.hashing import hash_string, hash_strings
+from feature_store.kernels.hashing import hash_string, hash_strings
 
 pytestmark = pytest.mark.unit
 

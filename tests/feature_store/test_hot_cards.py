@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from histories import DAY, HOUR, MINUTE, SECOND, START, History, assert_same, judge, one_batch, replay
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import COLUMN, WINDOWS
-from feature_store.group_state import GroupState
-from feature_store.hot import BUCKETS_PER_CARD
+from feature_store.kernels.hot import BUCKETS_PER_CARD
 from feature_store.layout import MOST_EVENTS, TRANSACTION
-from feature_store.pieces import read_piece, write_piece
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.pieces import read_piece, write_piece
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     "module",
     [
-        "feature_store.kernels",
+        "feature_store.kernels.feature_kernel",
         "feature_store.layout",  # constants of kernels
         "models.trees",
         "streaming_job.decode.plain",

@@ -18,14 +18,15 @@ from histories import (
 )
 from numpy.typing import NDArray
 
-from feature_store import codec, deltas, event_columns, journal, pieces
-from feature_store.arena import MemoryArena
-from feature_store.codec import StateDamagedError
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta, load_meta
 from feature_store.layout import FORMAT_VERSION, OLDEST_FORMAT, PROFILE, TRANSACTION, UPSERT
-from feature_store.pieces import gather, write_piece
+from feature_store.state import codec, deltas, event_columns, journal, piece_records
+from feature_store.state.arena import MemoryArena
+from feature_store.state.codec import StateDamagedError
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, load_meta
+from feature_store.state.piece_records import gather
+from feature_store.state.pieces import write_piece
 from loadtests.bench.feature_load import FeatureLoad
 
 pytestmark = pytest.mark.unit
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Sixteen cards a piece instead of 1,024, so that small states have many pieces."""
-    for module in (pieces, journal, deltas):
+    for module in (piece_records, journal, deltas):
         monkeypatch.setattr(module, "CARDS_PER_PIECE", 16)
 
 
@@ -83,7 +84,7 @@ class Traffic:
 def logically(state: GroupState) -> list[list[bytes]]:
     """What a state holds and could be seen, without where in its arrays it lies."""
     out = []
-    for piece in range(-(-state.numbers_given // pieces.CARDS_PER_PIECE)):
+    for piece in range(-(-state.numbers_given // piece_records.CARDS_PER_PIECE)):
         found = gather(state, piece)
         # whether a transaction id that no repetition can have is still there does not matter
         told = vars(found) | event_columns.split(found.cards, found.events, state.lateness_ms)
@@ -342,8 +343,8 @@ def test_delta_gives_back_what_state_depends_on():
 def test_snapshot_takes_few_bytes_a_card(resolution_ms, most):
     """Eighty events kept, times in ms or whole seconds; docs/benchmarks.md has the figures."""
     state = GroupState(MemoryArena())
-    FeatureLoad(pieces.CARDS_PER_PIECE, resolution_ms=resolution_ms).warm(state, 40, 4_000)
-    assert len(write_piece(state, 0)) / pieces.CARDS_PER_PIECE < most
+    FeatureLoad(piece_records.CARDS_PER_PIECE, resolution_ms=resolution_ms).warm(state, 40, 4_000)
+    assert len(write_piece(state, 0)) / piece_records.CARDS_PER_PIECE < most
 
 
 def test_column_holds_any_numbers():

@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store import deltas, journal, pieces
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import COLUMN
-from feature_store.group_state import GroupState
 from feature_store.layout import MOST_EVENTS, TRANSACTION_BITS
+from feature_store.state import deltas, journal, piece_records
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
 
 pytestmark = pytest.mark.unit
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.unit
 def _small_pieces():
     """Pieces of two cards, so that three cards make snapshots of different ages."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (pieces, journal, deltas):
+        for module in (piece_records, journal, deltas):
             patch.setattr(module, "CARDS_PER_PIECE", 2)
         yield
 

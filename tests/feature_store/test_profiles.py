@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from histories import HOUR, History, Pieces, assert_same, judge, one_batch, persist, rebuilt, replay
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import COLUMN
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta
 
 pytestmark = pytest.mark.unit
 

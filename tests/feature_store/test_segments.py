@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.arena import FIRST_SIZES, FileArena, MemoryArena
-from feature_store.group_state import GroupState
+from feature_store.kernels.segments import give_back, take
 from feature_store.layout import (
     CARD,
     EMPTY,
@@ -18,7 +17,8 @@ from feature_store.layout import (
     MOST_EVENTS,
     SIZE_CLASSES,
 )
-from feature_store.segments import give_back, take
+from feature_store.state.arena import FIRST_SIZES, FileArena, MemoryArena
+from feature_store.state.group_state import GroupState
 from loadtests.bench.feature_load import FeatureLoad
 
 pytestmark = pytest.mark.unit

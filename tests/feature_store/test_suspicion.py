@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.arena import MemoryArena
-from feature_store.deltas import Delta
-from feature_store.group_state import AlertTerms, GroupState
-from feature_store.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
+from feature_store.state.arena import MemoryArena
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import AlertTerms, GroupState
+from feature_store.state.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
 
 pytestmark = pytest.mark.unit
 

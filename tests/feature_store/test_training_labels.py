@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from feature_store.labels import LabelError, Labels, is_fraud
+from feature_store.training.labels import LabelError, Labels, is_fraud
 
 pytestmark = pytest.mark.unit
 

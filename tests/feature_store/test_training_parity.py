@@ -11,9 +11,9 @@ from histories import HOUR, History, histories, replay
 from hypothesis import given
 from thoroughness import examples
 
-from feature_store import handbook, training_set
 from feature_store.catalogue import COLUMN
-from feature_store.training_set import TrainingSetError
+from feature_store.training import handbook, training_set
+from feature_store.training.training_set import TrainingSetError
 
 pytestmark = pytest.mark.unit
 

@@ -4,10 +4,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from feature_store import training_set
 from feature_store.catalogue import COLUMN
-from feature_store.training_set import ACCEPTED, DUPLICATE, FUTURE, TOO_LATE, PointInTime, TrainingSetError
-from feature_store.transaction_table import to_records
+from feature_store.training import training_set
+from feature_store.training.training_set import (
+    ACCEPTED,
+    DUPLICATE,
+    FUTURE,
+    TOO_LATE,
+    PointInTime,
+    TrainingSetError,
+)
+from feature_store.training.transaction_table import to_records
 
 pytestmark = pytest.mark.unit
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from feature_store import training_set
 from feature_store.catalogue import IDENTITIES, NAMES, names_of
 from feature_store.merchants.catalogue import ALL_NAMES
+from feature_store.training import training_set
 from harness.group_batches import Group, merged
 from harness.rollout_records import rollout_v1, withdrawal_v1
 from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
@@ -32,7 +32,7 @@ from models.trees import compile_trees
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
-from streaming_job.group.core import Rules
+from streaming_job.group.rules import Rules
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.progress.outcome import Outcome
 

@@ -9,7 +9,7 @@ from harness.memory_job import FACTS, MemoryJob
 from harness.memory_log import Fate, KilledError, MemoryLog
 from loadtests.oracle import Record
 from streaming_job.facts.table import MerchantRules
-from streaming_job.group.core import Rules
+from streaming_job.group.rules import Rules
 
 
 def labelled_world(seed: int, n: int, partitions: int) -> World:

@@ -13,18 +13,20 @@ from typing import Any
 import orjson
 import pytest
 
-from feature_store import deltas, journal, pieces
-from feature_store.arena import MemoryArena
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild, seal
+from feature_store.state import deltas, journal, piece_records
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild, seal
 from harness.job_world import TOPICS
 from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.group import core, loop
-from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
+from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit
+from streaming_job.group.rules import Rules
+from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
@@ -147,7 +149,7 @@ def mortal(fate: Fate) -> Iterator[None]:
         patch.setattr(loop, "reach", fate.call)
         patch.setattr(loop, "DELTA_ROWS", DELTA_ROWS)
         patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", 1)
-        for module in (deltas, journal, pieces):
+        for module in (deltas, journal, piece_records):
             patch.setattr(module, "CARDS_PER_PIECE", CARDS_PER_PIECE)
         yield
 

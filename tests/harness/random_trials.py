@@ -10,8 +10,9 @@ from harness.rollout_records import challenger, event, proposed
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts import machine
-from models.rollouts.events import Event, Type, read
-from models.rollouts.machine import Line
+from models.rollouts.events import Event, Type
+from models.rollouts.reading import read
+from models.rollouts.state import Line
 from models.scoring import Scorer
 
 RAISES, NO_NUMBER = model_ref("6"), model_ref("7")

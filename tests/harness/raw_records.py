@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import country_code
 from loadtests.oracle.partitions import partition_of
 from streaming_job.contracts import Reason

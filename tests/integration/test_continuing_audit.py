@@ -19,7 +19,7 @@ from loadtests.audit.judging import from_registry
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation
 from loadtests.oracle import Record
-from models import registry
+from models import loading
 from streaming_job.settings import JobSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -134,7 +134,7 @@ def test_alerts_of_a_real_job_are_made_again_byte_for_byte(
         found = one_alert.rebuild(
             log,
             installed.settings,
-            lambda ref: registry.load(ref, settings.mlflow_tracking_uri, directory),
+            lambda ref: loading.load(ref, settings.mlflow_tracking_uri, directory),
             json.loads(alert.value or b"")["alert_id"],
         )
         assert found.is_clean, found.report()

@@ -13,8 +13,8 @@ from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS
 from feature_store.merchants.catalogue import ALL_NAMES, computed
-from feature_store.merchants.reports import Undated
-from feature_store.transaction_files import TransactionFiles
+from feature_store.training.merchant_reports import Undated
+from feature_store.training.transaction_files import TransactionFiles
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation
 from loadtests.simulator.chargebacks import Chargebacks
@@ -22,7 +22,7 @@ from loadtests.simulator.kafka_feed import KafkaFeed
 from loadtests.simulator.pacing import Pace
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.timeline import timeline
-from models import registry
+from models import loading, registry
 from models.algorithms import Learner
 from models.evaluation.history import History, Source, read
 from models.evaluation.protocol import Fold, Windows, split
@@ -121,7 +121,7 @@ def test_streamed_scores_and_figures_are_those_of_the_evaluation(
     assert features.tobytes() == history.features[tested].tobytes()
     figures = []
     for model, fold in zip(models, folds, strict=True):
-        scorer = registry.load(model, uri, tmp_path / "models")
+        scorer = loading.load(model, uri, tmp_path / "models")
         theirs = scores[fold.test - tested[0]]
         assert theirs.tobytes() == scorer.score(history.features[fold.test]).tobytes()
         offline = fit(history, fold, Learner()).predict_proba(history.features[fold.test])[:, 1]

@@ -16,7 +16,8 @@ import pytest
 from thoroughness import THOROUGH
 
 from deploy.local.stack import Endpoints
-from feature_store import catalogue, training_set
+from feature_store import catalogue
+from feature_store.training import training_set
 from loadtests.faults.installation import UNDISTURBED, Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.faults.sender import Sender

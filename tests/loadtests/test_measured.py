@@ -10,7 +10,7 @@ from loadtests.bench import throughput
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import BenchError, Commit
 from loadtests.bench.throughput import Backlog
-from loadtests.faults.installation import NO_CARD, card_of
+from loadtests.faults.record_producer import NO_CARD, card_of
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from oracle_world import DAY, HOUR, MINUTE, SECOND, World
 
-from feature_store import training_set
 from feature_store.catalogue import NAMES
+from feature_store.training import training_set
 from loadtests.oracle import Kind
 
 pytestmark = pytest.mark.unit

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from loadtests.oracle.membership import bucket, fmix64, is_member, murmur3, salt_of
 from models.rollouts import membership
 

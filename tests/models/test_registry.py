@@ -14,9 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from models import registry, tracking
+from models import loading, registry, tracking
 from models.errors import ModelError, ModelUnavailableError
-from models.registry import ModelRef, load, register
+from models.loading import load
+from models.registry import ModelRef, register
 from models.trees import Trees
 
 pytestmark = pytest.mark.integration
@@ -60,7 +61,7 @@ def ref(uri: str) -> ModelRef:
 )
 def test_any_classifier_comes_back_with_its_scores(estimator: object, uri: str, tmp_path: Path) -> None:
     ref = registered(estimator, uri, f"any-{type(estimator).__name__}")
-    scorer = registry.verify(ref, uri, tmp_path)
+    scorer = loading.verify(ref, uri, tmp_path)
     x, _ = rows(seed=1, count=700)
     expected = estimator.predict_proba(x)[:, 1]  # type: ignore[attr-defined]
     np.testing.assert_allclose(scorer.score(x), expected, rtol=0, atol=1e-12)
@@ -92,9 +93,9 @@ def test_the_training_scores_stay_with_the_version(ref: ModelRef, uri: str, tmp_
         "counts": [6, *[5] * 19, 0],
         "sum": pytest.approx(scores.sum()),
     }
-    known = registry.load(scored, uri, tmp_path)
+    known = loading.load(scored, uri, tmp_path)
     assert [known.percentile(score) for score in (0.0, 0.5, 0.995, 1.0)] == [0, 50, 99, 100]
-    assert registry.load(ref, uri, tmp_path).percentile(0.5) is None
+    assert loading.load(ref, uri, tmp_path).percentile(0.5) is None
     with tracking.registry(uri) as client:
         client.set_model_version_tag(
             "scored", scored.version, registry.SCORES_TAG, '{"le": [], "counts": [1]}'
@@ -110,7 +111,8 @@ def test_a_cached_model_loads_without_mlflow_and_scikit_learn(
     program = f"""
 import sys
 from pathlib import Path
-from models.registry import ModelRef, load
+from models.loading import load
+from models.registry import ModelRef
 load({ref!r}, "sqlite:////nowhere/mlflow.db", Path({str(tmp_path)!r}))
 print([name for name in ("mlflow", "sklearn", "pandas", "confluent_kafka") if name in sys.modules])
 """

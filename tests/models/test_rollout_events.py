@@ -9,7 +9,8 @@ from harness.rollout_records import challenger, event, proposed, rollout_v1, wit
 
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import FIELDS, Event, Type, installation, read, withdrawal
+from models.rollouts.events import FIELDS, Event, Type, installation, withdrawal
+from models.rollouts.reading import read
 from streaming_job.contracts import ContractError
 
 pytestmark = pytest.mark.unit

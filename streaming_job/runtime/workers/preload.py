@@ -17,10 +17,10 @@ import pyspark.sql.streaming.transform_with_state_driver_worker
 import pyspark.worker  # noqa: F401  what a task runs in
 from numpy.typing import NDArray
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import IDENTITIES, NAMES
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, rebuild
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, rebuild
 from models import tracking
 from models.feature_bins import bins_of
 from models.policy import Policy
@@ -30,7 +30,8 @@ from models.scoring import Scorer
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.group import processor  # noqa: F401  what the tasks call
-from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.core import GroupCore
+from streaming_job.group.rules import Rules
 from streaming_job.log import message_batch
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Records

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from histories import DAY, HOUR, MINUTE, SECOND, History, Pieces, one_batch, persist
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta
 from feature_store.layout import FORMAT_VERSION
-from feature_store.pieces import write_piece
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta
+from feature_store.state.pieces import write_piece
 
 HERE = Path(__file__).parent
 LAST = 4

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from feature_store.catalogue import DAY_MS, HOUR_MS
 from feature_store.merchants.catalogue import MERCHANT_NAMES
 
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 NAN = float("nan")
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from merchant_oracle import DAY_MS, HOUR_MS, Report, Tx, features, row
 from thoroughness import examples
 
-from feature_store.hashing import hash_strings
+from feature_store.kernels.hashing import hash_strings
 from feature_store.merchants.catalogue import MERCHANT_COLUMN, NEVER
 from feature_store.merchants.facts import HOUR_COUNT, LABEL_FACT, fold
+from feature_store.merchants.fraud_spans import FraudSpans
 from feature_store.merchants.offline import facts_of, features_as_of
-from feature_store.merchants.reports import FraudSpans
 
 pytestmark = pytest.mark.unit
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from merchant_oracle import Report, is_known_fraud
 from thoroughness import examples
 
-from feature_store.labels import LabelError, Labels
 from feature_store.layout import TRANSACTION
 from feature_store.merchants.catalogue import NEVER
-from feature_store.merchants.reports import FraudSpans, Reports, Undated
-from feature_store.training_files import Rows
+from feature_store.merchants.fraud_spans import FraudSpans
+from feature_store.training.labels import LabelError, Labels
+from feature_store.training.merchant_reports import Reports, Undated
+from feature_store.training.training_files import Rows
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from feature_store.catalogue import COLUMN, NAMES
-from feature_store.training_set import ACCEPTED, PointInTime
-from feature_store.transaction_table import to_records
+from feature_store.training.training_set import ACCEPTED, PointInTime
+from feature_store.training.transaction_table import to_records
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.profiles import profiles
 from loadtests.simulator.transactions import Stream

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
-from feature_store.countries import CENTROIDS
+from feature_store.kernels.countries import CENTROIDS
 from loadtests.compare.errors import CompareError
 from loadtests.compare.exported import exported
 from models.policy import Policy

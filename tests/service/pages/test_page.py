@@ -16,7 +16,7 @@ from page_world import World, burst
 
 from deploy.local.stack import Endpoints
 from models.rollouts.events import Type
-from models.rollouts.machine import Phase
+from models.rollouts.state import Phase
 from service.rollouts import reading
 from service.security.audit_log import AuditLog
 from streaming_job.contracts.topics import Topics

@@ -21,14 +21,15 @@ from harness.job_world import (
     subset_ref,
 )
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta
 from models.errors import ModelError, ModelMissingError, ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
-from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.core import GroupCore
+from streaming_job.group.rules import Rules
 
 pytestmark = pytest.mark.unit
 

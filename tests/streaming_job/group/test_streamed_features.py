@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from harness.job_world import DAY, HOUR, MINUTE, World, dead_letters, place
 
-from feature_store import training_set
 from feature_store.catalogue import NAMES
+from feature_store.training import training_set
 
 pytestmark = pytest.mark.unit
 
