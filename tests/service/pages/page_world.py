@@ -166,10 +166,11 @@ class World:
         self._writes.set()
 
     def rest(self, waiting: int) -> None:
-        """Have the job write nothing more, with records that wait for it."""
+        """Have the job write nothing more, with records that wait for it in each partition."""
         with self._writing:
             self._writes.clear()
-            self.job.feed(waiting)
+            for partition in range(PARTITIONS):
+                self.job.feed(waiting, partition)
 
     def stop(self) -> None:
         """End everything."""

@@ -170,6 +170,20 @@ def test_a_verdict_is_said_once_when_it_changes(page: Page) -> None:
     assert all(first != second for first, second in pairwise(said))
 
 
+def test_a_reason_of_two_partitions_is_listed_twice_however_often_the_page_looks(page: Page) -> None:
+    page.sign_in("viewer")
+    listed = "return Array.from(document.querySelectorAll('#reasons strong'), (one) => one.textContent)"
+    page.world.rest(waiting=5)
+    try:
+        page.until(lambda: page.run(listed).count("no commits") == 2, "the reason of each partition")
+        looks = page.run(page_scripts.LOOKS)
+        page.until(lambda: page.run(page_scripts.LOOKS) >= looks + 3, "three more looks")
+        assert page.run(listed).count("no commits") == 2
+    finally:
+        page.world.work()
+    page.until(lambda: page.run(listed) == [], "nothing wrong any more")
+
+
 def test_a_new_alert_appears_and_those_that_were_there_stay(page: Page) -> None:
     page.sign_in("operator")
     page.run("document.querySelector('#alerts li').dataset.marked = 'kept'")
