@@ -1,5 +1,6 @@
 """Load tests of a real job: what they measure, and what makes them fail."""
 
+import json
 import os
 import signal
 import time
@@ -12,11 +13,14 @@ import psutil
 import pytest
 from thoroughness import only_thorough
 
+from deploy.local.ports import HOST, free_port
 from loadtests.audit.topic_log import TopicLog
+from loadtests.faults.http_servers import get
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
 from loadtests.locust_run import histograms, identity
 from loadtests.locust_run.launch import LocustProcesses
+from loadtests.locust_run.locust_stats import NAME
 from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.result import HISTOGRAMS
 from loadtests.locust_run.sender import INTENDED_AT
@@ -127,6 +131,25 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
     assert {line.split(":")[0] for line in found} >= {"achieved rate", "unsent"}
     assert result.unsent > 300
     assert code == 1
+
+
+@only_thorough
+def test_locusts_web_page_shows_the_run_and_ends_with_it(
+    installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
+) -> None:
+    port = free_port()
+    page = f"http://{HOST}:{port}/"
+    with LocustProcesses(plan, installed.settings, 2, web_port=port) as run:
+        wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
+        assert "locust" in get(page).lower()
+        wait_for(
+            lambda: any(row["name"] == NAME for row in json.loads(get(f"{page}stats/requests"))["stats"]),
+            what="the alerts among locust's statistics",
+        )
+        result = run.wait()
+    assert failures(result, BUSY) == []
+    with pytest.raises(OSError):
+        get(page)
 
 
 @only_thorough
