@@ -22,8 +22,11 @@ from loadtests.locust_run import histograms, identity
 from loadtests.locust_run.launch import LocustProcesses
 from loadtests.locust_run.locust_stats import NAME
 from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.report import Report
 from loadtests.locust_run.result import HISTOGRAMS
+from loadtests.locust_run.search import Search
 from loadtests.locust_run.sender import INTENDED_AT
+from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Audit, Bounds, failures
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -131,6 +134,23 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
     assert {line.split(":")[0] for line in found} >= {"achieved rate", "unsent"}
     assert result.unsent > 300
     assert code == 1
+
+
+@only_thorough
+def test_a_search_for_the_peak_tries_rates_until_one_fails(
+    installed: Installation, job: JobProcess, plan: Plan
+) -> None:
+    bounds = replace(BUSY, p99_ms=60_000.0)
+    target = Target(installed.settings, own_topics=True)
+    search = Search(replace(plan, for_s=4.0), target, bounds, 1, lambda _: None)
+    found = search.find(100.0, 200.0, 0.05, 4)
+    assert [(probe.rate, probe.passed) for probe in found.probes] == [(100.0, True), (200.0, True)]
+    impossible = Search(search.plan, target, replace(bounds, p99_ms=0.001), 1, lambda _: None)
+    failed = impossible.find(100.0, 200.0, 0.05, 1)
+    assert (failed.rate, failed.probes[0].generator_limited) == (None, False)
+    assert "latency: p99" in failed.limited_by
+    report = Report("find-peak", {}, search.results[200.0], bounds, None, (), found)
+    assert report.as_html().count("<svg") == 6
 
 
 @only_thorough
