@@ -44,7 +44,12 @@ def _operations(document: dict[str, Any]) -> Iterator[str]:
             yield _table(
                 ("parameter", "in", "", "meaning"),
                 [
-                    (parameter["name"], parameter["in"], _required(parameter), parameter.get("description", ""))
+                    (
+                        parameter["name"],
+                        parameter["in"],
+                        _required(parameter),
+                        parameter.get("description", ""),
+                    )
                     for parameter in operation.get("parameters", ())
                 ],
             )
@@ -62,7 +67,9 @@ def _body(body: Schema, schemas: Schema) -> Iterator[str]:
     schema = _resolved(content.get("schema", {}), schemas)
     yield _table(("body", "type", "", "meaning"), list(_fields(schema, schemas)))
     examples = schema.get("examples", [])
-    yield from _examples("Body", {"content": {"application/json": {"example": next(iter(examples), None), **content}}})
+    yield from _examples(
+        "Body", {"content": {"application/json": {"example": next(iter(examples), None), **content}}}
+    )
 
 
 def _fields(schema: Schema, schemas: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
@@ -104,7 +111,9 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
         return ""
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     lines = "".join(
-        f"<tr><td><code>{escape(name)}</code></td>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        f"<tr><td><code>{escape(name)}</code></td>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
         for name, *cells in rows
     )
     return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"

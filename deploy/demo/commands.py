@@ -51,8 +51,10 @@ def demo(
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the servers running at the end.")] = False,
     with_prometheus: Annotated[
-        bool, typer.Option(
-            "--with-prometheus", help="Also start Prometheus, which must be installed, and an audit of a sample."
+        bool,
+        typer.Option(
+            "--with-prometheus",
+            help="Also start Prometheus, which must be installed, and an audit of a sample.",
         ),
     ] = False,
 ) -> None:

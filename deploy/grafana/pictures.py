@@ -31,7 +31,9 @@ LEGENDS = 8
 """Most lines that a legend names."""
 LINES = 12
 """Most lines of a text panel."""
-mpl.rcParams.update({"font.size": 6, "axes.titlesize": 7, "axes.spines.top": False, "axes.spines.right": False})
+mpl.rcParams.update(
+    {"font.size": 6, "axes.titlesize": 7, "axes.spines.top": False, "axes.spines.right": False}
+)
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,9 @@ def _states(axes: Axes, item: Answered) -> None:
         for (_, value), start in zip(series.points, times, strict=True):
             colour = "tab:green" if value else "lightgrey"
             axes.broken_barh([(start, MINUTES / 100)], (row + 0.1, 0.8), color=colour, linewidth=0)
-    axes.set_yticks([row + 0.5 for row in range(len(item.series))], [name for name, _ in item.series], fontsize=4.5)
+    axes.set_yticks(
+        [row + 0.5 for row in range(len(item.series))], [name for name, _ in item.series], fontsize=4.5
+    )
     axes.tick_params(axis="y", direction="in", pad=-3)
     for text in axes.get_yticklabels():
         text.set_horizontalalignment("left")

@@ -9,8 +9,8 @@ of = openapi.example
 
 MODEL = {"name": "card-fraud", "version": "7", "digest": "ab" * 32, "features": 61}
 POLICY = {
-    "threshold": 0.4, "max_count_5m": 10, "missing_profile": "score", "max_count_1m": None, "max_count_1h": None,
-    "blocked": "decline", "closed": "decline", "escalate_after": None, "cooldown_s": 600,
+    "threshold": 0.4, "max_count_5m": 10, "max_count_1m": None, "max_count_1h": None,
+    "missing_profile": "score", "blocked": "decline", "closed": "decline", "escalate_after": None, "cooldown_s": 600,
 }  # fmt: skip
 RECEIPT = {
     "rollout_id": "card-fraud-7-1763870000000", "seq": 3, "phase": "canary", "types": ["canary_set"],
@@ -81,7 +81,10 @@ def _problem(status: int, title: str, code: str, detail: str) -> dict[str, Any]:
         "type": f"/docs#{code}", "title": title, "status": status, "detail": detail, "code": code,
         "instance": "/v1/rollouts/card-fraud-7/events",
     }  # fmt: skip
-    return {"description": title, "content": {"application/problem+json": {"schema": PROBLEM_SCHEMA, "example": example}}}
+    return {
+        "description": title,
+        "content": {"application/problem+json": {"schema": PROBLEM_SCHEMA, "example": example}},
+    }
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {

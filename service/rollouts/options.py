@@ -29,7 +29,9 @@ PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, 
 Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first are only compared")]
 PolicyFiles = Annotated[
     list[Path] | None,
-    typer.Option("--policy", help="policy.yaml: thresholds, rules and guards; of all models, or one for each"),
+    typer.Option(
+        "--policy", help="policy.yaml: thresholds, rules and guards; of all models, or one for each"
+    ),
 ]
 Challenger = Annotated[str, typer.Option(help="Its name; default: the only one, or the one with role canary")]
 Reason = Annotated[str, typer.Option(help="Reason for readers of the log")]
@@ -146,7 +148,7 @@ def drafts_of(
             f"{len(policy_files)} policy files for {len(models)} models; give one, or one for each model"
         )
     guards: Mapping[str, Any] | None = None
-    drafts: list["Draft"] = []
+    drafts: list[Draft] = []
     for number, model in enumerate(models):
         path = policy_files[min(number, len(policy_files) - 1)] if policy_files else None
         draft, own = draft_of(

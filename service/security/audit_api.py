@@ -18,8 +18,8 @@ EXAMPLE: dict[str, Any] = {
             "offset": 41,
             "record": {
                 "schema_version": 1, "at": 1_763_873_600_000, "actor": "alice", "role": "operator",
-                "action": "rollout.canary_set", "target": "card-fraud-7", "from": "10.0.0.7", "outcome": "done",
-                "detail": {"seq": 3, "reason": "shadow looks good", "share_bp": 1000},
+                "action": "rollout.canary_set", "target": "card-fraud-7", "from": "10.0.0.7",
+                "outcome": "done", "detail": {"seq": 3, "reason": "shadow looks good", "share_bp": 1000},
                 "previous": "ab" * 32, "digest": "cd" * 32,
             },
         }

@@ -161,10 +161,14 @@ def test_a_lost_and_a_doubled_alert_page_within_two_minutes(
     copied = copied_without_the_third(stack, installed, "paged")
     plan = endless.Plan(share=1.0, metrics_port=0)
     with followed(copied, plan) as address, scraping(tmp_path, urlsplit(address).netloc) as pages:
-        wait_for(lambda: "FraudAlertsMissing" in pages(), deadline_s=FOUND_WITHIN_S, what="the lost alert's page")
+        wait_for(
+            lambda: "FraudAlertsMissing" in pages(), deadline_s=FOUND_WITHIN_S, what="the lost alert's page"
+        )
         write(copied, [alerts_of(copied)[5]])
         wait_for(
-            lambda: "FraudAlertsDuplicated" in pages(), deadline_s=FOUND_WITHIN_S, what="the doubled alert's page"
+            lambda: "FraudAlertsDuplicated" in pages(),
+            deadline_s=FOUND_WITHIN_S,
+            what="the doubled alert's page",
         )
         assert pages() == {"FraudAlertsMissing", "FraudAlertsDuplicated"}
 

@@ -180,7 +180,9 @@ def test_tour_of_rollouts_with_every_dashboard_full(demo, tmp_path, wait_for):
     links = dict(re.findall(r"^ {4}(\w+) +(http://\S+)$", run.output, re.MULTILINE))
     label_some(links["sidecar"])
     home = Path(os.environ.get("DASHBOARD_PICTURES", tmp_path))
-    wait_for(lambda: pictures.main(links["Prometheus"], home) == [], deadline_s=120, what="data for each panel")
+    wait_for(
+        lambda: pictures.main(links["Prometheus"], home) == [], deadline_s=120, what="data for each panel"
+    )
     run.process.send_signal(signal.SIGINT)
     assert run.end() == 0, run.output
     found = json.loads(report.read_text())
@@ -199,11 +201,18 @@ def label_some(sidecar: str) -> None:
         alerts = json.load(answer)["alerts"]
     said = ({"verdict": "fraud"}, {"verdict": "genuine", "reason": "travel"})
     labels = [
-        {"card_id": alert["card_id"], "transaction_id": alert["transaction_id"], "kind": "verdict", **said[at % 2]}
+        {
+            "card_id": alert["card_id"],
+            "transaction_id": alert["transaction_id"],
+            "kind": "verdict",
+            **said[at % 2],
+        }
         for at, alert in enumerate(alerts)
     ]
     body, kind = json.dumps({"labels": labels}).encode(), {"Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(f"{sidecar}v1/labels", body, kind), timeout=30) as answer:
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{sidecar}v1/labels", body, kind), timeout=30
+    ) as answer:
         assert json.load(answer)["written"] == len(labels) > 5
 
 

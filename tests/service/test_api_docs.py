@@ -84,7 +84,12 @@ def test_the_example_of_progress_has_fields_of_a_record() -> None:
 
 def test_the_page_shows_bodies_examples_and_an_anchor_for_each_code(client: LocalClient) -> None:
     page = client.get("/docs").text
-    for shown in ("challengers[].policy", "retrained on March", "shadow looks good", "fraud_lag_records 12.0"):
+    for shown in (
+        "challengers[].policy",
+        "retrained on March",
+        "shadow looks good",
+        "fraud_lag_records 12.0",
+    ):
         assert shown in page
     for code in (code for row in TABLE for code in row.codes):
         assert page.count(f'id="{code}"') == 1, code
@@ -119,7 +124,9 @@ def test_every_code_is_explained() -> None:
             name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
             if name in RAISED | CHECKING:
                 texts = [one.value for one in node.args if isinstance(one, ast.Constant)]
-                used |= {text for text in texts[:2] if isinstance(text, str) and re.fullmatch(r"[a-z_]+", text)}
+                used |= {
+                    text for text in texts[:2] if isinstance(text, str) and re.fullmatch(r"[a-z_]+", text)
+                }
     codes = [code for row in TABLE for code in row.codes]
     assert len(codes) == len(set(codes))
     assert len(used) >= 35

@@ -1,4 +1,4 @@
-"""What locust itself does with ours; each in a process of its own, because locust replaces threads and sockets."""
+"""What locust does with ours; each test in a process of its own: locust replaces threads and sockets."""
 
 import json
 import os
@@ -35,7 +35,11 @@ print(json.dumps([sorted(found.response_times), found.get_response_time_percenti
 def printed(code: str, **variables: str) -> Any:
     """What a program prints last, as JSON."""
     ended = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])

@@ -14,7 +14,7 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_topics_of_production_are_refused_unless_they_are_allowed() -> None:
-    with pytest.raises(LoadTestError, match="transactions may be a production topic.*--allow-production"):
+    with pytest.raises(LoadTestError, match=r"transactions may be a production topic.*--allow-production"):
         targets.cluster(allow_production=False)
     allowed = targets.cluster(allow_production=True, sidecar="https://job:8000")
     assert (allowed.settings.topics.transactions, allowed.sidecar) == ("transactions", "https://job:8000")

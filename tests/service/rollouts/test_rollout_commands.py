@@ -147,7 +147,17 @@ def test_several_models_are_challengers_of_one_rollout(shell: Shell, uri: str, t
     model = f"{second.name}/{second.version}"
     files = [policy_file(tmp_path / f"{number}.yaml", 0.5 + number / 10) for number in range(2)]
     shell.run(
-        "propose", model, model, "--policy", files[0], "--policy", files[1], "--rollout-id", "r2", "--share", "5"
+        "propose",
+        model,
+        model,
+        "--policy",
+        files[0],
+        "--policy",
+        files[1],
+        "--rollout-id",
+        "r2",
+        "--share",
+        "5",
     )
     name = f"v{second.version}"
     found = reading.history(shell.settings, {}).line.trials["r2"].challengers

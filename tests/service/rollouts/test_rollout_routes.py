@@ -253,7 +253,7 @@ def test_before_the_topic_has_been_read_nothing_is_claimed(api: Api) -> None:
 
 
 def same_names(example: Any, answer: Any) -> bool:
-    """Whether objects have the same names at every depth, but for those by partition; of a list, its first."""
+    """Whether objects have the same names at every depth, but for partitions; of a list, its first."""
     if isinstance(example, dict) and isinstance(answer, dict) and not all(name.isdigit() for name in example):
         of_some_events = {"challenger", "share_bp"}
         return not (set(example) ^ set(answer)) - of_some_events and all(
@@ -272,7 +272,9 @@ def test_examples_are_as_answers_are(api: Api) -> None:
         ("/v1/rollouts/r2", examples.ROLLOUT | {"guards": None}),
         ("/v1/models", examples.MODELS),
     ):
-        assert same_names(example, api.client.get(path).json() | ({"guards": None} if "r2" in path else {})), path
+        assert same_names(
+            example, api.client.get(path).json() | ({"guards": None} if "r2" in path else {})
+        ), path
     assert same_names(examples.RECEIPT, receipt)
 
 

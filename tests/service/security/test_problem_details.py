@@ -1,7 +1,6 @@
 """Every error is a problem (RFC 9457), tells nothing of the inside, and carries the safe headers."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
