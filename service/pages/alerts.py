@@ -24,7 +24,8 @@ EXAMPLE: dict[str, Any] = {
             "event_time": 1_763_873_699_900, "arrival_time": 1_763_873_700_000, "decision": "review",
             "rules": ["score", "velocity_5m"], "score": 0.971, "threshold": 0.4, "late": False,
             "rollout_id": "card-fraud-6", "role": "champion",
-            "source": {"topic": "transactions", "partition": 0, "offset": 81_300}, "model": {"name": "card-fraud", "version": "6"},
+            "source": {"topic": "transactions", "partition": 0, "offset": 81_300},
+            "model": {"name": "card-fraud", "version": "6"},
             "sentences": ["7 payments in 5 minutes; usually 0.4 an hour"],
         }
     ],

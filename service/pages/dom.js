@@ -90,6 +90,7 @@ export function age(seconds) {
 
 export const bytes = (count) => (count < 1e6 ? `${number(count / 1e3)} kB` : `${number(count / 1e6)} MB`);
 
-export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
+// every time is UTC, as in logs and metrics
+export const clock = (ms) => new Date(ms).toISOString().slice(11, 19) + " UTC";
 export const moment = (ms) => (ms ? new Date(ms).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "\u2013");
 export const percent = (bp) => `${number(bp / 100)} %`;

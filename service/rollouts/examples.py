@@ -10,7 +10,8 @@ of = openapi.example
 MODEL = {"name": "card-fraud", "version": "7", "digest": "ab" * 32, "features": 61}
 POLICY = {
     "threshold": 0.4, "max_count_5m": 10, "max_count_1m": None, "max_count_1h": None,
-    "missing_profile": "score", "blocked": "decline", "closed": "decline", "escalate_after": None, "cooldown_s": 600,
+    "missing_profile": "score", "blocked": "decline", "closed": "decline",
+    "escalate_after": None, "cooldown_s": 600,
 }  # fmt: skip
 RECEIPT = {
     "rollout_id": "card-fraud-7-1763870000000", "seq": 3, "phase": "canary", "types": ["canary_set"],
