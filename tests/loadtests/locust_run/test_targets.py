@@ -11,6 +11,8 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", "kafka:9092")
+    for name in ("MLFLOW_TRACKING_URI", "CHECKPOINT", "WORK_DIR"):
+        monkeypatch.setenv(f"FRAUD_{name}", "/as/the/job")
 
 
 def test_topics_of_production_are_refused_unless_they_are_allowed() -> None:
