@@ -112,7 +112,7 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     ):
         assert said in alerts
     assert "card-000005" not in page.run("return document.documentElement.outerHTML")
-    assert page.text("#alerts-note") == "1 records were no alerts"
+    assert page.text("#alerts-note") == "Records on the topic that are no alerts: 1"
     for partition in range(2):
         assert f"{page.world.topics.transactions} {partition}" in page.text("#inputs")
     assert "malformed_json" in page.text("#letters")
