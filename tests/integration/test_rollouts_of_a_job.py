@@ -5,6 +5,7 @@ One story, told by the desk (as the API and the command line tell it) while tran
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from thoroughness import THOROUGH
 
 from deploy.local.stack import Endpoints
@@ -29,7 +31,7 @@ from models.algorithms import QUICK
 from models.pipeline import Trained, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import Type
+from models.rollouts.events import Type, installation
 from service.rollouts import views
 from service.rollouts.decisions import explain
 from service.rollouts.desk import Desk
@@ -94,6 +96,19 @@ class Story:
         """The first champion."""
         asked = Proposal((_draft(model, policy),), "first", self._key(), None, "zero", at_once=True)
         assert self.desk.propose(asked, ADA).types == (Type.PROPOSED, Type.PROMOTED)
+
+    def promote_slowly(self, model: ModelRef, policy: Policy) -> None:
+        """Promote at once, with transactions between the records of the events and their commit."""
+        settings = self.installed.settings
+        name = f"{settings.job_id}-slow"
+        producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "transactional.id": name})
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        for event in installation(model, policy, "slow", "ada", int(time.time() * 1000)):
+            producer.produce(settings.topics.model_rollouts, event.to_json(), b"slow", partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+        self.send(BURST // 10)
+        producer.commit_transaction(PATIENCE_S)
 
     def propose(self, name: str, model: ModelRef, policy: Policy, guards: dict[str, Any]) -> None:
         """A rollout of one challenger."""
@@ -242,9 +257,11 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
             story.canary("second")
             story.caught_up(job)
             story.step("second", Type.ROLLED_BACK)
+            # one whose writer is slow: transactions arrive between its record and the commit
+            story.promote_slowly(good.ref, Policy(0.0, 15))
         story.caught_up(job, TRICKLE)
         assert [one["phase"] for one in views.overview(story.desk.look()[0], {}, "")["rollouts"]] == [
-            "rolled_back", "promoted", "promoted"
+            "promoted", "rolled_back", "promoted", "promoted"
         ]  # fmt: skip
         assert_verified(story)
         assert_a_tenth_of_the_cards(story, killed_at)
