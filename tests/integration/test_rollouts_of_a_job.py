@@ -108,6 +108,7 @@ class Story:
             producer.produce(settings.topics.model_rollouts, event.to_json(), b"slow", partition=0)
         assert producer.flush(PATIENCE_S) == 0
         self.send(BURST // 10)
+        time.sleep(1.0)  # the fault itself: a job that does not wait has decided them by then
         producer.commit_transaction(PATIENCE_S)
 
     def propose(self, name: str, model: ModelRef, policy: Policy, guards: dict[str, Any]) -> None:
