@@ -14,23 +14,27 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
 from deploy.grafana.__main__ import DASHBOARDS
-from deploy.grafana.answers import Prometheus, Series, legend
+from deploy.grafana.answers import STEPS, Prometheus, Series, legend
 from deploy.grafana.panels import WIDTH, Dashboard
 
 MINUTES = 10.0
-CELL = 0.62, 0.36
+STEP_MINUTES = MINUTES / STEPS
+CELL = 0.46, 0.28
 """Width and height of a cell of Grafana's grid, inches."""
-MARGIN = 0.06, 0.3, 0.5, 0.4
-"""Left, bottom, right and top of a panel, inches, beside its axes' labels."""
-LEGENDS = 8
+MARGIN = 0.5, 0.3, 0.15, 0.3
+"""Left, bottom, right and top of a panel's axes, inches."""
+LEGENDS = 6
 """Most lines that a legend names."""
 LINES = 12
 """Most lines of a text panel."""
+COLOURS = 64
 mpl.rcParams.update(
     {"font.size": 6, "axes.titlesize": 7, "axes.spines.top": False, "axes.spines.right": False}
 )
@@ -43,11 +47,17 @@ class Answered:
     panel: dict[str, Any]
     series: list[tuple[str, Series]]
     """(legend, series)."""
+    end_s: float
+    """End of the range, seconds since 1970-01-01 UTC."""
 
     @property
     def has_data(self) -> bool:
         """Whether a query returned a number."""
         return any(not math.isnan(value) for _, series in self.series for _, value in series.points)
+
+    def minutes(self, series: Series) -> list[float]:
+        """Return the times of a series, minutes before the end."""
+        return [(at - self.end_s) / 60 for at, _ in series.points]
 
 
 def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: float) -> list[Answered]:
@@ -72,7 +82,7 @@ def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: floa
             else:
                 answers = prometheus.range(query, end_s - 60 * MINUTES, end_s)
             series += [(legend(target["legendFormat"], answer), answer) for answer in answers]
-        found.append(Answered(panel, series))
+        found.append(Answered(panel, series, end_s))
     return found
 
 
@@ -80,8 +90,10 @@ def draw(title: str, panels: list[Answered], path: Path) -> None:
     """Draw the panels of a dashboard into a PNG file."""
     rows = max(item.panel["gridPos"]["y"] + item.panel["gridPos"]["h"] for item in panels)
     width, height = CELL[0] * WIDTH, CELL[1] * rows + MARGIN[3]
-    figure = Figure(figsize=(width, height), dpi=100)
-    FigureCanvasAgg(figure)
+    ranges = [item.minutes(series) for item in panels for _, series in item.series]
+    begin = min((times[0] for times in ranges if times), default=-MINUTES)
+    figure = Figure(figsize=(width, height), dpi=110)
+    canvas = FigureCanvasAgg(figure)
     figure.text(0.005, 1 - 0.2 / height, title, fontsize=11, weight="bold", va="center")
     for item in panels:
         place = item.panel["gridPos"]
@@ -92,7 +104,7 @@ def draw(title: str, panels: list[Answered], path: Path) -> None:
             continue
         left, bottom, right, above = MARGIN
         box = (
-            (CELL[0] * place["x"] + left + 0.4) / width,
+            (CELL[0] * place["x"] + left) / width,
             (top - CELL[1] * place["h"] + bottom) / height,
             (CELL[0] * place["w"] - left - right) / width,
             (CELL[1] * place["h"] - bottom - above) / height,
@@ -100,7 +112,11 @@ def draw(title: str, panels: list[Answered], path: Path) -> None:
         axes = figure.add_axes(box)
         axes.set_title(item.panel["title"], loc="left", weight="bold")
         KINDS[item.panel["type"]](axes, item)
-    figure.savefig(path)
+        if item.panel["type"] in ("timeseries", "state-timeline"):
+            axes.set_xlim(min(begin, -STEP_MINUTES), 0)
+    canvas.draw()
+    # of few colours: a quarter of the size
+    Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]).quantize(COLOURS).save(path, optimize=True)
 
 
 def _lines(axes: Axes, item: Answered) -> None:
@@ -110,16 +126,15 @@ def _lines(axes: Axes, item: Answered) -> None:
     if is_stacked and item.series:
         times = sorted({at for _, series in item.series for at, _ in series.points})
         values = [[dict(series.points).get(at, 0.0) for at in times] for _, series in item.series]
-        axes.stackplot(_minutes(times), *values, labels=names, alpha=0.6)
+        axes.stackplot([(at - item.end_s) / 60 for at in times], *values, labels=names, alpha=0.6)
     else:
         for name, series in item.series:
-            times = [at for at, _ in series.points]
-            axes.plot(_minutes(times), [value for _, value in series.points], linewidth=0.9, label=name)
+            values = [value for _, value in series.points]
+            axes.plot(item.minutes(series), values, linewidth=0.9, label=name)
     for step in defaults["thresholds"]["steps"]:
         if step["value"] is not None:
             axes.axhline(step["value"], color="red", linewidth=0.5, linestyle="--")
     axes.set_ylabel(defaults["unit"])
-    axes.margins(x=0)
     axes.set_ylim(bottom=0)
     if names:
         axes.legend(*_first(axes), loc="upper left", fontsize=5, frameon=False)
@@ -133,18 +148,12 @@ def _first(axes: Axes) -> tuple[list[Any], list[str]]:
 
 
 def _states(axes: Axes, item: Answered) -> None:
-    for row, (_, series) in enumerate(item.series):
-        times = _minutes([at for at, _ in series.points])
-        for (_, value), start in zip(series.points, times, strict=True):
+    for row, (name, series) in enumerate(item.series):
+        for (_, value), start in zip(series.points, item.minutes(series), strict=True):
             colour = "tab:green" if value else "lightgrey"
-            axes.broken_barh([(start, MINUTES / 100)], (row + 0.1, 0.8), color=colour, linewidth=0)
-    axes.set_yticks(
-        [row + 0.5 for row in range(len(item.series))], [name for name, _ in item.series], fontsize=4.5
-    )
-    axes.tick_params(axis="y", direction="in", pad=-3)
-    for text in axes.get_yticklabels():
-        text.set_horizontalalignment("left")
-    axes.set_xlim(-MINUTES, 0)
+            axes.broken_barh([(start, STEP_MINUTES)], (row + 0.1, 0.8), color=colour, alpha=0.5, linewidth=0)
+        axes.text(0.01, row + 0.5, name, transform=axes.get_yaxis_transform(), va="center", fontsize=5)
+    axes.set_yticks([])
 
 
 def _heatmap(axes: Axes, item: Answered) -> None:
@@ -177,13 +186,17 @@ KINDS = {
 }  # fmt: skip
 
 
-def _minutes(times: list[float]) -> list[float]:
-    """Return minutes before the newest time."""
-    return [(at - times[-1]) / 60 for at in times]
+def draw_all(url: str, directory: Path, job: str = "card-fraud") -> list[str]:
+    """Draw every dashboard; return the panels without data.
 
+    Args:
+        url: address of a Prometheus that scrapes the sidecar and the continuous audit.
+        directory: gets a file for each dashboard.
+        job: name of the sidecar's scrape job.
 
-def main(url: str, directory: Path, job: str = "card-fraud") -> list[str]:
-    """Draw every dashboard; return the panels without data."""
+    Raises:
+        OSError: the server does not answer, or refuses a query.
+    """
     prometheus, end_s, empty = Prometheus(url), time.time(), []
     for dashboard in DASHBOARDS:
         panels = answered(dashboard, prometheus, job, end_s)
@@ -197,7 +210,7 @@ def main(url: str, directory: Path, job: str = "card-fraud") -> list[str]:
 
 
 if __name__ == "__main__":
-    without_data = main(sys.argv[1], Path(sys.argv[2]))
+    without_data = draw_all(sys.argv[1], Path(sys.argv[2]))
     for name in without_data:
         print(f"no data: {name}", file=sys.stderr)
     sys.exit(1 if without_data else 0)

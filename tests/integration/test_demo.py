@@ -163,7 +163,7 @@ def test_demo_over_a_file_verifies_itself(demo, tmp_path):
     assert found["p50_ms"] is None  # arrivals of years ago tell no latency
 
 
-MOST_CARD_HOURS = 500
+MOST_CARD_HOURS = 200
 """By docs/rollouts.md the trigger-happy model is stopped within so many."""
 
 
@@ -181,7 +181,7 @@ def test_tour_of_rollouts_with_every_dashboard_full(demo, tmp_path, wait_for):
     label_some(links["sidecar"])
     home = Path(os.environ.get("DASHBOARD_PICTURES", tmp_path))
     wait_for(
-        lambda: pictures.main(links["Prometheus"], home) == [], deadline_s=120, what="data for each panel"
+        lambda: pictures.draw_all(links["Prometheus"], home) == [], deadline_s=120, what="data for each panel"
     )
     run.process.send_signal(signal.SIGINT)
     assert run.end() == 0, run.output
