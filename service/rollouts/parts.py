@@ -37,7 +37,7 @@ class RolloutParts:
         self.reader = RolloutReader(settings, lambda: Job(progress.groups).set_aside)
         self.desk = Desk(settings, clock, self.job, self.registry)
         self.guards = GuardWatch(self._complete_history, self._complete, self.desk)
-        self.mirror = AliasMirror(lambda: self.reader.history, self.registry.point)
+        self.mirror = AliasMirror(self._complete_history, self.registry.point)
 
     def job(self) -> Job:
         """Return the job's newest progress; read it from the broker until the reader has caught up."""

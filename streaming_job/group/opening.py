@@ -133,7 +133,8 @@ class OpenGroup:
         self._transactions = OwnPartitions(opening.client, {tp: positions[tp] for tp in own_partitions})
         self._tables = TableFollower(
             opening.client,
-            EndOffsets(opening.client, opening.rules.tables),
+            opening.rules.tables,
+            (topics.model_rollouts,),
             {tp: offset for tp, offset in positions.items() if tp not in own_partitions},
             settings.max_records,
             settings.max_bytes,

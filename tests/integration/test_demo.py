@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from thoroughness import only_thorough
 
 from deploy.demo import state
+from deploy.grafana import pictures
+from deploy.prometheus import server
 from loadtests.simulator import parquet
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
@@ -158,6 +161,59 @@ def test_demo_over_a_file_verifies_itself(demo, tmp_path):
     assert 59_000 < found["events"] <= 60_000
     assert found["alerts"] > 0
     assert found["p50_ms"] is None  # arrivals of years ago tell no latency
+
+
+MOST_CARD_HOURS = 200
+"""By docs/rollouts.md the trigger-happy model is stopped within so many."""
+
+
+@only_thorough
+@pytest.mark.skipif(not server.is_installed(), reason="needs prometheus: apt install prometheus")
+def test_tour_of_rollouts_with_every_dashboard_full(demo, tmp_path, wait_for):
+    """A better model is promoted, a bad one is stopped by its guard; meanwhile every panel has data."""
+    report = tmp_path / "out.json"
+    run = demo("--rollouts", "--with-prometheus", "--for", "600s", "--report", str(report))
+    wait_for(
+        lambda: "is rolled back after" in run.output or run.process.poll() is not None, deadline_s=DEADLINE_S
+    )
+    assert run.process.poll() is None, run.output
+    links = dict(re.findall(r"^ {4}(\w+) +(http://\S+)$", run.output, re.MULTILINE))
+    label_some(links["sidecar"])
+    home = Path(os.environ.get("DASHBOARD_PICTURES", tmp_path))
+    wait_for(
+        lambda: pictures.draw_all(links["Prometheus"], home) == [], deadline_s=120, what="data for each panel"
+    )
+    run.process.send_signal(signal.SIGINT)
+    assert run.end() == 0, run.output
+    found = json.loads(report.read_text())
+    assert_right(found)
+    assert found["shadow_alerts"] > 0
+    better, bad = found["rollouts"].values()
+    assert better["phase"] == "promoted"
+    assert 0.05 < better["canary_decided"] / better["canary_transactions"] < 0.15
+    assert (bad["phase"], bad["guard"]) == ("rolled_back", "alert_rate")
+    assert bad["card_hours"] <= MOST_CARD_HOURS
+
+
+def label_some(sidecar: str) -> None:
+    """An analyst's verdicts on the newest alerts: without labels there is no precision."""
+    with urllib.request.urlopen(f"{sidecar}v1/alerts", timeout=30) as answer:
+        alerts = json.load(answer)["alerts"]
+    said = ({"verdict": "fraud"}, {"verdict": "genuine", "reason": "travel"})
+    labels = [
+        {
+            "card_id": alert["card_id"],
+            "transaction_id": alert["transaction_id"],
+            "kind": "verdict",
+            **said[at % 2],
+        }
+        for at, alert in enumerate(alerts)
+    ]
+    body, kind = json.dumps({"labels": labels}).encode(), {"Content-Type": "application/json"}
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{sidecar}v1/labels", body, kind), timeout=30
+    ) as answer:
+        assert json.load(answer)["written"] == len(labels) > 5
 
 
 @only_thorough

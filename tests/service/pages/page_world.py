@@ -74,7 +74,7 @@ def blocked(number: int, at_ms: int) -> dict[str, Any]:
 class World:
     """A served sidecar; its job writes from `start` on, until `rest`."""
 
-    def __init__(self, servers: str, topics: Topics, job_id: str, directory: Path) -> None:
+    def __init__(self, servers: str, topics: Topics, job_id: str, directory: Path, **settings: Any) -> None:
         self.topics = topics
         admin = AdminClient({"bootstrap.servers": servers})
         wanted = {
@@ -94,7 +94,7 @@ class World:
         self.settings = ServiceSettings(
             bootstrap_servers=servers, topics=topics, job_id=job_id, tokens_file=file,
             offsets_interval_s=0.2, limit_floor_s=1.0, max_progress_age_s=3.0, idle_after_s=30.0,
-            verdict_window_s=20.0,
+            verdict_window_s=20.0, **settings,
         )  # fmt: skip
         self.job = Job(self.settings)
         self._producer = Producer({"bootstrap.servers": servers})
@@ -166,10 +166,11 @@ class World:
         self._writes.set()
 
     def rest(self, waiting: int) -> None:
-        """Have the job write nothing more, with records that wait for it."""
+        """Have the job write nothing more, with records that wait for it in each partition."""
         with self._writing:
             self._writes.clear()
-            self.job.feed(waiting)
+            for partition in range(PARTITIONS):
+                self.job.feed(waiting, partition)
 
     def stop(self) -> None:
         """End everything."""
