@@ -114,9 +114,10 @@ def draw(title: str, panels: list[Answered], path: Path) -> None:
         KINDS[item.panel["type"]](axes, item)
         if item.panel["type"] in ("timeseries", "state-timeline"):
             axes.set_xlim(min(begin, -STEP_MINUTES), 0)
-    canvas.draw()
+    canvas.draw()  # type: ignore[no-untyped-call]
     # of few colours: a quarter of the size
-    Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]).quantize(COLOURS).save(path, optimize=True)
+    pixels = np.asarray(canvas.buffer_rgba())[..., :3]  # type: ignore[no-untyped-call]
+    Image.fromarray(pixels).quantize(COLOURS).save(path, optimize=True)
 
 
 def _lines(axes: Axes, item: Answered) -> None:
@@ -125,8 +126,8 @@ def _lines(axes: Axes, item: Answered) -> None:
     names = [name for name, _ in item.series]
     if is_stacked and item.series:
         times = sorted({at for _, series in item.series for at, _ in series.points})
-        values = [[dict(series.points).get(at, 0.0) for at in times] for _, series in item.series]
-        axes.stackplot([(at - item.end_s) / 60 for at in times], *values, labels=names, alpha=0.6)
+        heights = [[dict(series.points).get(at, 0.0) for at in times] for _, series in item.series]
+        axes.stackplot([(at - item.end_s) / 60 for at in times], *heights, labels=names, alpha=0.6)
     else:
         for name, series in item.series:
             values = [value for _, value in series.points]
