@@ -214,15 +214,13 @@ def verdict_command(
         Path | None, typer.Option(help="A verdict as JSON: compute it again from its own counts, and compare")
     ] = None,
 ) -> None:  # fmt: skip
-    """Show the guards' verdict on a rollout, from the job's newest progress."""
-    from service.rollouts import drawing, verdicts
-    from service.rollouts.assessment import assess
+    """Show the guards' verdict on a rollout, from the job's newest progress and, if needed, labels."""
+    from service.rollouts import verdicts
 
     if evidence is not None:
         typer.echo(verdicts.recompute(evidence))
         return
-    history, job = desk(bootstrap_servers, job_id, kafka).desk.look()
-    assessment = assess(history, drawing.find_trial(history.line, rollout_id), job.groups)
+    assessment = desk(bootstrap_servers, job_id, kafka).desk.assess(rollout_id)
     typer.echo(json.dumps(assessment.to_json()) if as_json else verdicts.text(assessment))
 
 

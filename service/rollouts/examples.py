@@ -54,7 +54,7 @@ VERDICT = {
         }
     },
     "commits": {"0": 4711, "1": 4698}, "log_time": 1_763_873_700_000,
-    "shadow_started_at": 1_763_871_000_000, "since": 1_763_871_010_000,
+    "shadow_started_at": 1_763_871_000_000, "waiting_for": None, "since": 1_763_871_010_000,
 }  # fmt: skip
 MODELS = {
     "name": "card-fraud",

@@ -104,7 +104,9 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
 
         `fraud rollouts verdict --evidence FILE` recomputes it from the answer.
         """
-        assessment = assess(_readable(parts), trial_of(rollout_id), parts.progress.groups)
+        trial = trial_of(rollout_id)
+        labels = parts.label_counts(trial)
+        assessment = assess(_readable(parts), trial, parts.progress.groups, labels)
         seen = parts.guards.seen
         since = seen.since if seen is not None and seen.assessment.rollout_id == rollout_id else None
         return {**assessment.to_json(), "since": since}

@@ -15,6 +15,7 @@ from harness.job_writer import Job
 from harness.memory_rollouts import ref
 from harness.rollout_records import challenger, event, proposed
 
+from models.guards.policy import Guards
 from models.policy import Policy
 from models.rollouts.events import Type, installation
 from models.rollouts.publishing import publish
@@ -37,6 +38,12 @@ COUNTS: dict[str, Any] = {
     "cards": {"both": 610, "only_champion": 15, "only_challenger": 27},
     "scores": SCORES, "champion_scores": SCORES,
 }  # fmt: skip
+
+GUARDS = {
+    **Guards().to_json(),
+    "rules": [*Guards().to_json()["rules"], {"name": "precision", "min_precision": 0.3}],
+}
+"""Labels cannot be counted: the topics of shadow alerts and suppressed alerts are missing."""
 
 
 def burst(number: int, at_ms: int) -> dict[str, Any]:
@@ -132,7 +139,7 @@ class World:
         """A champion, and a canary of a tenth of the cards."""
         now = int(time.time() * 1000)
         steps = (
-            proposed("march", challenger(ref(2), "march", policy=Policy(0.45, 6))),
+            proposed("march", challenger(ref(2), "march", policy=Policy(0.45, 6)), guards=GUARDS),
             event(Type.SHADOW_STARTED, "march", 2),
             event(Type.CANARY_SET, "march", 3, challenger="march"),
         )

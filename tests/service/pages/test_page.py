@@ -123,6 +123,9 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     trial = page.text("#trials")
     for said in ("march decides for 10 %", "held from partition 0 at 811, 1 at 812", "824,600", "alert rate"):
         assert said in trial
+    assert "precision insufficient labels have not been counted, wanted at least 0.3" in trial
+    missing = f"topic {page.world.topics.shadow_alerts} does not exist"
+    page.until(lambda: f"Not judged by labels: {missing}" in page.text("#trials"), "why there are no labels")
     precision = "return Array.from(document.querySelectorAll('#quality tr'), (one) => one.innerText)"
     page.until(lambda: "rule blocked_card\t50 %\t1\t1\t0" in page.run(precision), "the labels")
     row = "return Array.from(document.querySelector('.compared tbody tr').children, (one) => one.textContent)"
