@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from deploy.demo import children, compromise, environment, state
+from deploy.demo import children, compromise, environment, mlflow_ui, state
 from deploy.demo.champion import roll_out, start_training, wait_for_champion
 from deploy.demo.options import DemoError, Options
 from deploy.demo.state import Run
@@ -163,7 +163,7 @@ def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings:
 def _processes(
     options: Options, run: Run, steps: Steps, lag: LagWatch, progress: ProgressReader, settings: JobSettings
 ) -> dict[str, str]:
-    """Start the job, the sidecar and Prometheus, if wanted; return their URLs."""
+    """Start the job, the sidecar and, if wanted, Prometheus and MLflow's web page; return their URLs."""
     data_dir, env = options.data_dir, settings.variables()
     environment.write_script(data_dir, settings)
     with steps.step("streaming job and sidecar") as doing:
@@ -192,6 +192,9 @@ def _processes(
         audited = [] if options.merchant_labels else [_audit(data_dir, run, env)]
         targets.write_text(json.dumps([{"targets": audited}]))
         links["Prometheus"] = _prometheus(data_dir, run, port, targets)
+    if options.with_mlflow_ui:
+        with steps.step("MLflow's web page"):
+            links["MLflow"] = mlflow_ui.start(data_dir, run)
     return links
 
 

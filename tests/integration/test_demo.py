@@ -10,6 +10,8 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -163,6 +165,14 @@ def test_demo_over_a_file_verifies_itself(demo, tmp_path):
     assert found["p50_ms"] is None  # arrivals of years ago tell no latency
 
 
+def assert_labels_show_compromised_merchants(run: Demo, found: dict[str, Any]) -> None:
+    assert_right(found)
+    counts = found["merchants"]["all"]
+    assert counts["alerted_before"] < 0.1 * counts["before"]
+    assert counts["alerted_after"] > 0.8 * counts["after"] > 400
+    assert f"first label of a fraud at {found['merchants']['followed']['merchant_id']}" in run.output
+
+
 MOST_CARD_HOURS = 200
 """By docs/rollouts.md the trigger-happy model is stopped within so many."""
 
@@ -222,9 +232,27 @@ def test_labels_show_a_compromised_merchant(demo, tmp_path):
     report = tmp_path / "out.json"
     run = demo("--merchant-labels", "--report", str(report))
     assert run.end() == 0, run.output
+    assert_labels_show_compromised_merchants(run, json.loads(report.read_text()))
+
+
+@only_thorough
+def test_demo_of_compromised_merchants_continues_after_its_job_died(demo, tmp_path, wait_for):
+    report = tmp_path / "out.json"
+    first = demo("--merchant-labels", "--with-mlflow-ui")
+    wait_for(lambda: first.decided > 20_000 or first.process.poll() is not None, deadline_s=DEADLINE_S)
+    assert first.process.poll() is None, first.output
+    page = re.search(r"MLflow +(http://\S+)", first.output)
+    assert page is not None, first.output
+    with urlopen(
+        f"{page[1]}api/2.0/mlflow/model-versions/get?name=card-fraud&version=1", timeout=30
+    ) as answer:
+        version = json.loads(answer.read())["model_version"]
+    assert "## Intended use" in version["description"]
+    first.kill_job()
+    assert first.end() == 1
+    second = demo("--merchant-labels", "--report", str(report))
+    assert second.end() == 0, second.output
+    assert "continuing it" in second.output
     found = json.loads(report.read_text())
-    assert_right(found)
-    counts = found["merchants"]["all"]
-    assert counts["alerted_before"] < 0.1 * counts["before"]
-    assert counts["alerted_after"] > 0.8 * counts["after"] > 400
-    assert f"first label of a fraud at {found['merchants']['followed']['merchant_id']}" in run.output
+    assert found["restarts"] == 1
+    assert_labels_show_compromised_merchants(second, found)

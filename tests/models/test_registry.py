@@ -18,12 +18,14 @@ from models import loading, registry, tracking
 from models.errors import ModelError, ModelUnavailableError
 from models.loading import load
 from models.registry import ModelRef, register
+from models.training_record import TrainingRecord
 from models.trees import Trees
 
 pytestmark = pytest.mark.integration
 
 NAMES = tuple(f"f{i}" for i in range(6))
 FEATURES = tuple(f"{name}:1" for name in NAMES)
+RECORD = TrainingRecord(metrics={"average_precision": 0.5})
 
 
 def rows(seed: int = 0, count: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +44,7 @@ def registered(estimator: object, uri: str, name: str) -> ModelRef:
     x, y = rows()
     estimator.fit(x, y)  # type: ignore[attr-defined]
     typical = np.nanmedian(x, axis=0)
-    return register(estimator, FEATURES, x[:80], typical, uri, name=name, metrics={"average_precision": 0.5})
+    return register(estimator, FEATURES, x[:80], typical, uri, name=name, record=RECORD)
 
 
 @pytest.fixture(scope="module")
