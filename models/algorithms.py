@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from models.errors import ModelError
-from models.train import train
+from models.train import class_weight, train
 
 
 class Algorithm(StrEnum):
@@ -36,6 +36,8 @@ class Learner:
     """Learning rate of gradient boosting."""
     feature_share: float = 0.15
     """Share of the features that each split of gradient boosting may choose from."""
+    fraud_weight: float = 1.0
+    """Weight of a fraud in training; a genuine transaction has 1. Scores are probabilities only with 1."""
 
     def fit(self, x: np.ndarray, y: np.ndarray) -> Any:
         """Fit a scikit-learn classifier; the same data and seed give the same one.
@@ -56,12 +58,13 @@ class Learner:
                 leaves=self.leaves,
                 learning_rate=self.learning_rate,
                 feature_share=self.feature_share,
+                fraud_weight=self.fraud_weight,
             )
         frauds = int(np.asarray(y).astype(bool).sum())
         if not 0 < frauds < len(y):
             raise ModelError(f"{frauds} frauds in {len(y)} transactions; train on history with both")
         forest = self.algorithm is Algorithm.RANDOM_FOREST
-        estimator = self._forest() if forest else _logistic()
+        estimator = self._forest() if forest else self._logistic()
         return estimator.fit(x, np.asarray(y).astype(np.int64))
 
     def _forest(self) -> Any:
@@ -69,22 +72,24 @@ class Learner:
 
         # scikit-learn sends missing values to the better side of each split
         return RandomForestClassifier(
-            n_estimators=self.iterations, max_depth=FOREST_DEPTH, random_state=self.seed
+            n_estimators=self.iterations,
+            max_depth=FOREST_DEPTH,
+            random_state=self.seed,
+            class_weight=class_weight(self.fraud_weight),
+        )
+
+    def _logistic(self) -> Any:
+        from sklearn.impute import SimpleImputer
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        return make_pipeline(
+            SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
+            StandardScaler(),
+            LogisticRegression(max_iter=1_000, class_weight=class_weight(self.fraud_weight)),
         )
 
 
 QUICK = Learner(iterations=100, leaves=8, learning_rate=0.06, feature_share=1.0)
 """A third of the trees, for demos, benchmarks and tests."""
-
-
-def _logistic() -> Any:
-    from sklearn.impute import SimpleImputer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    return make_pipeline(
-        SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
-        StandardScaler(),
-        LogisticRegression(max_iter=1_000),
-    )

@@ -37,14 +37,23 @@ def train_command(
     merchant_labels: MerchantLabelFeatures = False,
     label_delay_days: LabelDelayDays = DEFAULT_DELAY_DAYS,
     alert_budget: AlertBudget = 0.005,
+    alert_cost: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Cost of an alert; sets the threshold at which alerts and missed frauds cost least",
+        ),
+    ] = None,
     learner: Learner = USUAL,
     name: Annotated[str, typer.Option(help="Of the registered model")] = "card-fraud",
 ) -> None:
     """Train a model on labelled history, evaluate it on the newest quarter, and register it."""
-    from feature_store.training.transaction_files import TransactionFiles, read_table
+    from feature_store.training.transaction_files import TransactionFiles, parquet_files, read_table
+    from models.evaluation.report import digest
     from models.pipeline import fit_and_register
 
     label_delay_ms = int(label_delay_days * DAY_MS)
+    inputs = {"transactions": transactions, "labels": labels, "profiles": profiles}
     trained = fit_and_register(
         TransactionFiles(transactions).table(),
         tracking_uri,
@@ -53,7 +62,9 @@ def train_command(
         merchant_labels=merchant_labels,
         label_delay_ms=label_delay_ms,
         alert_budget=alert_budget,
+        alert_cost=alert_cost,
         learner=learner,
+        sources={f"{name}_sha256": digest(parquet_files(path)) for name, path in inputs.items() if path},
         name=name,
     )
     quality = trained.quality

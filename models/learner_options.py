@@ -18,6 +18,12 @@ OPTIONS: dict[str, Any] = {
     "feature_share": Annotated[
         float, typer.Option(min=0.01, max=1, help="Share of the features that each split may choose from")
     ],
+    "fraud_weight": Annotated[
+        float,
+        typer.Option(
+            min=0.0001, help="Weight of a fraud in training; with others than 1 scores are no probabilities"
+        ),
+    ],
     "seed": Annotated[int, typer.Option(help="The same data, options and seed give the same result")],
 }
 """Field of `Learner` -> its option; the defaults are those of `Learner`."""

@@ -106,9 +106,16 @@ def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Pa
                 # another loader was first; its copy passed the same check
                 if not directory.is_dir():
                     raise
+    except ModelError:
+        raise
     except OSError as error:
         raise ModelUnavailableError(
             f"{label} cannot be copied to {cache_dir}: {error}; free or name another directory"
+        ) from error
+    except Exception as error:  # a store's library is missing, a proxy answers in the registry's place
+        raise ModelUnavailableError(
+            f"{label} cannot be fetched ({type(error).__name__}: {error}); check the registry, and that this "
+            "machine has the library of its artifact store"
         ) from error
     return directory
 

@@ -1,16 +1,21 @@
 """The training pipeline: features of a labelled history, training, evaluation, threshold, registration."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from feature_store.training.labels import FRAUD, LabelError, Labels, is_fraud
-from models import registry
+from models import curves, registry
 from models.algorithms import Learner
+from models.card import Stretch, model_card
 from models.errors import ModelError
 from models.feature_bins import bins_of
-from models.train import LABEL_DELAY_MS, Quality, evaluate, split_by_time, threshold_for_budget
+from models.thresholds import threshold_for_budget, threshold_for_cost
+from models.train import LABEL_DELAY_MS, Quality, evaluate, split_by_time
+from models.training_record import TrainingRecord, code_version, training_set_digest
 
 GOLDEN_ROWS = 200
 """Rows of the history whose scores every copy of the model must reproduce."""
@@ -39,7 +44,9 @@ def fit_and_register(
     merchant_labels: bool = False,
     label_delay_ms: int = LABEL_DELAY_MS,
     alert_budget: float = 0.005,
+    alert_cost: float | None = None,
     learner: Learner | None = None,
+    sources: Mapping[str, str] | None = None,
     name: str = registry.NAME,
 ) -> Trained:
     """Train on point-in-time features of a history and register the model.
@@ -58,7 +65,10 @@ def fit_and_register(
         label_delay_ms: from a transaction to its label, where labels have no `reported_at`; transactions
             without a report by then count as genuine.
         alert_budget: share of transactions that may become alerts by score.
+        alert_cost: cost of investigating an alert, in the currency of the amounts; with it the threshold is
+            the one at which alerts and missed frauds cost least, whatever the budget.
         learner: algorithm and its options; its seed draws the golden rows, too. Default: `Learner()`.
+        sources: digests of the input files by name, for the record of the run.
         name: name of the registered model.
 
     Raises:
@@ -86,20 +96,45 @@ def fit_and_register(
     split = split_by_time(arrival, gap_ms=label_delay_ms)
     estimator = learner.fit(x[split.train], y[split.train])
     scores = estimator.predict_proba(x[split.holdout])[:, 1]
-    quality = evaluate(y[split.holdout], scores, threshold_for_budget(scores, alert_budget))
+    outcome = y[split.holdout]
+    if alert_cost is None:
+        threshold = threshold_for_budget(scores, alert_budget)
+    else:
+        amount = np.asarray(transactions["amount"].cast(pa.float64()))[decided]
+        threshold = threshold_for_cost(scores, outcome, amount[split.holdout], alert_cost)
+    quality = evaluate(outcome, scores, threshold)
     golden = np.random.default_rng(learner.seed).choice(len(x), size=min(GOLDEN_ROWS, len(x)), replace=False)
-    params = {**asdict(learner), "merchant_labels": merchant_labels, "label_delay_ms": label_delay_ms}
+    features = computed(merchants=merchant_labels)
+    params = {
+        **asdict(learner),
+        "merchant_labels": merchant_labels,
+        "label_delay_ms": label_delay_ms,
+        **({"alert_budget": alert_budget} if alert_cost is None else {"alert_cost": alert_cost}),
+        **(sources or {}),
+        "training_set_sha256": training_set_digest(x[split.train], y[split.train]),
+        "code_version": code_version(),
+    }
+    delay_ms = label_delay_ms if merchant_labels else None
+    card = model_card(
+        name,
+        len(features),
+        Stretch.of(arrival[split.train], y[split.train]),
+        Stretch.of(arrival[split.holdout], outcome),
+        quality,
+        params,
+        fraud_weight=learner.fraud_weight,
+        merchant_delay_ms=delay_ms,
+    )
     ref = registry.register(
         estimator,
-        computed(merchants=merchant_labels),
+        features,
         x[np.sort(golden)],
         _medians(x[split.train]),
         tracking_uri,
-        metrics=quality.metrics(),
+        record=TrainingRecord(params, quality.metrics(), _curves(outcome, scores), card),
         scores=scores,  # of rows that the model was not fitted to, like future ones
         bins=bins_of(x[split.train]),
-        params={option: str(value) for option, value in params.items()},
-        label_delay_ms=label_delay_ms if merchant_labels else None,
+        label_delay_ms=delay_ms,
         name=name,
     )
     return Trained(ref, quality, int(split.train.sum()), int(y[split.train].sum()))
@@ -121,6 +156,14 @@ def outcomes(transactions: pa.Table, labels: pa.Table | None) -> np.ndarray:
     if "label" not in transactions.column_names:
         raise LabelError("the history has no column 'label'; give --labels")
     return is_fraud(transactions["label"])
+
+
+def _curves(fraud: np.ndarray, scores: np.ndarray) -> dict[str, str]:
+    """Draw the curves of the hold-out; no files if it has one class only."""
+    if fraud.all() or not fraud.any():
+        return {}
+    content = curves.curves(fraud, scores)
+    return {"curves.json": json.dumps(content), "curves.html": curves.page(content)}
 
 
 def _medians(x: np.ndarray) -> np.ndarray:

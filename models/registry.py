@@ -14,6 +14,7 @@ from models import artifact, estimator_file, tracking
 from models.errors import ModelError
 from models.feature_bins import FeatureBins
 from models.score_histogram import ScoreHistogram
+from models.training_record import TrainingRecord
 
 NAME = "card-fraud"
 """Default name of the registered model."""
@@ -51,8 +52,7 @@ def register(
     typical: np.ndarray,
     tracking_uri: str,
     *,
-    metrics: dict[str, float] | None = None,
-    params: dict[str, str] | None = None,
+    record: TrainingRecord | None = None,
     scores: np.ndarray | None = None,
     bins: FeatureBins | None = None,
     label_delay_ms: int | None = None,
@@ -66,8 +66,7 @@ def register(
         golden_rows: float64[k, f]; their scores are stored and must be reproduced at every load.
         typical: float64[f], training medians.
         tracking_uri: address of MLflow; `sqlite:////directory/mlflow.db` needs no server.
-        metrics: evaluation metrics, logged to the run.
-        params: training parameters, logged to the run.
+        record: logged to the run; its card is the version's description.
         scores: float64[n], evaluation scores; the version keeps their histogram (`training_scores`) for
             guards on drift, the model's files keep their quantiles.
         bins: training distribution of the features, stored in the model's files, for their drift.
@@ -80,6 +79,7 @@ def register(
     import sklearn
     import skops.io
 
+    record = record or TrainingRecord()
     with tempfile.TemporaryDirectory() as scratch, tracking.registry(tracking_uri) as client:
         import mlflow.sklearn
         from mlflow.models import infer_signature
@@ -88,8 +88,7 @@ def register(
             Path(scratch), estimator, features, golden_rows, typical, scores, bins, label_delay_ms
         )
         with mlflow.start_run(experiment_id=tracking.experiment_id(client, tracking_uri)):
-            mlflow.log_params(params or {})
-            mlflow.log_metrics(metrics or {})
+            record.log()
             logged = mlflow.sklearn.log_model(
                 estimator,
                 name=name,
@@ -111,6 +110,7 @@ def register(
             logged.run_id,
             tags={"features": ",".join(features), **_score_tag(scores)},
             model_id=logged.model_id,
+            description=record.card or None,
         ).version
         with tempfile.TemporaryDirectory() as back:
             # of the downloaded files, because these are what loaders will see

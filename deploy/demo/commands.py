@@ -51,7 +51,14 @@ def demo(
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the servers running at the end.")] = False,
     with_prometheus: Annotated[
-        bool, typer.Option("--with-prometheus", help="Also start Prometheus, which must be installed.")
+        bool,
+        typer.Option(
+            "--with-prometheus",
+            help="Also start Prometheus, which must be installed, and an audit of a sample.",
+        ),
+    ] = False,
+    with_mlflow_ui: Annotated[
+        bool, typer.Option("--with-mlflow-ui", help="Also start MLflow's web page: models, curves, cards.")
     ] = False,
 ) -> None:
     """Bring everything up, stream card transactions, watch the alerts, then verify every one of them.
@@ -92,6 +99,7 @@ def demo(
         fresh=fresh,
         keep=keep,
         with_prometheus=with_prometheus,
+        with_mlflow_ui=with_mlflow_ui,
         report=None if report is None else report.resolve(),
         picture=None if picture is None else picture.resolve(),
     )

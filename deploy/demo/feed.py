@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -117,7 +117,11 @@ def replayed(
     """Create a load that replays a file, from its beginning or from where an earlier run was killed."""
     feed = KafkaFeed(endpoints.bootstrap_servers, archive=True)
     feed.check_topics([topics.transactions, topics.chargebacks], replay.first_ms)
-    begin_ms = fed_until(endpoints.bootstrap_servers, topics.transactions)
+    fed = {
+        topic: fed_until(endpoints.bootstrap_servers, topic)
+        for topic in (topics.transactions, topics.chargebacks)
+    }
+    begin_ms = fed[topics.transactions]
     if watch is None:
         records = timeline(replay.batches(), Chargebacks(), topics, drain=True)
     else:
@@ -125,16 +129,17 @@ def replayed(
         records = watch.feed(timeline(replay.batches(), labels, topics, drain=False), topics)
     return Load(
         feed,
-        records if begin_ms is None else _from(records, begin_ms),
+        records if begin_ms is None else _from(records, fed),
         Pace(time.time() * 1_000, begin_ms or replay.first_ms, options.speed),
         options.for_s,
         topics.transactions,
     )
 
 
-def _from(records: Iterator[Records], begin_ms: int) -> Iterator[Records]:
+def _from(records: Iterator[Records], fed: Mapping[str, int | None]) -> Iterator[Records]:
+    """Leave out what was fed, by topic; a label that a killed feed had not sent may precede transactions."""
     for piece in records:
-        first = int(np.searchsorted(piece.at, begin_ms, side="left"))
+        first = int(np.searchsorted(piece.at, fed[piece.topic] or 0, side="left"))
         if first < len(piece):
             yield piece.cut(first, len(piece))
 
@@ -143,7 +148,8 @@ def fed_until(bootstrap_servers: str, topic: str) -> int | None:
     """Return the arrival up to which every partition of a replayed topic was fed, ms; None if one is empty.
 
     A killed feed leaves the partitions at different arrivals. Continuing from the least one repeats some
-    transactions of the other partitions; the job recognises them as duplicates.
+    records of the other partitions: the job recognises transactions as duplicates, and a label that comes
+    again states nothing new.
     """
     consumer = Consumer(
         {"bootstrap.servers": bootstrap_servers, "group.id": "fraud-demo", "enable.auto.commit": False}

@@ -1,4 +1,4 @@
-"""Merchant facts as sorted arrays: transaction counts by arrival hour, and single frauds.
+"""Merchant facts as arrays: transaction counts by arrival hour, and single frauds.
 
 A log of merchant facts holds these two kinds of record, so folding such a log and reading files give the same
 arrays. A count does not depend on labels, so it can be written as soon as its hour is over. A fraud counts
@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from feature_store.catalogue import HOUR_MS
 from feature_store.layout import MERCHANT_MASK
 from feature_store.merchants.catalogue import NEVER
-
-HOUR_COUNT = np.dtype([("merchant", "u8"), ("hour", "i8"), ("count", "i8")])
-"""Number of transactions of a merchant (`merchant_hash`) in one arrival hour (ms // HOUR_MS)."""
+from feature_store.merchants.hours import HOUR_COUNT, Hours, Ranges, SortedHours
 
 LABEL_FACT = np.dtype(
     [
@@ -50,29 +48,21 @@ def merchant_hash(merchants: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Facts:
-    """All facts by merchant and time, as sorted arrays for the kernel."""
+    """All facts by merchant and time, for the kernel."""
 
-    merchants: NDArray[np.uint64]
-    """Hashes of the m merchants with facts, ascending, shape (m,)."""
-    first_hour: NDArray[np.int64]
-    """Index of each merchant's first hour, shape (m + 1,)."""
-    hour: NDArray[np.int64]
-    """Arrival hours, ascending within a merchant."""
-    before: NDArray[np.int64]
-    """Transactions of the same merchant before that hour; one entry more than `hour`, the last unused."""
-    count: NDArray[np.int64]
-    """Transactions in that hour."""
-    first_fraud: NDArray[np.int64]
-    """Index of each merchant's first fraud, shape (m + 1,)."""
+    hours: Hours
+    """Counts by arrival hour."""
     frauds: NDArray[np.void]
     """LABEL_FACT, by merchant and arrival."""
+    merchants: NDArray[np.uint64]
+    """Merchant of each fraud."""
 
-    def number_of(self, merchants: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the index of each hash in `merchants`, -1 for a merchant without facts, shape (n,)."""
-        if not self.merchants.size:
-            return np.full(merchants.size, -1)
-        at = np.minimum(np.searchsorted(self.merchants, merchants), self.merchants.size - 1)
-        return np.where(self.merchants[at] == merchants, at, -1)
+    def frauds_of(self, merchants: NDArray[np.uint64]) -> Ranges:
+        """Return the rows of `frauds` of n merchants (hashes)."""
+        return (
+            np.searchsorted(self.merchants, merchants, side="left"),
+            np.searchsorted(self.merchants, merchants, side="right"),
+        )
 
 
 def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
@@ -82,25 +72,13 @@ def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
         counts: HOUR_COUNT in any order; several of one merchant and hour add up.
         frauds: LABEL_FACT in any order.
     """
-    merchants = np.unique(np.concatenate([counts["merchant"], frauds["merchant"]]))
-    counts = added_up(counts)
+    return with_frauds(SortedHours.of(added_up(counts)), frauds)
+
+
+def with_frauds(hours: Hours, frauds: NDArray[np.void]) -> Facts:
+    """Sort and index frauds (LABEL_FACT) in any order, beside counts that are."""
     frauds = frauds[np.lexsort((frauds["known_from"], frauds["arrival"], frauds["merchant"]))]
-    ends = np.arange(merchants.size + 1)
-    owner = np.searchsorted(merchants, counts["merchant"])
-    first_hour = np.searchsorted(owner, ends)
-    running = np.concatenate([[0], np.cumsum(counts["count"])])
-    # starts at 0 for each merchant, so that a merchant's facts can be folded without the others
-    before = running - np.append(running[first_hour[owner]], running[-1])
-    return Facts(
-        merchants,
-        first_hour,
-        # contiguous, as the compiled kernel expects
-        counts["hour"].copy(),
-        before,
-        counts["count"].copy(),
-        np.searchsorted(np.searchsorted(merchants, frauds["merchant"]), ends),
-        frauds,
-    )
+    return Facts(hours, frauds, frauds["merchant"].copy())
 
 
 def spans(reports: NDArray[np.void]) -> NDArray[np.void]:

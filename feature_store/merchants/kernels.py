@@ -26,7 +26,7 @@ def _is_in_effect(fraud: Array, arrival: int) -> bool:
 
 
 @njit(cache=True)
-def _first_hour_from(hours: NDArray[np.int64], start: int, end: int, hour: int) -> int:
+def _first_hour_from(hours: NDArray[np.int32], start: int, end: int, hour: int) -> int:
     """Return the first index in start..end - 1 with that hour or a later one; else `end`."""
     while start < end:
         middle = (start + end) // 2
@@ -38,15 +38,18 @@ def _first_hour_from(hours: NDArray[np.int64], start: int, end: int, hour: int) 
 
 
 @njit(cache=True, inline="always")
-def _between(before: NDArray[np.int64], count: NDArray[np.int64], start: int, end: int) -> int:
-    """Count the transactions of the hours with indices start..end - 1."""
-    return before[end - 1] + count[end - 1] - before[start] if end > start else 0
+def _between(count: NDArray[np.int32], start: int, end: int) -> int:
+    """Count the transactions of the hours with indices start..end - 1, at most MONTH_H of them."""
+    total = 0
+    for at in range(start, end):
+        total += count[at]
+    return total
 
 
 @njit(cache=True)
 def _newest_genuine(
-    hour: NDArray[np.int64],
-    count: NDArray[np.int64],
+    hour: NDArray[np.int32],
+    count: NDArray[np.int32],
     start: int,
     end: int,
     frauds: Array,
@@ -57,8 +60,8 @@ def _newest_genuine(
     """Find the newest of the ripe hours start..end - 1 with a genuine transaction; -1 if there is none.
 
     Args:
-        hour: `Facts.hour`.
-        count: `Facts.count`.
+        hour: `Hours.hour`.
+        count: `Hours.count`.
         start: index of the first hour.
         end: index after the last hour.
         frauds: `Facts.frauds`.
@@ -81,13 +84,13 @@ def _newest_genuine(
 
 @njit(cache=True, nogil=True)
 def merchant_features(
+    hour: NDArray[np.int32],
+    count: NDArray[np.int32],
     first_hour: NDArray[np.int64],
-    hour: NDArray[np.int64],
-    before: NDArray[np.int64],
-    count: NDArray[np.int64],
-    first_fraud: NDArray[np.int64],
+    end_hour: NDArray[np.int64],
     frauds: Array,
-    numbers: NDArray[np.int64],
+    first_fraud: NDArray[np.int64],
+    end_fraud: NDArray[np.int64],
     arrivals: NDArray[np.int64],
     ripe_after_ms: int,
     out: NDArray[np.float64],
@@ -95,35 +98,33 @@ def merchant_features(
     """Compute the features of n transactions, each as of its arrival; later facts are ignored.
 
     Args:
-        first_hour: see `facts.Facts`.
-        hour: as above.
-        before: as above.
-        count: as above.
-        first_fraud: as above.
-        frauds: as above.
-        numbers: index of each transaction's merchant in `Facts.merchants`, -1 without facts, shape (n,).
+        hour: `Hours.hour`.
+        count: `Hours.count`.
+        first_hour: index of the first hour of each transaction's merchant, shape (n,).
+        end_hour: index after its last hour; `first_hour` for a merchant without hours.
+        frauds: `Facts.frauds`.
+        first_fraud: index of the first fraud of each transaction's merchant, shape (n,).
+        end_fraud: index after its last fraud.
         arrivals: ms, in any order, shape (n,).
         ripe_after_ms: time from the end of an hour until it is ripe (label delay + MARGIN_MS).
         out: out, shape (n, len(MERCHANT_FEATURES)).
     """
-    for row in range(numbers.size):
+    for row in range(arrivals.size):
         arrival = arrivals[row]
         unripe = (arrival - ripe_after_ms) // HOUR_MS
         f = out[row]
         f[:] = np.nan
         f[C_COUNT_7D] = f[C_COUNT_30D] = f[C_UNEXPLAINED_7D] = f[C_UNEXPLAINED_30D] = f[C_STREAK] = 0.0
-        merchant = numbers[row]
-        if merchant < 0:
-            continue
         # 1. counts of the ripe hours
-        start, end = first_hour[merchant], first_hour[merchant + 1]
+        start, end = first_hour[row], end_hour[row]
         end = _first_hour_from(hour, start, end, unripe)
         month = _first_hour_from(hour, start, end, unripe - MONTH_H)
         week = _first_hour_from(hour, month, end, unripe - WEEK_H)
-        in_month, in_week = _between(before, count, month, end), _between(before, count, week, end)
+        in_week = _between(count, week, end)
+        in_month = in_week + _between(count, month, week)
         f[C_COUNT_30D], f[C_COUNT_7D] = in_month, in_week
         # 2. frauds from M - 720 up to the arrival, newest first
-        first, last = first_fraud[merchant], first_fraud[merchant + 1]
+        first, last = first_fraud[row], end_fraud[row]
         while last > first and frauds[last - 1].arrival > arrival:
             last -= 1
         while first < last and frauds[first].arrival // HOUR_MS < unripe - MONTH_H:
@@ -164,7 +165,7 @@ def merchant_features(
         # 3. genuine ones since the newest unexplained fraud
         if since >= 0:
             after = _first_hour_from(hour, month, end, since + 1)
-            genuine = _between(before, count, after, end)
+            genuine = _between(count, after, end)
             for at in range(last - 1, first - 1, -1):
                 in_hour = frauds[at].arrival // HOUR_MS
                 if in_hour <= since:

@@ -47,14 +47,13 @@ def features_as_of(
         Shape (n, len(MERCHANT_FEATURES)); NaN where unknown.
     """
     out = np.empty((merchant.size, len(MERCHANT_FEATURES)))
+    hashes = merchant_hash(merchant)
     merchant_features(
-        facts.first_hour,
-        facts.hour,
-        facts.before,
-        facts.count,
-        facts.first_fraud,
+        facts.hours.hour,
+        facts.hours.count,
+        *facts.hours.ranges(hashes),
         facts.frauds,
-        facts.number_of(merchant_hash(merchant)),
+        *facts.frauds_of(hashes),
         np.ascontiguousarray(arrival),
         delay_ms + MARGIN_MS,
         out,

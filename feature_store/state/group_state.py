@@ -206,7 +206,9 @@ class GroupState(GroupArrays):
     def _advance(self, batch: NDArray[np.void]) -> None:
         if batch.size:
             self.reserve("frontiers", 0, int(batch["partition"].max()) + 1)
-            eviction.advance(self.arena.arrays["frontiers"], batch["partition"], batch["arrival"])
+            # copies: numba would compile the columns of a single record as another type
+            partitions, arrivals = batch["partition"].copy(), batch["arrival"].copy()
+            eviction.advance(self.arena.arrays["frontiers"], partitions, arrivals)
 
     def sweep(self, added: int) -> NDArray[np.int32]:
         """Evict some of the cards that are forgotten anyway; the work is bounded.

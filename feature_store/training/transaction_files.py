@@ -38,7 +38,7 @@ class TransactionFiles:
             TrainingSetError: no such file, not parquet, no rows, or columns that are neither the contract's
                 nor the handbook's.
         """
-        paths = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        paths = parquet_files(path)
         if not paths:
             raise TrainingSetError(f"{path} holds no *.parquet; give a parquet file or a directory of them")
         self.pieces: list[Piece] = []
@@ -73,6 +73,11 @@ class TransactionFiles:
     def table(self) -> pa.Table:
         """Read all rows, in order, in the columns of the contract."""
         return pa.concat_tables([table for _, table in self.batches(1 << 20)], promote_options="default")
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """Return a file, or the *.parquet files of a directory in order of name."""
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:

@@ -80,6 +80,31 @@ def calibrate(
 
 
 @app.command()
+def scoring(
+    to: Report = None,
+    rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 9,
+) -> None:
+    """Measure scoring 100,000 transactions with compiled trees on one core."""
+    from loadtests.bench.scoring import measure
+
+    run("scoring", lambda say: measure(rounds), to)
+
+
+@app.command()
+def merchants(
+    to: Report = None,
+    number: Annotated[int, typer.Option("--merchants", min=1, help="Number of merchants")] = 1_000_000,
+    per_day: Annotated[float, typer.Option(min=0, help="Transactions of a merchant per day")] = 1.0,
+    labels_per_day: Annotated[int, typer.Option(min=0, help="Reports of fraud per day")] = 1_000,
+    rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 15,
+) -> None:
+    """Measure the table of merchant facts with very many merchants: memory, state, time."""
+    from loadtests.bench.merchants import Traffic, measure
+
+    run("merchants", lambda say: measure(Traffic(number, per_day, labels_per_day), rounds, say), to)
+
+
+@app.command()
 def throughput(
     to: Report = None,
     events: Annotated[int, typer.Option(min=1, help="Transactions of the backlog")] = 4_000_000,

@@ -43,7 +43,7 @@ def evaluate_command(
     test day are excluded from it. See docs/model-quality.md.
     """
     from feature_store.training.merchant_payments import MerchantLabels
-    from feature_store.training.transaction_files import TransactionFiles, read_table
+    from feature_store.training.transaction_files import TransactionFiles, parquet_files, read_table
     from models.evaluation.history import Source
     from models.evaluation.page import page
     from models.evaluation.protocol import Windows
@@ -76,7 +76,7 @@ def evaluate_command(
         "merchant_labels": merchant_labels,
         "features": list(history.names),
         "not_decided": history.not_decided,
-        "transactions_sha256": digest(sorted({Path(piece.path) for piece in files.pieces})),
+        "transactions_sha256": digest(parquet_files(transactions)),
     }
     content = report_of(results, about)
     write(json.dumps(content, indent=2, allow_nan=False) + "\n", report)

@@ -19,7 +19,8 @@ from models.evaluation.metrics import (
     detection,
 )
 from models.evaluation.protocol import Fold, Windows, split
-from models.train import Quality, evaluate, threshold_for_budget
+from models.thresholds import threshold_for_budget
+from models.train import Quality, evaluate
 
 TOP_CARDS = 100
 """Cards that investigators can check in a day: the handbook's k."""

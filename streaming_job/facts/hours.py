@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.merchants.facts import HOUR_COUNT, added_up, hour_counts, merchant_hash
+from feature_store.merchants.catalogue import NEVER
+from feature_store.merchants.facts import added_up, hour_counts, merchant_hash
+from feature_store.merchants.hours import HOUR_COUNT, GrowingHours
 from feature_store.state.journal import PieceStore
 from streaming_job.facts.tiers import Tiers
 
-MAX_PARTS = 256
+FIRST_HOUR = 0
 
 
 class OpenHours:
@@ -25,8 +27,10 @@ class OpenHours:
         Raises:
             StateDamagedError: a piece is missing or damaged.
         """
-        self._tiers = Tiers("mo", HOUR_COUNT, extra)
-        self._parts = [self._tiers.load(store)]
+        self._tiers = Tiers("mo", HOUR_COUNT, extra, "hour")
+        self._counts = GrowingHours()
+        for part in self._tiers.parts(store):
+            self._counts.add(part, FIRST_HOUR)
         self._unsaved: list[NDArray[np.void]] = []
         self._has_closed = False
 
@@ -38,24 +42,21 @@ class OpenHours:
             arrivals: ms, shape (n,).
         """
         if merchants.size:
-            counts = added_up(hour_counts(merchant_hash(merchants), arrivals))
-            self._parts.append(counts)
+            counts = hour_counts(merchant_hash(merchants), arrivals)
+            self._counts.add(counts, FIRST_HOUR)
             self._unsaved.append(counts)
-            if len(self._parts) > MAX_PARTS:
-                self._parts = [added_up(np.concatenate(self._parts))]
 
     def close(self, until: int) -> NDArray[np.void]:
         """Close the hours before `until`, and return their counts (HOUR_COUNT)."""
-        counts = added_up(np.concatenate(self._parts))
-        over = counts["hour"] < until
-        if over.any():
-            self._parts, self._has_closed = [counts[~over]], True
-        return counts[over]
+        counts = self._counts.before(until)
+        self._counts.drop_before(until)
+        self._has_closed |= counts.size > 0
+        return counts
 
     def seal(self, store: PieceStore) -> None:
         """Write the changes since the last call."""
         if self._has_closed:
-            self._tiers.replace(store, added_up(np.concatenate(self._parts)))
+            self._tiers.replace(store, self._counts.before(NEVER))
         elif self._unsaved:
             self._tiers.add(store, added_up(np.concatenate(self._unsaved)))
         self._unsaved, self._has_closed = [], False

@@ -14,7 +14,8 @@ import orjson
 from numpy.typing import NDArray
 
 from feature_store.errors import FraudError
-from feature_store.merchants.facts import HOUR_COUNT, REPORT
+from feature_store.merchants.facts import REPORT
+from feature_store.merchants.hours import HOUR_COUNT
 from streaming_job.log.records import Records
 
 MERCHANTS = 10_000

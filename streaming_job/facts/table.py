@@ -1,7 +1,7 @@
 """The table of merchant facts of all key groups, looked up as of an arrival.
 
-A lookup as of a time needs all facts that take effect up to it, and ignores later ones. So facts are sorted
-only when a lookup could need one that is not sorted yet.
+A lookup as of a time needs all facts that take effect up to it, and ignores later ones. So counts may be
+added at once, and reports, which have to be sorted, when a lookup could need one that is not.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import HOUR_MS
 from feature_store.merchants.catalogue import MARGIN_MS, MONTH_H, NEVER
-from feature_store.merchants.facts import HOUR_COUNT, REPORT, Facts, fold, spans
+from feature_store.merchants.facts import REPORT, Facts, spans, with_frauds
+from feature_store.merchants.hours import HOUR_COUNT, GrowingHours
 from feature_store.merchants.offline import features_as_of
 from feature_store.state.journal import PieceStore
 from streaming_job.facts.record import FactBatch
@@ -23,8 +24,6 @@ PROMISES = "promises"
 """Name in `Meta.extra`."""
 KEPT_LONGER_H = 8 * 24
 """Hours for which facts are retained beyond the longest lookback from the horizon: arrivals may go back."""
-FEW = 10_000
-"""Number of old counts up to which none are dropped."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +57,18 @@ class FactTable:
         """
         self._rules, self._groups = rules, groups
         self._promises: dict[str, int] = extra.setdefault(PROMISES, {})
-        self._tiers = {"mc": Tiers("mc", HOUR_COUNT, extra), "mr": Tiers("mr", REPORT, extra)}
-        self._counts = [self._tiers["mc"].load(store)]
-        self._reports = [self._tiers["mr"].load(store)]
-        self._unsaved: dict[str, list[NDArray[np.void]]] = {"mc": [], "mr": []}
-        self._has_dropped = False
+        self._counted = Tiers("mc", HOUR_COUNT, extra, "hour")
+        self._reported = Tiers("mr", REPORT, extra, "arrival")
+        self._hours = GrowingHours()
+        for part in self._counted.parts(store):
+            self._hours.add(part, self._oldest_hour)
+        self._reports = [self._reported.load(store)]
+        self._unsaved_counts: list[NDArray[np.void]] = []
+        self._unsaved_reports: list[NDArray[np.void]] = []
         self._stale_from = NEVER
-        """Time at which the first fact takes effect that `_facts` does not contain."""
-        self._facts: Facts = self._in_order()
+        """Time at which the first report takes effect that `_facts` does not contain."""
+        self._facts: Facts
+        self.sort_reports()
         self.features(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64))  # loads the kernel
 
     def fold(self, batch: FactBatch) -> None:
@@ -73,16 +76,13 @@ class FactTable:
         for group, until in batch.promises.items():
             self._promises[str(group)] = max(until, self.promise(group))
         if batch.counts.size:
-            self._counts.append(batch.counts)
-            self._unsaved["mc"].append(batch.counts)
-            self._note_effect((int(batch.counts["hour"].min()) + 1) * HOUR_MS + self._rules.ripe_after_ms)
+            # before they take effect: lookups leave out hours that are not ripe
+            self._hours.add(batch.counts, self._oldest_hour)
+            self._unsaved_counts.append(batch.counts)
         if batch.reports.size:
             self._reports.append(batch.reports)
-            self._unsaved["mr"].append(batch.reports)
-            self._note_effect(int(batch.reports["effective_at"].min()))
-
-    def _note_effect(self, effective_at: int) -> None:
-        self._stale_from = min(self._stale_from, effective_at)
+            self._unsaved_reports.append(batch.reports)
+            self._stale_from = min(self._stale_from, int(batch.reports["effective_at"].min()))
 
     def promise(self, group: int) -> int:
         """Return the greatest promise of a group; NEVER_PROMISED without one."""
@@ -109,27 +109,38 @@ class FactTable:
             Shape (n, len(MERCHANT_FEATURES)); NaN where unknown.
         """
         if arrivals.size and self._stale_from <= arrivals.max():
-            self._facts = self._in_order()
+            self.sort_reports()
         return features_as_of(self._facts, merchants, arrivals, self._rules.delay_ms)
 
-    def _in_order(self) -> Facts:
-        counts, reports = np.concatenate(self._counts), np.concatenate(self._reports)
+    @property
+    def _oldest_hour(self) -> int:
+        """First hour that a lookup can reach."""
         look_back = self._rules.ripe_after_ms // HOUR_MS + 1 + MONTH_H + KEPT_LONGER_H
-        oldest = self.horizon // HOUR_MS - look_back
-        old = counts["hour"] < oldest
-        if np.count_nonzero(old) > max(FEW, counts.size // 4):
-            counts = counts[~old]
-            reports = reports[reports["arrival"] // HOUR_MS >= oldest]
-            self._has_dropped = True
-        self._counts, self._reports, self._stale_from = [counts], [reports], NEVER
-        return fold(counts, spans(reports))
+        return self.horizon // HOUR_MS - look_back
+
+    def sort_reports(self) -> None:
+        """Sort the reports that have come since the last time, too; `features` does it when it has to."""
+        reports = np.concatenate(self._reports)
+        reports = reports[reports["arrival"] // HOUR_MS >= self._oldest_hour]
+        self._reports, self._stale_from = [reports], NEVER
+        self._facts = with_frauds(self._hours, spans(reports))
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the facts in memory, bytes."""
+        facts = self._facts
+        reports = sum(part.nbytes for part in self._reports)
+        return self._hours.nbytes + facts.frauds.nbytes + facts.merchants.nbytes + reports
 
     def seal(self, store: PieceStore) -> None:
         """Write the changes since the last call."""
-        for name, parts in (("mc", self._counts), ("mr", self._reports)):
-            if self._has_dropped:
-                self._tiers[name].replace(store, np.concatenate(parts))
-            elif self._unsaved[name]:
-                self._tiers[name].add(store, np.concatenate(self._unsaved[name]))
-            self._unsaved[name] = []
-        self._has_dropped = False
+        for tiers, unsaved in (
+            (self._counted, self._unsaved_counts),
+            (self._reported, self._unsaved_reports),
+        ):
+            if unsaved:
+                tiers.add(store, np.concatenate(unsaved))
+                unsaved.clear()
+        oldest = self._oldest_hour
+        self._counted.drop_before(store, oldest)
+        self._reported.drop_before(store, oldest * HOUR_MS)

@@ -1,9 +1,11 @@
 """Append-only rows persisted in tiered pieces: each epoch adds a piece, and small pieces are merged.
 
-A piece is merged with the previous one while that has less than twice its rows. So there are about log2(n)
-pieces, and each row is written about log2(n) times.
+A piece is merged with the previous one while that has less than twice its rows, and both have at most
+MOST_ROWS. So there are about log2(MOST_ROWS) pieces that are still merged, each row is written about as many
+times, and no write is longer than a full piece's. Old rows leave with their piece.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,19 +14,24 @@ from numpy.typing import NDArray
 from feature_store.state.codec import StateDamagedError, decode, encode, records
 from feature_store.state.journal import PieceStore
 
+MOST_ROWS = 1 << 20
+
 
 class Tiers:
     """The pieces of a set of rows: their names and sizes, without the rows."""
 
-    def __init__(self, prefix: str, dtype: np.dtype[np.void], extra: dict[str, Any]) -> None:
+    def __init__(self, prefix: str, dtype: np.dtype[np.void], extra: dict[str, Any], time: str) -> None:
         """Continue from persisted state.
 
         Args:
             prefix: prefix of the pieces' names.
             dtype: dtype of the rows.
             extra: `Meta.extra`, which lists the pieces under `prefix`.
+            time: field by which rows grow old.
         """
-        self._prefix, self._dtype = prefix, dtype
+        self._prefix, self._dtype, self._time = prefix, dtype, time
+        self._newest: dict[int, int] = {}
+        """Greatest time of each piece that was loaded or written here, by number."""
         self._pieces: list[list[int]] = extra.setdefault(prefix, [])
         """[number, rows] of each piece."""
 
@@ -34,7 +41,10 @@ class Tiers:
         Raises:
             StateDamagedError: a piece is missing or damaged.
         """
-        parts = [np.zeros(0, dtype=self._dtype)]
+        return np.concatenate([np.zeros(0, dtype=self._dtype), *self.parts(store)])
+
+    def parts(self, store: PieceStore) -> Iterator[NDArray[np.void]]:
+        """Yield all rows, piece by piece; see `load`."""
         for number, rows in self._pieces:
             part = self._read(store, number)
             if part.size != rows:
@@ -42,15 +52,19 @@ class Tiers:
                     f"state piece {self._prefix}{number} has {part.size} rows, not {rows}; "
                     "restore the checkpoint"
                 )
-            parts.append(part)
-        return np.concatenate(parts)
+            self._newest[number] = int(part[self._time].max())
+            yield part
 
     def add(self, store: PieceStore, rows: NDArray[np.void]) -> None:
         """Add rows."""
         if not rows.size:
             return
         number = self._next()
-        while self._pieces and self._pieces[-1][1] < 2 * rows.size:
+        while (
+            self._pieces
+            and self._pieces[-1][1] < 2 * rows.size
+            and self._pieces[-1][1] + rows.size <= MOST_ROWS
+        ):
             before, _ = self._pieces.pop()
             rows = np.concatenate([self._read(store, before), rows])
             store.remove(f"{self._prefix}{before}")
@@ -65,12 +79,23 @@ class Tiers:
         if rows.size:
             self._put(store, number, rows)
 
+    def drop_before(self, store: PieceStore, time: int) -> None:
+        """Remove the pieces whose rows are all older than a time; pieces must have been loaded."""
+        kept = []
+        for piece in self._pieces:
+            if self._newest[piece[0]] < time:
+                store.remove(f"{self._prefix}{piece[0]}")
+            else:
+                kept.append(piece)
+        self._pieces[:] = kept
+
     def _next(self) -> int:
         """Return the number of the next piece."""
         return self._pieces[-1][0] + 1 if self._pieces else 0
 
     def _put(self, store: PieceStore, number: int, rows: NDArray[np.void]) -> None:
         self._pieces.append([number, rows.size])
+        self._newest[number] = int(rows[self._time].max())
         store.put(f"{self._prefix}{number}", encode({"rows": rows}))
 
     def _read(self, store: PieceStore, number: int) -> NDArray[np.void]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceStore, append, seal
+from streaming_job.contracts import Reason
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decide.decider import Decider, Deciders, Stopwatch
 from streaming_job.decide.model_verdict import ModelJudge
@@ -32,6 +33,8 @@ from streaming_job.runtime.failpoints import Step, reach
 
 ROLLOUTS = "rollouts"
 """Name of the piece that holds the rollout history."""
+MISPLACED = "the order of rollouts is that of partition 0, and others do not count; write it to partition 0"
+"""Detail of the dead letter of a rollout in another partition."""
 SNAPSHOT_END = "snapshot_end"
 """Name in `Meta.extra`."""
 
@@ -152,14 +155,15 @@ class GroupCore:
         self._pending.add_changes(changes, cards)
 
     def _fold_rollouts(self, records: Records) -> None:
-        rows = zip(
-            records.arrivals.tolist(),
-            records.offsets.tolist(),
-            records.values.to_pylist(),
-            records.keys.to_pylist(),
-            strict=True,
-        )
-        new = [RolloutRecord(*row) for row in rows]
+        new = [
+            RolloutRecord(
+                int(records.arrivals[row]),
+                int(records.offsets[row]),
+                records.values[row].as_py(),
+                records.keys[row].as_py(),
+            )
+            for row in np.flatnonzero(records.partitions == 0).tolist()
+        ]
         refused = self._rollouts.fold(new, self._rules.topics, self._judge)
         self._new_rollouts = True
         self.outcome.set_aside = self._rollouts.set_aside
@@ -169,6 +173,10 @@ class GroupCore:
         if self._group == 0:  # every group folds every rollout; only group 0 reports them
             silent_before = self.silent_before.get((records.topic, 0), 0)
             self._add_dead_letters(refused)
+            self._add_dead_letters(
+                _letter(records, row, Reason.WRONG_PARTITION, MISPLACED)
+                for row in np.flatnonzero(records.partitions).tolist()
+            )
             faulty = {letter.offset for letter in refused}
             self.outcome.counts["rollouts"] += sum(
                 record.offset >= silent_before and record.offset not in faulty for record in new
@@ -209,16 +217,7 @@ class GroupCore:
     def _decide(self, records: Records, *, silent: bool) -> None:
         decoded = transactions.decode(records, self._rules.limits, self._rules.key_groups)
         self._add_dead_letters(
-            DeadLetter(
-                records.topic,
-                int(records.partitions[rejection.row]),
-                int(records.offsets[rejection.row]),
-                int(records.arrivals[rejection.row]),
-                records.keys[rejection.row].as_py(),
-                records.values[rejection.row].as_py(),
-                rejection.reason,
-                rejection.detail,
-            )
+            _letter(records, rejection.row, rejection.reason, rejection.detail)
             for rejection in sorted(decoded.rejections, key=lambda rejection: rejection.row)
         )
         batch = decoded.records
@@ -287,3 +286,16 @@ class GroupCore:
             self.facts.seal(store)
         save_positions(self._meta, positions)
         seal(store, self._meta)
+
+
+def _letter(records: Records, row: int, reason: Reason, detail: str) -> DeadLetter:
+    return DeadLetter(
+        records.topic,
+        int(records.partitions[row]),
+        int(records.offsets[row]),
+        int(records.arrivals[row]),
+        records.keys[row].as_py(),
+        records.values[row].as_py(),
+        reason,
+        detail,
+    )

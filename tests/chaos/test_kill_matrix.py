@@ -3,10 +3,17 @@
 One installation for all of it: each kill happens to the job that the one before left to recover, and the
 audit is of everything since the beginning, suspicious_count of every alert included. `fraud bench chaos` does
 the same some hundred times.
+
+Every day the log is an archive with labels, reversals and profile changes, and the job keeps merchant facts:
+the audit is of merchant label features, too, and each fact is on its topic once. With
+FRAUD_HYPOTHESIS=thorough the same happens to a job without, whose profiles come live from Debezium.
 """
 
 import json
 import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +21,23 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from harness.backup import back_up
 from harness.job_log import AGAIN
+from harness.labelled_installation import LabelledInstallation, payments
 from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import stack as embedded
+from deploy.local.stack import Endpoints
 from deploy.local.state import Service
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults import kills
 from loadtests.faults.installation import Installation
 from loadtests.faults.kills import IN_WORKER, Scene
-from loadtests.faults.relay import Relay
+from loadtests.faults.relay import BURST, Relay
+from streaming_job.contracts import Contract, validate
+from streaming_job.contracts.topics import Topics
+from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.facts.clock import hour_of
+from streaming_job.labels import ledger
+from streaming_job.labels.ledger import Ledger, LedgerError
 from streaming_job.runtime.failpoints import Step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
@@ -37,9 +52,28 @@ SERVERS = [
 """Postgres is killed every day, too, by the test of the profiles' way."""
 
 
-@pytest.fixture(scope="module")
-def scene(relay: Relay, stack_dir: Path) -> Scene:
-    return Scene(relay, stack_dir, random.Random(20))
+LABELLED, LIVE = "labelled", "live"
+RECORDS = (40 if THOROUGH else 6) * BURST
+"""Length of the archive; a kill takes one or two bursts."""
+
+
+@pytest.fixture(scope="module", params=(LABELLED, LIVE) if THOROUGH else (LABELLED,))
+def scene(
+    request: pytest.FixtureRequest,
+    stack: Endpoints,
+    stack_dir: Path,
+    topic_names: Callable[[], Topics],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Scene]:
+    if request.param == LIVE:
+        yield Scene(request.getfixturevalue("relay"), stack_dir, random.Random(20))
+        return
+    installed = LabelledInstallation(stack, topic_names(), tmp_path_factory.mktemp(LABELLED), RECORDS)
+    relay = Relay(installed)
+    try:
+        yield Scene(relay, stack_dir, random.Random(20))
+    finally:
+        relay.job.kill()
 
 
 @pytest.mark.parametrize("step", OF_A_WORKER)
@@ -123,8 +157,8 @@ def test_server_that_is_killed_and_comes_back_is_survived_by_the_job(scene: Scen
 
 
 @only_thorough
-def test_second_instance_deposes_the_first(relay: Relay) -> None:
-    installed, first = relay.installed, relay.job
+def test_second_instance_deposes_the_first(scene: Scene) -> None:
+    relay, installed, first = scene.relay, scene.relay.installed, scene.relay.job
     copy, work = installed.directory / "copy", installed.directory / "other-work"
     relay.audit()
     back_up(Path(installed.settings.checkpoint), copy)
@@ -139,3 +173,75 @@ def test_second_instance_deposes_the_first(relay: Relay) -> None:
     # what it has written since, the older checkpoint decides again
     relay.restart()
     relay.audit()
+
+
+@only_thorough
+def test_job_that_is_killed_continues_from_an_old_checkpoint(scene: Scene) -> None:
+    """What was read after the checkpoint is read again; labels' facts are on the topic already."""
+    relay, checkpoint = scene.relay, Path(scene.relay.installed.settings.checkpoint)
+    copy = relay.installed.directory / "old"
+    relay.burst(BURST // 2)
+    scene.caught_up()
+    back_up(checkpoint, copy)
+    ended = relay.job.epochs()
+    relay.burst(BURST // 2)
+    relay.until(lambda: relay.job.epochs() > ended + 1, "epochs that the copy does not have")
+    relay.hang_at(Step.COMMITTED)
+    relay.job.kill()
+    shutil.rmtree(checkpoint)
+    copy.rename(checkpoint)
+    relay.restart()
+    relay.audit()
+    assert AGAIN in relay.job.log
+
+
+def labelled(scene: Scene) -> LabelledInstallation:
+    """The installation, if it has labels."""
+    if not isinstance(scene.relay.installed, LabelledInstallation):
+        pytest.skip("no labels flow here")
+    return scene.relay.installed
+
+
+def test_each_fact_is_written_once(scene: Scene) -> None:
+    installed = labelled(scene)
+    verdict = scene.relay.audit()
+    assert {"unknown_transaction", "malformed_json", "empty_value"} <= verdict.dead_letters.keys()
+    alerts, facts = installed.alerts(), installed.facts()
+    for fact in facts:
+        validate(Contract.MERCHANT_FACT, fact)
+    reports = [fact for fact in facts if fact["kind"] == "report"]
+    assert {report["fraud"] for report in reports} == {True, False}, "nothing was reversed"
+    written = Counter((*report["source"].values(), report["arrival"]) for report in reports)
+    assert set(written.values()) == {1}
+    counts: Counter[tuple[int, int]] = Counter()
+    for fact in facts:
+        if fact["kind"] == "counts":
+            for merchant, count in zip(fact["merchants"], fact["counts"], strict=True):
+                counts[merchant, fact["hour"]] += count
+    promises = {fact["key_group"]: fact["until"] for fact in facts if fact["kind"] == "promise"}
+    assert len(promises) == installed.settings.key_groups
+    over = hour_of(min(promises.values()))
+    paid = payments(alerts)
+    assert {at: count for at, count in counts.items() if at[1] < over} == {
+        at: count for at, count in paid.items() if at[1] < over
+    }
+    assert counts.total() > 500
+    streaks = [alert for alert in alerts if alert["features"]["merchant_streak"]]
+    assert len(streaks) > 100, "hardly any label took effect while transactions flowed"
+
+
+def test_labels_are_added_and_shown(scene: Scene) -> None:
+    installed = labelled(scene)
+    label = {
+        "transaction_id": "t0",
+        "card_id": "stranger",
+        "kind": "refund",
+        "source": "ada",
+        "occurred_at": 1,
+    }
+    writer = Ledger(installed.stack.bootstrap_servers, {}, installed.topics.labels)
+    known = LetterSettings(bootstrap_servers=installed.stack.bootstrap_servers, topics=installed.topics)
+    with pytest.raises(LedgerError, match="row 1"):
+        writer.add([{**label, "maturity": "final"}, label])
+    assert writer.add([{**label, "maturity": "final"}]) == 1
+    assert [found["record"]["kind"] for found in ledger.of_card(known, "stranger")] == ["refund"]

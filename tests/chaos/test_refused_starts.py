@@ -4,9 +4,11 @@ written.
 One installation for all of it. The topics lose records on the way, so there is no audit after the first test.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -17,6 +19,7 @@ from thoroughness import THOROUGH, only_thorough
 from deploy.local import topics as broker
 from loadtests.faults.installation import Installation
 from loadtests.faults.relay import Relay
+from loadtests.oracle import Record
 from streaming_job.log.partitioner import Partitioner
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
@@ -112,6 +115,14 @@ def test_a_state_ahead_of_the_topics_is_refused_until_they_are_restored(relay: R
     relay.burst()
     installed.caught_up(relay.job)
     assert relay.job.terminate() == 0, relay.job.log
+    # the counts go on, although the progress topic has forgotten them: the state has the last record, too
+    for record in map(progress_of, installed.progress()):
+        assert record["totals"]["commits"] == record["commit_id"]
+
+
+def progress_of(record: Record) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(record.value or b"")
+    return decoded
 
 
 def test_a_log_that_no_longer_reaches_back_to_the_state_is_refused(relay: Relay) -> None:

@@ -136,12 +136,16 @@ def test_existing_topics_are_compared_and_not_changed(
     assert differences == [
         f"{names.model_rollouts} has message.timestamp.type=CreateTime, the job wants LogAppendTime: "
         f"{alter} {names.model_rollouts} --add-config message.timestamp.type=LogAppendTime",
+        f"{names.model_rollouts} has retention.bytes=4294967296, the job wants -1: "
+        f"{alter} {names.model_rollouts} --add-config retention.bytes=-1",
         f"{names.model_rollouts} has retention.ms=86400000, the job wants -1: "
         f"{alter} {names.model_rollouts} --add-config retention.ms=-1",
         f"{names.model_rollouts} has 2 partitions, not 1: create it anew: the order of rollouts is that of "
         "one partition",
         f"{names.job_progress} has cleanup.policy=compact, the job wants delete: "
         f"{alter} {names.job_progress} --add-config cleanup.policy=delete",
+        f"{names.job_progress} has retention.bytes=4294967296, the job wants -1: "
+        f"{alter} {names.job_progress} --add-config retention.bytes=-1",
     ]
     (found,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, names.job_progress)]).values()
     assert {name: found.result(20)[name].value for name in config} == config

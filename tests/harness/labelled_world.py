@@ -12,9 +12,8 @@ from streaming_job.facts.table import MerchantRules
 from streaming_job.group.rules import Rules
 
 
-def labelled_world(seed: int, n: int, partitions: int) -> World:
-    """A log of a few cards and merchants over weeks; every transaction is an alert; labels are early, late,
-    reversed or broken."""
+def labelled_world(seed: int, n: int, partitions: int, *, cards: int = 6, merchants: int = 3) -> World:
+    """Weeks (days if the seed is even) of a few cards, all alerts; labels early, late, reversed, broken."""
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)
     world.rollout("all", -HOUR, threshold=0.0)
@@ -41,8 +40,8 @@ def labelled_world(seed: int, n: int, partitions: int) -> World:
                 clock - rng.choice([0, 0, SECOND, HOUR]),
                 rng.choice([5.0, 10.0, 20.0, 500.0]),
                 arrival=clock,
-                card_id=f"c{rng.randrange(6)}",
-                merchant_id=f"m{rng.randrange(3)}",
+                card_id=f"c{rng.randrange(cards)}",
+                merchant_id=f"m{rng.randrange(merchants)}",
                 transaction_id=f"t{number}",
             )
     return world

@@ -119,10 +119,10 @@ class WriterBench:
             consumer.close()
         return {place.partition: place.offset for place in found if place.offset >= 0}
 
-    def commit_as_a_tool(self, offset: int, group: int = 0) -> None:
-        """Move the group's offsets, as kafka-consumer-groups --reset-offsets does."""
+    def commit_as_a_tool(self, offset: int, *partitions: int) -> None:
+        """Move offsets, of group 0's partitions if none are named, as kafka-consumer-groups does."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.settings.job_id})
-        places = [TopicPartition(self.topics.transactions, part, offset) for part in OWN[group]]
+        places = [TopicPartition(self.topics.transactions, part, offset) for part in partitions or OWN[0]]
         consumer.commit(offsets=places, asynchronous=False)
         consumer.close()
 

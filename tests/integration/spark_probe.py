@@ -18,11 +18,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from deploy.local import jars
 from streaming_job.group.placement import grouping_values
 from streaming_job.runtime import session
+from streaming_job.runtime.checkpoint import FIXED, Checkpoint, CheckpointError
 from streaming_job.settings import JobSettings
 
 GROUPS = (1, 2, 3, 12, 48, 200)
 DEADLINE_S = 60.0
 GROUP = "waiting"
+STARTS = {"killed": (FIXED,), "lost": ("offsets/0",), "damaged": (FIXED, "offsets/0")}
+"""Name of a checkpoint -> its files, all of them empty."""
 
 
 def main() -> None:
@@ -53,9 +56,21 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
             for connection in process.net_connections("inet")
             if connection.status == psutil.CONN_LISTEN
         ],
+        "fixed": [fixed_by(spark, settings.work_dir / name, *files) for name, files in STARTS.items()],
         "ended_by_kill_links": is_ended_by_kill_links(spark, settings.work_dir / "release"),
         "settings": dict(spark.sparkContext.getConf().getAll()),
     }
+
+
+def fixed_by(spark: SparkSession, directory: Path, *files: str) -> str:
+    """What a checkpoint's first start has fixed, by a file of which nothing had been written yet."""
+    for file in files:
+        (directory / file).parent.mkdir(parents=True, exist_ok=True)
+        (directory / file).touch()
+    try:
+        return str(Checkpoint(spark, str(directory)).fixed())
+    except CheckpointError as fault:
+        return str(fault)
 
 
 def is_ended_by_kill_links(spark: SparkSession, release: Path) -> bool:

@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
+from thoroughness import only_thorough
 
 from deploy.local import topics as broker
+from deploy.local.ports import HOST, free_port
 from deploy.local.stack import Endpoints
+from deploy.prometheus import server
 from loadtests.audit import endless, one_alert
 from loadtests.audit.judging import from_registry
 from loadtests.audit.topic_log import TopicLog
+from loadtests.faults.http_servers import get, running
 from loadtests.faults.installation import Installation
 from loadtests.oracle import Record
 from models import loading
@@ -34,7 +39,12 @@ def settings(stack: Endpoints, installed: Installation) -> JobSettings:
     with installed.start() as running:
         installed.send(SENT)
         installed.caught_up(running)
-    topics = installed.topics.model_copy(update={"fraud_alerts": f"{installed.topics.fraud_alerts}-copied"})
+    return copied_without_the_third(stack, installed, "copied")
+
+
+def copied_without_the_third(stack: Endpoints, installed: Installation, name: str) -> JobSettings:
+    """Settings in which the job's alerts, but the third, are on another topic."""
+    topics = installed.topics.model_copy(update={"fraud_alerts": f"{installed.topics.fraud_alerts}-{name}"})
     copied = installed.settings.model_copy(update={"topics": topics})
     broker.create(stack.bootstrap_servers, topics)
     alerts = alerts_of(installed.settings)
@@ -123,6 +133,44 @@ def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
         )
         found = scraped(address, topic)
     assert found["fraud_audit_missing_total"] == found["fraud_audit_checked_total"] == 0
+
+
+@contextmanager
+def scraping(directory: Path, audit: str) -> Iterator[Callable[[], set[str]]]:
+    """A Prometheus with the project's rules that scrapes an audit; gives the alerts that page now."""
+    targets, config, listen = directory / "audit.json", directory / "prometheus.yml", f"{HOST}:{free_port()}"
+    targets.write_text(json.dumps([{"targets": [audit]}]))
+    server.write_config(config, f"{HOST}:{free_port()}", audit=targets)  # no sidecar runs
+    command = server.command(config, f"--storage.tsdb.path={directory / 'data'}", listen)
+
+    def pages() -> set[str]:
+        alerts = json.loads(get(f"http://{listen}/api/v1/alerts"))["data"]["alerts"]
+        paging = [one for one in alerts if one["state"] == "firing" and one["labels"]["severity"] == "page"]
+        return {one["labels"]["alertname"] for one in paging if one["labels"]["job"] == "card-fraud-audit"}
+
+    with running(command, directory / "prometheus.log", {}, f"http://{listen}/-/ready"):
+        yield pages
+
+
+@only_thorough
+@pytest.mark.skipif(not server.is_installed(), reason="needs prometheus: apt install prometheus")
+def test_a_lost_and_a_doubled_alert_page_within_two_minutes(
+    stack: Endpoints, installed: Installation, settings: JobSettings, wait_for: WaitFor, tmp_path: Path
+) -> None:
+    """With everything as shipped: a minute behind the job, scraped every 5 s, rules evaluated every 15."""
+    copied = copied_without_the_third(stack, installed, "paged")
+    plan = endless.Plan(share=1.0, metrics_port=0)
+    with followed(copied, plan) as address, scraping(tmp_path, urlsplit(address).netloc) as pages:
+        wait_for(
+            lambda: "FraudAlertsMissing" in pages(), deadline_s=FOUND_WITHIN_S, what="the lost alert's page"
+        )
+        write(copied, [alerts_of(copied)[5]])
+        wait_for(
+            lambda: "FraudAlertsDuplicated" in pages(),
+            deadline_s=FOUND_WITHIN_S,
+            what="the doubled alert's page",
+        )
+        assert pages() == {"FraudAlertsMissing", "FraudAlertsDuplicated"}
 
 
 def test_alerts_of_a_real_job_are_recomputed_byte_for_byte(

@@ -2,6 +2,7 @@
 error."""
 
 import random
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,13 +14,14 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from deploy.local.stack import Endpoints
-from streaming_job.log import end_offsets, follower, message_batch, topic_reader
+from streaming_job.log import end_offsets, follower, message_batch, table_follower, topic_reader
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import LogError
 from streaming_job.log.ffi import LibraryError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Offsets, PartitionId, Records
+from streaming_job.log.table_follower import TableFollower
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -441,6 +443,91 @@ def test_end_offsets_are_read_quickly_and_for_new_partitions_too(
             assert time.monotonic() < deadline
     with EndOffsets(brokers, ("no-such-topic",)) as asked, pytest.raises(KafkaException):
         asked.last()
+
+
+class OpenTransaction:
+    """A transaction with one record on a topic, as a slow writer leaves it."""
+
+    def __init__(self, brokers: dict[str, str], topic: str, value: bytes) -> None:
+        self.producer = Producer({**brokers, "transactional.id": f"slow-{uuid.uuid4()}"})
+        self.producer.init_transactions(DEADLINE_S)
+        self.producer.begin_transaction()
+        self.producer.produce(topic, value, partition=0)
+        assert self.producer.flush(DEADLINE_S) == 0
+
+
+def read_to_ends(tables: TableFollower) -> list[bytes]:
+    return [value for records in tables.read_to_ends() for value in records.values.to_pylist()]
+
+
+@pytest.fixture
+def tables(brokers: dict[str, str], topics: Callable[[], str]) -> Iterator[tuple[TableFollower, str, str]]:
+    """Two tables; open transactions on the first are waited for."""
+    awaited, other = topics(), topics()
+    made = TableFollower(brokers, (awaited, other), (awaited,), from_beginning(awaited, other), 1_000, ALL)
+    yield made, awaited, other
+    made.close()
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_an_open_transaction_on_an_awaited_table_is_waited_for(
+    brokers: dict[str, str], tables: tuple[TableFollower, str, str], is_committed: bool
+) -> None:
+    """Its records take effect when they were written, which is before they can be read."""
+    follower_of_tables, awaited, other = tables
+    produce(brokers, other, b"a profile")
+    open_one = OpenTransaction(brokers, awaited, b"an event")
+    end = open_one.producer.commit_transaction if is_committed else open_one.producer.abort_transaction
+    ended = threading.Event()
+
+    def end_it() -> None:
+        end(DEADLINE_S)
+        ended.set()
+
+    timer = threading.Timer(0.5, end_it)
+    timer.start()
+    found = read_to_ends(follower_of_tables)
+    assert sorted(found) == sorted([b"a profile", *([b"an event"] if is_committed else [])])
+    # a commit is seen before the producer knows of it
+    assert ended.wait(DEADLINE_S)
+    timer.join()
+    assert read_to_ends(follower_of_tables) == []
+
+
+def test_an_open_transaction_on_another_table_is_not_waited_for(
+    brokers: dict[str, str], tables: tuple[TableFollower, str, str]
+) -> None:
+    follower_of_tables, awaited, other = tables
+    produce(brokers, awaited, b"an event")
+    open_one = OpenTransaction(brokers, other, b"a fact")
+    assert read_to_ends(follower_of_tables) == [b"an event"]
+    open_one.producer.commit_transaction(DEADLINE_S)
+    assert read_to_ends(follower_of_tables) == [b"a fact"]
+
+
+def test_a_transaction_that_hangs_is_waited_for_once_and_the_next_one_again(
+    brokers: dict[str, str],
+    tables: tuple[TableFollower, str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(table_follower, "OPEN_S", 0.5)
+    follower_of_tables, awaited, other = tables
+    hung = OpenTransaction(brokers, awaited, b"late")
+    begun = time.monotonic()
+    assert read_to_ends(follower_of_tables) == []
+    assert time.monotonic() - begun > 0.5
+    assert f"transaction on {awaited}-0@1 has been open" in caplog.text
+    produce(brokers, other, b"a profile")
+    begun = time.monotonic()
+    assert read_to_ends(follower_of_tables) == [b"a profile"]
+    assert time.monotonic() - begun < 0.5
+    hung.producer.commit_transaction(DEADLINE_S)
+    assert read_to_ends(follower_of_tables) == [b"late"]
+    OpenTransaction(brokers, awaited, b"never")
+    begun = time.monotonic()
+    assert read_to_ends(follower_of_tables) == []
+    assert time.monotonic() - begun > 0.5
 
 
 @pytest.mark.parametrize(

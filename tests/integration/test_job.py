@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -42,6 +42,7 @@ from loadtests.oracle import Kind
 from loadtests.simulator.profiles import ProfileLoader
 from service.rollouts import reading
 from service.settings import ServiceSettings
+from streaming_job import explain
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.dead_letters.record import MAX_LETTER
 from streaming_job.explain import UnknownCardError, look_up
@@ -200,15 +201,20 @@ def open_to_others(installed: Installation) -> list[Path]:
     return found
 
 
+def assert_on_loopback(sockets: Sequence[Any]) -> None:
+    """Some of these connections (psutil's) listen, and they do it for this machine alone."""
+    listening = {ip_address(socket.laddr.ip) for socket in sockets if socket.status == psutil.CONN_LISTEN}
+    assert listening
+    assert all((getattr(address, "ipv4_mapped", None) or address).is_loopback for address in listening)
+
+
 def test_other_users_can_reach_neither_files_nor_ports_of_the_job(
     installed: Installation, job: JobProcess
 ) -> None:
     assert open_to_others(installed) == []
     family = [psutil.Process(job.process.pid), *job.descendants()]
     sockets = [socket for process in family for socket in process.net_connections("all")]
-    listening = {ip_address(socket.laddr.ip) for socket in sockets if socket.status == psutil.CONN_LISTEN}
-    assert listening
-    assert all((getattr(address, "ipv4_mapped", None) or address).is_loopback for address in listening)
+    assert_on_loopback(sockets)
     # Spark's, over which Python processes receive their tasks
     paths = {Path(socket.laddr) for socket in sockets if socket.family == AF_UNIX and socket.laddr}
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in paths if path.is_socket()}
@@ -547,6 +553,11 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
 def assert_a_card_is_explained(installed: Installation) -> None:
     """Check the output of `fraud explain-card` while the job runs."""
     checkpoint, card = str(installed.settings.checkpoint), world().cards.ids[2].as_py()
+    with explain._session() as spark:
+        jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
+        assert_on_loopback(
+            [socket for process in (jvm, *jvm.children()) for socket in process.net_connections()]
+        )
     shell = CliRunner()
     asked = ["explain-card", card, "--checkpoint", checkpoint]
     shown = shell.invoke(cli.app, asked, env={"COLUMNS": "120"})

@@ -1,5 +1,6 @@
 """Load tests of a real job: their measurements, and the conditions under which they fail."""
 
+import json
 import os
 import signal
 import time
@@ -7,19 +8,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import psutil
 import pytest
 from thoroughness import only_thorough
 
+from deploy.local.ports import HOST, free_port
 from loadtests.audit.topic_log import TopicLog
+from loadtests.faults.http_servers import get
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
 from loadtests.locust_run import histograms, identity
 from loadtests.locust_run.launch import LocustProcesses
+from loadtests.locust_run.locust_stats import NAME
 from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.report import Report
 from loadtests.locust_run.result import HISTOGRAMS
+from loadtests.locust_run.search import Search
 from loadtests.locust_run.sender import INTENDED_AT
+from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Audit, Bounds, failures
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -125,6 +133,42 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
     assert {line.split(":")[0] for line in found} >= {"achieved rate", "unsent"}
     assert result.unsent > 300
     assert code == 1
+
+
+@only_thorough
+def test_a_search_for_the_peak_tries_rates_until_one_fails(
+    installed: Installation, job: JobProcess, plan: Plan
+) -> None:
+    bounds = replace(BUSY, p99_ms=60_000.0)
+    target = Target(installed.settings, own_topics=True)
+    search = Search(replace(plan, for_s=4.0), target, bounds, 1, lambda _: None)
+    found = search.find(300.0, 600.0, 0.05, 4)
+    assert [(probe.rate, probe.passed) for probe in found.probes] == [(300.0, True), (600.0, True)]
+    impossible = Search(search.plan, target, replace(bounds, p99_ms=0.001), 1, lambda _: None)
+    failed = impossible.find(300.0, 600.0, 0.05, 1)
+    assert (failed.rate, failed.probes[0].generator_limited) == (None, False)
+    assert "latency: p99" in failed.limited_by
+    report = Report("find-peak", {}, search.results[600.0], bounds, None, (), found)
+    assert report.as_html().count("<svg") == 6
+
+
+@only_thorough
+def test_locusts_web_page_shows_the_run_and_ends_with_it(
+    installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
+) -> None:
+    port = free_port()
+    page = f"http://{HOST}:{port}/"
+    with LocustProcesses(plan, installed.settings, 2, web_port=port) as run:
+        wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
+        assert "locust" in get(page).lower()
+        wait_for(
+            lambda: any(row["name"] == NAME for row in json.loads(get(f"{page}stats/requests"))["stats"]),
+            what="the alerts among locust's statistics",
+        )
+        result = run.wait()
+    assert failures(result, BUSY) == []
+    with pytest.raises(URLError):
+        get(page)
 
 
 @only_thorough

@@ -4,6 +4,7 @@ One story, driven by the desk, which API and command line use, while transaction
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from thoroughness import THOROUGH
 
 from deploy.local.stack import Endpoints
@@ -29,10 +31,11 @@ from models.algorithms import QUICK
 from models.pipeline import Trained, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import Type
+from models.rollouts.events import Type, installation
 from service.rollouts import views
+from service.rollouts.decisions import explain
 from service.rollouts.desk import Desk
-from service.rollouts.errors import RefusedError
+from service.rollouts.errors import RefusedError, UnknownError
 from service.rollouts.requests import Actor, Draft, Proposal, Step
 from service.settings import ServiceSettings
 from streaming_job.contracts import Contract, validate
@@ -66,14 +69,14 @@ class Story:
         # enough cards for a share of a tenth to be about a tenth of those that pay
         self.cards = World.create(seed=11, cards=20_000, merchants=200)
         self.installed = Installation(stack, topics, directory, self.cards)
-        self.desk = Desk(
-            ServiceSettings(
-                bootstrap_servers=stack.bootstrap_servers,
-                job_id=self.installed.settings.job_id,
-                topics=topics,
-                mlflow_tracking_uri=stack.mlflow_tracking_uri,
-            )
+        self.settings = ServiceSettings(
+            bootstrap_servers=stack.bootstrap_servers,
+            job_id=self.installed.settings.job_id,
+            topics=topics,
+            mlflow_tracking_uri=stack.mlflow_tracking_uri,
+            partitioner=self.installed.settings.partitioner,
         )
+        self.desk = Desk(self.settings)
         self._wait_for = wait_for
         self._keys = 0
         self._sending = threading.Lock()
@@ -93,6 +96,20 @@ class Story:
         """Promote the first champion."""
         asked = Proposal((_draft(model, policy),), "first", self._key(), None, "zero", at_once=True)
         assert self.desk.propose(asked, ADA).types == (Type.PROPOSED, Type.PROMOTED)
+
+    def promote_slowly(self, model: ModelRef, policy: Policy) -> None:
+        """Promote at once, with transactions between the records of the events and their commit."""
+        settings = self.installed.settings
+        name = f"{settings.job_id}-slow"
+        producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "transactional.id": name})
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        for event in installation(model, policy, "slow", "ada", int(time.time() * 1000)):
+            producer.produce(settings.topics.model_rollouts, event.to_json(), b"slow", partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+        self.send(BURST // 10)
+        time.sleep(1.0)  # the fault itself: a job that does not wait has decided them by then
+        producer.commit_transaction(PATIENCE_S)
 
     def propose(self, name: str, model: ModelRef, policy: Policy, guards: dict[str, Any]) -> None:
         """Propose a rollout of one challenger."""
@@ -241,13 +258,16 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
             story.canary("second")
             story.caught_up(job)
             story.step("second", Type.ROLLED_BACK)
+            # one whose writer is slow: transactions arrive between its record and the commit
+            story.promote_slowly(good.ref, Policy(0.0, 15))
         story.caught_up(job, TRICKLE)
         assert [one["phase"] for one in views.overview(story.desk.look()[0], {}, "")["rollouts"]] == [
-            "rolled_back", "promoted", "promoted"
+            "promoted", "rolled_back", "promoted", "promoted"
         ]  # fmt: skip
         assert_verified(story)
         assert_a_tenth_of_the_cards(story, killed_at)
         assert_failures_did_no_harm(story, better.ref, fails)
+        assert_decisions_are_explained(story)
         assert job.terminate() == 0, job.log
         if THOROUGH:  # otherwise only the oracle would have decided everything again
             assert_replay_is_the_same(story, tmp_path / "again")
@@ -320,6 +340,46 @@ def assert_failures_did_no_harm(story: Story, champion: ModelRef, fails: ModelRe
     by_it = [alert for alert in alerts if alert["model"]["digest"] == fails.digest]
     assert by_it
     assert all(alert["role"] == "canary" and alert["membership"]["is_member"] for alert in by_it)
+
+
+def assert_decisions_are_explained(story: Story) -> None:
+    """`GET /v1/decisions`: what was alerted or suppressed is quoted, the rest is told by the plan of then."""
+    topics = story.installed.topics
+    history, job = story.desk.look()
+
+    def explained(transaction: dict[str, Any], since: int) -> dict[str, Any]:
+        ids = transaction["card_id"], transaction["transaction_id"]
+        return explain(story.settings, history, job.groups, *ids, since)
+
+    alerted = {}
+    for topic, outcome in ((topics.fraud_alerts, "alert"), (topics.suppressed_alerts, "suppressed")):
+        told = decoded(story.installed, topic)
+        alerted |= {alert["transaction_id"]: alert for alert in told}
+        newest = told[-1]
+        found = explained(newest, newest["arrival_time"])
+        assert (found["outcome"], found["decision"]) == (outcome, newest)
+    shadow = decoded(story.installed, topics.shadow_alerts)[-1]
+    assert shadow in explained(shadow, shadow["arrival_time"])["shadow_alerts"]
+
+    begin, end = story.held_from("first", Type.CANARY_SET), story.held_from("first", Type.PROMOTED)
+    under_canary = [
+        record
+        for record in story.installed.read(topics.transactions)
+        if begin[record.partition] <= record.offset < end[record.partition]
+    ]
+    for is_in_canary, role in ((True, "canary"), (False, "champion")):
+        record, quiet = next(
+            (record, transaction)
+            for record, transaction in ((one, json.loads(one.value or b"")) for one in under_canary)
+            if transaction["transaction_id"] not in alerted
+            and is_member(transaction["card_id"], salt_of(LINE), TENTH) == is_in_canary
+        )
+        found = explained(quiet, record.timestamp)
+        assert (found["outcome"], found["decided_by"]["role"]) == ("no_alert", role)
+        assert found["membership"]["is_member"] == is_in_canary
+        assert (found["source"]["partition"], found["source"]["offset"]) == (record.partition, record.offset)
+    with pytest.raises(UnknownError, match="neither an alert nor the transaction"):
+        explained({"card_id": "nobody", "transaction_id": "none"}, record.timestamp)
 
 
 def assert_replay_is_the_same(story: Story, directory: Path) -> None:

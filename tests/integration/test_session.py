@@ -49,6 +49,15 @@ def test_checkpoint_files_are_written_without_child_processes(found: dict[str, A
     assert found["file_manager"].endswith(".FileSystemBasedCheckpointFileManager")
 
 
+def test_a_first_start_that_was_killed_as_it_fixed_its_settings_is_still_to_come(
+    found: dict[str, Any],
+) -> None:
+    killed, lost, damaged = found["fixed"]
+    assert killed == "None"
+    assert lost.startswith("the checkpoint's file job.json is missing; restore ")
+    assert damaged.startswith("the checkpoint's file job.json is damaged (")
+
+
 def test_ports_without_password_are_reached_only_from_this_machine(found: dict[str, Any]) -> None:
     assert found["settings"]["spark.ui.enabled"] == "true"
     # UI, driver and block manager

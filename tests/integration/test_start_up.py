@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from thoroughness import THOROUGH
 
+from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
 from streaming_job.contracts.topics import Topics
@@ -99,3 +100,19 @@ def test_a_contradiction_with_spark_or_the_log_is_named_with_its_remedy(installe
             assert "Traceback" not in job.log
     # a refused start has stored no settings
     assert not Path(installed.settings.checkpoint, FIXED).exists()
+
+
+def test_a_first_start_that_is_stopped_while_it_waits_for_profiles_is_still_to_come(
+    installed: Installation, wait_for: Callable[..., object]
+) -> None:
+    """The next start has to wait, too: half of the profiles may be there by then."""
+    topics = installed.topics.model_copy(update={"profiles": f"profiles-of-{installed.topics.transactions}"})
+    broker.create(installed.stack.bootstrap_servers, topics)
+    with installed.start(topics=topics, wait_for_snapshot_s=600) as job:
+        waiting = "waiting for the end of Debezium's first snapshot"
+        wait_for(lambda: waiting in job.log or not job.runs, deadline_s=300, what="the wait")
+        assert job.terminate() == 0, job.log
+        assert waiting in job.log
+    checkpoint = Path(installed.settings.checkpoint)
+    assert not (checkpoint / FIXED).exists()
+    assert not (checkpoint / "offsets").exists()

@@ -333,6 +333,38 @@ def test_an_open_transaction_of_another_group_hides_no_record_from_the_next_proc
     assert written.progress["commit_id"] == 1
 
 
+def test_start_without_offsets_waits_for_the_progress_that_another_group_hides(
+    bench: WriterBench, at: At
+) -> None:
+    """A start asks before it takes over; what it overlooked would look as if the checkpoint were ahead.
+
+    group 1             begin, record ....................... taken over: aborted
+    group 0   commit 1                 commit 2 (hidden)
+    """
+
+    class Killed(BaseException):
+        """Stands for SIGKILL."""
+
+    def die() -> None:
+        raise Killed
+
+    first, other = bench.writer("old", group=0), bench.writer("old", group=1)
+    bench.write(first, 1)
+    at(Step.SENT, die)
+    with pytest.raises(Killed):
+        bench.write(other, 1, group=1)
+    bench.write(first, 2)
+    assert bench.new("new", group=0).written().commit_id == 2  # as its offsets say
+    bench.delete_group()
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(bench.new("new", group=0).written)
+        with pytest.raises(TimeoutError):
+            later.result(1.0)
+        bench.writer("new", group=1)
+        written = later.result(10.0)
+    assert (written.commit_id, written.offsets, written.unknown) == (2, q(bench, 20), frozenset())
+
+
 def test_the_output_of_another_query_is_not_touched(bench: WriterBench) -> None:
     running = bench.writer()
     bench.write(running, 1)
@@ -410,6 +442,20 @@ def test_an_emptied_progress_topic_loses_neither_positions_nor_numbers(bench: Wr
     bench.write(successor, 2)
     assert [told["commit_id"] for told in bench.progress()] == [2]
     assert bench.new("c").written().commit_id == 2
+
+
+def test_moved_offset_leaves_it_unknown_what_was_written_once_progress_is_lost(bench: WriterBench) -> None:
+    first, second = OWN[0]
+    writer = bench.writer()
+    for commit_id in (1, 2):
+        bench.write(writer, commit_id)
+    bench.commit_as_a_tool(5, second)
+    assert bench.new("b").written().unknown == frozenset()  # progress names it
+    bench.empty_progress()
+    written = bench.new("b").written()
+    topic = bench.topics.transactions
+    assert (written.commit_id, written.offsets) == (2, {(topic, first): 20})
+    assert written.unknown == {(topic, second)}
 
 
 def test_key_groups_do_not_disturb_one_another(bench: WriterBench, at: At) -> None:

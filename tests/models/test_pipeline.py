@@ -17,6 +17,7 @@ from feature_store.training import training_set
 from feature_store.training.labels import LabelError
 from feature_store.training.merchant_payments import MerchantLabels, build
 from feature_store.training.transaction_table import TrainingSetError
+from models import tracking
 from models.algorithms import QUICK
 from models.commands import app
 from models.errors import ModelError
@@ -83,6 +84,29 @@ def test_a_model_is_trained_judged_registered_and_loads(tmp_path: Path) -> None:
     assert np.median(scores[fraud]) > 10 * np.median(scores[~fraud])
     top = scorer.feature_names[int(scorer.explain(x[fraud]).mean(axis=0).argmax())]
     assert top.startswith(("amount", "ratio", "zscore", "sum", "max", "mean"))
+
+
+@pytest.mark.integration
+def test_mlflow_keeps_what_a_run_was_and_what_it_gave(tmp_path: Path) -> None:
+    uri, learner = f"sqlite:///{tmp_path}/mlflow.db", replace(QUICK, iterations=5)
+    first = fit_and_register(history(), uri, learner=learner, sources={"transactions_sha256": "ab"})
+    again = fit_and_register(history(), uri, learner=learner, alert_cost=2.0)
+    with tracking.registry(uri) as client:
+        versions = [client.get_model_version(of.ref.name, of.ref.version) for of in (first, again)]
+        runs = [client.get_run(version.run_id) for version in versions]
+        files = {found.path for found in client.list_artifacts(versions[0].run_id)}
+    params = [run.data.params for run in runs]
+    assert {"curves.html", "curves.json", "model-card.md"} <= files
+    assert runs[0].data.metrics["average_precision"] == first.quality.average_precision
+    assert params[0]["transactions_sha256"] == "ab"
+    assert (params[0]["seed"], params[0]["alert_budget"], params[1]["alert_cost"]) == ("0", "0.005", "2.0")
+    for name in ("training_set_sha256", "code_version"):
+        assert params[0][name] == params[1][name]
+        assert params[0][name] in versions[0].description
+    assert "## Intended use" in versions[0].description
+    # an alert costs little beside frauds of 200: more of them pay than the budget allows
+    assert again.quality.alert_share > first.quality.alert_share
+    assert again.quality.recall > first.quality.recall
 
 
 @pytest.mark.integration

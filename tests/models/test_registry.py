@@ -15,15 +15,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from models import loading, registry, tracking
-from models.errors import ModelError
+from models.errors import ModelError, ModelUnavailableError
 from models.loading import load
 from models.registry import ModelRef, register
+from models.training_record import TrainingRecord
 from models.trees import Trees
 
 pytestmark = pytest.mark.integration
 
 NAMES = tuple(f"f{i}" for i in range(6))
 FEATURES = tuple(f"{name}:1" for name in NAMES)
+RECORD = TrainingRecord(metrics={"average_precision": 0.5})
 
 
 def rows(seed: int = 0, count: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +44,7 @@ def registered(estimator: object, uri: str, name: str) -> ModelRef:
     x, y = rows()
     estimator.fit(x, y)  # type: ignore[attr-defined]
     typical = np.nanmedian(x, axis=0)
-    return register(estimator, FEATURES, x[:80], typical, uri, name=name, metrics={"average_precision": 0.5})
+    return register(estimator, FEATURES, x[:80], typical, uri, name=name, record=RECORD)
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +176,17 @@ def test_scores_that_are_not_the_golden_ones_are_refused(
 def test_an_unknown_registry_or_model_is_one_clear_error(ref: ModelRef, uri: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="registry failed"):
         load(replace(ref, name="nobody"), uri, tmp_path)
+
+
+def test_a_store_whose_library_is_not_here_is_one_clear_error(
+    ref: ModelRef, uri: str, tmp_path: Path
+) -> None:
+    """The machine that promoted it had the library: here the model cannot be had."""
+    with tracking.registry(uri) as client:
+        client.create_registered_model("elsewhere")
+        version = client.create_model_version("elsewhere", "s3://bucket/model").version
+    with pytest.raises(ModelUnavailableError, match=r"elsewhere 1 cannot be fetched .*No module named 'boto"):
+        load(replace(ref, name="elsewhere", version=str(version)), uri, tmp_path)
 
 
 def test_a_row_of_another_width_is_refused(ref: ModelRef, uri: str, tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from models.algorithms import Algorithm, Learner
 from models.errors import ModelError
+from models.thresholds import threshold_for_budget, threshold_for_cost
 from models.train import (
     DAY_MS,
     evaluate,
     split_by_time,
-    threshold_for_budget,
     train,
 )
 
@@ -70,6 +71,41 @@ def test_the_alert_budget_is_never_exceeded_and_no_lower_threshold_keeps_it(
     lower = scores[scores < threshold]
     if len(lower):
         assert (scores >= lower.max()).sum() > int(np.floor(len(scores) * share))
+
+
+COSTS = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9, 1.0]), st.booleans(), st.integers(0, 50)),
+    min_size=1,
+    max_size=30,
+)
+"""Score, fraud, amount."""
+
+
+@given(COSTS, st.integers(0, 20))
+def test_no_other_threshold_costs_less(rows: list[tuple[float, bool, int]], alert_cost: int) -> None:
+    scores, fraud, amount = (np.array(column) for column in zip(*rows, strict=True))
+
+    def cost(threshold: float) -> float:
+        alerts = scores >= threshold
+        return float(alert_cost * alerts.sum() + amount[fraud & ~alerts].sum())
+
+    chosen = threshold_for_cost(scores, fraud, amount, alert_cost)
+    assert 0 <= chosen <= 1
+    # 1 alerts a score of 1; beside that, none at all is a choice, too
+    others = [*scores, 1.0] if (scores == 1.0).any() else [*scores, 2.0]
+    assert cost(chosen) == min(map(cost, others))
+
+
+def test_frauds_weigh_as_much_as_they_are_told_to() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2_000, 3))
+    y = x[:, 0] + rng.normal(size=2_000) > 2
+    for algorithm in Algorithm:
+        plain, heavy = (
+            Learner(algorithm, iterations=20, fraud_weight=weight).fit(x, y).predict_proba(x)[:, 1]
+            for weight in (1.0, 20.0)
+        )
+        assert heavy.mean() > 1.5 * plain.mean()
 
 
 def test_quality_is_measured_at_the_threshold() -> None:

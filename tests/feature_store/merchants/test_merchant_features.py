@@ -10,8 +10,9 @@ from thoroughness import examples
 
 from feature_store.kernels.hashing import hash_strings
 from feature_store.merchants.catalogue import MERCHANT_COLUMN, NEVER
-from feature_store.merchants.facts import HOUR_COUNT, LABEL_FACT, fold
+from feature_store.merchants.facts import LABEL_FACT, fold
 from feature_store.merchants.fraud_spans import FraudSpans
+from feature_store.merchants.hours import HOUR_COUNT
 from feature_store.merchants.offline import facts_of, features_as_of
 
 pytestmark = pytest.mark.unit

@@ -13,12 +13,14 @@ from thoroughness import examples
 
 from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION
-from feature_store.merchants.facts import HOUR_COUNT, REPORT, spans
+from feature_store.merchants.facts import REPORT, spans
+from feature_store.merchants.hours import HOUR_COUNT
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces
 from loadtests.oracle import Record
 from streaming_job.contracts import Contract, validate
+from streaming_job.facts import tiers as tiers_module
 from streaming_job.facts.clock import (
     BEGUN,
     IDLE,
@@ -72,7 +74,7 @@ def test_pieces_hold_all_rows_in_order_and_are_few(steps):
         rows = np.zeros(step if step != "replace" else len(held) // 2, dtype=HOUR_COUNT)
         rows["hour"] = np.arange(rows.size) + len(held)
         extra = json.loads(json.dumps(extra))  # as the state keeps it
-        tiers = Tiers("x", HOUR_COUNT, extra)
+        tiers = Tiers("x", HOUR_COUNT, extra, "hour")
         if step == "replace":
             tiers.replace(store, rows)
             held = []
@@ -81,6 +83,30 @@ def test_pieces_hold_all_rows_in_order_and_are_few(steps):
         held += rows["hour"].tolist()
         assert tiers.load(store)["hour"].tolist() == held
         assert len(store) == len(extra["x"]) <= max(1, len(held)).bit_length()
+
+
+@examples(60)
+@given(st.lists(st.integers(0, 9), max_size=30))
+def test_old_rows_leave_with_their_piece_and_no_piece_is_larger_than_the_most(steps):
+    store, extra, added, oldest = MemoryPieces(), {}, [], 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiers_module, "MOST_ROWS", 16)
+        for step in steps:
+            extra = json.loads(json.dumps(extra))  # as the state keeps it
+            tiers = Tiers("x", HOUR_COUNT, extra, "hour")
+            tiers.load(store)
+            rows = np.zeros(step, dtype=HOUR_COUNT)
+            rows["hour"] = np.arange(step) + len(added)
+            tiers.add(store, rows)
+            added += rows["hour"].tolist()
+            oldest = max(oldest, len(added) - 20)
+            tiers.drop_before(store, oldest)
+            held = tiers.load(store)["hour"].tolist()
+            assert held == added[len(added) - len(held) :]
+            assert len(held) <= 20 + 16
+            assert set(added[oldest:]) <= set(held)
+            assert all(rows <= 16 for _, rows in extra["x"])
+            assert len(store) == len(extra["x"])
 
 
 REPORTS = st.lists(

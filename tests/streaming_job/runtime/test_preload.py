@@ -26,18 +26,27 @@ PACKAGES = ("feature_store", "models", "streaming_job")
 
 
 def preloaded_and_then_used() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """Kernels at first, after preloading, and after two epochs of a key group."""
+    """Kernels at first, after preloading, and after epochs of key groups without and with merchant facts."""
     from harness.job_world import SECOND, World
+    from harness.labelled_world import MemoryGroups, labelled_world, merchant_rules
+    from harness.memory_job import mortal
+    from harness.memory_log import Fate, as_written
 
     from streaming_job.runtime.workers import preload
 
     at_first = kernels()
+    labelled = labelled_world(0, 60, 3)
     preload.load_kernels()
     preloaded = kernels()
     world = World()
     for second in range(5):
         world.tx(second * SECOND, 1e6, partition=0)
     world.run(cuts=(3,), rebuild_each_batch=True)
+    fate = Fate(0)
+    groups = MemoryGroups(labelled.rules(2, merchants=merchant_rules()), as_written(labelled), fate)
+    with mortal(fate):
+        groups.finish()
+    assert any(fact["kind"] == "report" for fact in groups.facts())
     return at_first, preloaded, kernels()
 
 

@@ -1,0 +1,45 @@
+"""MLflow's web page over the demo's registry: runs with their curves, models with their cards."""
+
+import socket
+from pathlib import Path
+
+from deploy.demo import children, environment
+from deploy.demo.state import Run
+from deploy.demo.waiting import wait
+from deploy.local.ports import HOST, free_port
+
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    # the demo only shows runs and models
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+}
+CONNECT_S = 1.0
+
+
+def start(data_dir: Path, run: Run) -> str:
+    """Start the server, wait until it listens, and return its URL.
+
+    Raises:
+        DemoError: it ended, or does not start.
+        StackError: it cannot be started.
+    """
+    port = free_port()
+    store = environment.tracking_uri(data_dir)
+    command = ["mlflow", "server", "--backend-store-uri", store, "--host", HOST, "--port", str(port)]
+    children.start(data_dir, run, children.MLFLOW, [*command, "--workers", "1"], SETTINGS)
+    wait(
+        lambda: _listens(port),
+        "MLflow's server does not start",
+        lambda: children.log_size(data_dir, children.MLFLOW),
+        lambda: children.check(data_dir, run),
+    )
+    return f"http://{HOST}:{port}/"
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection((HOST, port), CONNECT_S):
+            return True
+    except OSError:
+        return False

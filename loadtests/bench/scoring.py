@@ -1,0 +1,37 @@
+"""Benchmark of scoring with compiled trees, on one core, without Spark or Kafka."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+
+from feature_store.catalogue import DAY_MS
+from feature_store.training import merchant_payments
+from loadtests.bench.measure import Figure, per_item
+from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.transactions import Stream
+from loadtests.simulator.world import World
+from models.algorithms import QUICK, Learner
+from models.pipeline import outcomes
+from models.trees import compile_trees
+
+ROWS = 100_000
+CARDS = 2_000
+RATE, START_MS = 0.05, 1_750_000_000_000
+"""Three weeks of traffic, so that labels take effect."""
+
+
+def measure(rounds: int) -> Iterator[Figure]:
+    """Score ROWS transactions of all features, merchant label features included."""
+    stream = Stream(World.create(1, CARDS), RATE, START_MS, disturbances=Disturbances.none())
+    history = pa.concat_tables([batch.table for batch in stream.blocks(events=ROWS)])
+    x = merchant_payments.build(history, merchant_payments.MerchantLabels.of(None, DAY_MS))
+    y = outcomes(history, None)
+    for name, learner in (("default learner", Learner()), ("quick learner", QUICK)):
+        trees = compile_trees(learner.fit(x, y))
+        trees.score(x[:1])  # compiles
+        yield per_item(
+            f"{ROWS:,} rows scored, {name}", "s", rounds, 1, partial(partial, trees.score, x),
+            scale=1.0,
+            detail=f"{x.shape[1]} features, {learner.iterations} trees of {learner.leaves} leaves",
+        )  # fmt: skip

@@ -1,0 +1,112 @@
+"""The model card: intended use, data, training, quality and limits, in Markdown.
+
+Mitchell et al., Model Cards for Model Reporting (2019).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.train import Quality
+
+_HEAD = """\
+# {name}: probability of fraud of a card transaction
+
+## Intended use
+Ranks card transactions on arrival, for alerts that a fraud analyst reads, in a job of this project whose \
+release computes the model's {features} features (tag `features` of the model version). Not intended for \
+refusing a cardholder without a person's review, for credit decisions, or for payments other than by card.
+"""
+_LIMITS = """
+## Limits
+- Kinds of fraud that the data does not show are found by chance only. Watch `fraud_feature_psi` and the \
+precision of alerts, and train again.
+- A transaction without a label counts as genuine, so unreported fraud is learnt as genuine.
+- The threshold was chosen on the hold-out, so precision and recall there are slightly optimistic. The \
+hold-out is one stretch of time: other weeks differ (`fraud models evaluate`).
+- No feature describes a person, but countries of home and payment are features: cards of people who live \
+between countries may be alerted more often. Check the precision of alerts by country.
+"""
+_WEIGHTED = """\
+- A fraud had the weight {weight:g} in training: scores rank transactions, but are no probabilities.
+"""
+_MERCHANTS = """\
+- Merchant label features need a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS={delay_ms}, and \
+labels that arrive like those of the data.
+"""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Transactions of one stretch of time."""
+
+    first_ms: int
+    """Arrival of the first one, ms since 1970-01-01 UTC."""
+    last_ms: int
+    rows: int
+    frauds: int
+
+    @staticmethod
+    def of(arrival: NDArray[np.int64], fraud: NDArray[np.bool_]) -> "Stretch":
+        """Describe n transactions, at least one.
+
+        Args:
+            arrival: ms, shape (n,).
+            fraud: shape (n,).
+        """
+        return Stretch(int(arrival.min()), int(arrival.max()), arrival.size, int(fraud.sum()))
+
+    def __str__(self) -> str:
+        first, last = (datetime.fromtimestamp(ms / 1_000, UTC) for ms in (self.first_ms, self.last_ms))
+        span = f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
+        return f"{span}, {self.rows:,} transactions, {self.frauds:,} frauds"
+
+
+def model_card(
+    name: str,
+    features: int,
+    train: Stretch,
+    holdout: Stretch,
+    quality: Quality,
+    params: Mapping[str, Any],
+    *,
+    fraud_weight: float,
+    merchant_delay_ms: int | None,
+) -> str:
+    """Write the card.
+
+    Args:
+        name: name of the registered model.
+        features: number of features.
+        train: transactions that the model was fitted to.
+        holdout: transactions of `quality`.
+        quality: quality on the hold-out.
+        params: parameters of the run, digests of data and code included.
+        fraud_weight: weight of a fraud in training.
+        merchant_delay_ms: label delay of the merchant label features; None without them.
+    """
+    data = {"trained on": str(train), "hold-out": str(holdout)}
+    metrics = {metric: f"{value:.4f}" for metric, value in quality.metrics().items()}
+    limits = _LIMITS
+    if fraud_weight != 1.0:
+        limits += _WEIGHTED.format(weight=fraud_weight)
+    if merchant_delay_ms is not None:
+        limits += _MERCHANTS.format(delay_ms=merchant_delay_ms)
+    return "\n".join(
+        [
+            _HEAD.format(name=name, features=features),
+            f"## Data\n{_table(data)}",
+            f"## Training\n{_table(params)}",
+            f"## Quality on the hold-out\n{_table(metrics)}",
+            limits.lstrip("\n"),
+        ]
+    )
+
+
+def _table(values: Mapping[str, Any]) -> str:
+    rows = "".join(f"| {key} | {value} |\n" for key, value in values.items())
+    return f"| | |\n|---|---|\n{rows}"
