@@ -13,7 +13,7 @@ from streaming_job.group.rules import Rules
 
 
 def labelled_world(seed: int, n: int, partitions: int, *, cards: int = 6, merchants: int = 3) -> World:
-    """Weeks (days if the seed is even) of a few cards, all alerts; labels early, late, reversed, broken."""
+    """A log over weeks (days if the seed is even); all alerts; labels are early, late, reversed or broken."""
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)
     world.rollout("all", -HOUR, threshold=0.0)
