@@ -1,4 +1,4 @@
-"""The handbook's columns in the contract's."""
+"""Conversion of the handbook's columns to the contract's."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""A page of the sidecar's metrics without a job behind it: what progress tells grows with time."""
+"""A page of the sidecar's metrics without a job: its counters grow with time."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ ALERTS_OF = (("rule", "score"), ("model", "card-fraud 1"), ("rollout", "r1"))
 
 
 class LivePage(Collector):
-    """Collects what the sidecar would tell of a job that commits steadily."""
+    """Collector of the metrics that a sidecar would export for a job with steady commits."""
 
     def __init__(self) -> None:
         self._began = time.time()

@@ -1,4 +1,5 @@
-"""Run as a program with the job's settings in its environment: prints, as JSON, what Spark makes of them."""
+"""Program that starts Spark with the job's settings from its environment, and prints their effects as
+JSON."""
 
 import json
 import time
@@ -43,7 +44,7 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
     hadoop = spark._jsc.hadoopConfiguration()
     path = spark._jvm.org.apache.hadoop.fs.Path(f"file://{settings.checkpoint}")
     managers = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-    # the context is the session's: its settings decide
+    # the session's context, whose settings count
     manager = managers.create(path, spark._jsparkSession.sessionState().newHadoopConf())
     return {
         "partitions": partitions,
@@ -73,7 +74,7 @@ def fixed_by(spark: SparkSession, directory: Path, *files: str) -> str:
 
 
 def is_ended_by_kill_links(spark: SparkSession, release: Path) -> bool:
-    """Whether anybody ends a running job with the links of Spark's UI."""
+    """Whether the links of Spark's UI can end a running job."""
 
     def wait(rows: Iterator[int]) -> Iterator[int]:
         deadline = time.monotonic() + DEADLINE_S

@@ -1,4 +1,4 @@
-"""The continuing audit of a real job's log: a lost and a doubled alert are found in time, and exported."""
+"""The continuing audit of a real job's log: a lost and a duplicated alert are found in time and exported."""
 
 import json
 import time
@@ -35,7 +35,7 @@ SENT = 2_000
 
 @pytest.fixture(scope="module")
 def settings(stack: Endpoints, installed: Installation) -> JobSettings:
-    """Of a job that has decided something; its alerts, but the third, are on a topic that tests write."""
+    """Settings of a job with alerts; all but the third are copied to a topic that tests write to."""
     with installed.start() as running:
         installed.send(SENT)
         installed.caught_up(running)
@@ -58,7 +58,7 @@ def alerts_of(settings: JobSettings) -> list[Record]:
 
 
 def write(settings: JobSettings, alerts: list[Record]) -> None:
-    """Append alerts, each as it is, as a producer of the bank's could."""
+    """Append alerts unchanged, as another producer could."""
     producer = Producer({**settings.kafka, "bootstrap.servers": settings.bootstrap_servers})
     for alert in alerts:
         producer.produce(settings.topics.fraud_alerts, alert.value, alert.key, headers=list(alert.headers))
@@ -67,7 +67,7 @@ def write(settings: JobSettings, alerts: list[Record]) -> None:
 
 @contextmanager
 def followed(settings: JobSettings, plan: endless.Plan) -> Iterator[str]:
-    """A continuing audit; gives the address of its metrics."""
+    """Run a continuing audit; yields the address of its metrics."""
     stop, ports = Event(), []
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
     thread = Thread(
@@ -89,7 +89,7 @@ def followed(settings: JobSettings, plan: endless.Plan) -> Iterator[str]:
 
 
 def scraped(address: str, topic: str) -> dict[str, float]:
-    """Samples without a topic, or of this one, by name."""
+    """Samples by name: those without a topic, and those of this topic."""
     with urlopen(address, timeout=10) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         return {
@@ -100,7 +100,7 @@ def scraped(address: str, topic: str) -> dict[str, float]:
         }
 
 
-def test_lost_and_doubled_alert_are_found_within_two_minutes_and_once(
+def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
     settings: JobSettings, wait_for: WaitFor, tmp_path: Path
 ) -> None:
     topic, state = settings.topics.fraud_alerts, tmp_path / "state"
@@ -173,7 +173,7 @@ def test_a_lost_and_a_doubled_alert_page_within_two_minutes(
         assert pages() == {"FraudAlertsMissing", "FraudAlertsDuplicated"}
 
 
-def test_alerts_of_a_real_job_are_made_again_byte_for_byte(
+def test_alerts_of_a_real_job_are_recomputed_byte_for_byte(
     installed: Installation, settings: JobSettings
 ) -> None:
     log = TopicLog(installed.settings.bootstrap_servers, installed.settings.kafka)

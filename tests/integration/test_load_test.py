@@ -1,4 +1,4 @@
-"""Load tests of a real job: what they measure, and what makes them fail."""
+"""Load tests of a real job: their measurements, and the conditions under which they fail."""
 
 import json
 import os
@@ -33,13 +33,13 @@ from loadtests.locust_run.verdict import Audit, Bounds, failures
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]
 BUSY = Bounds(slip_p99_ms=5_000.0, achieved_share=0.5, backlog_s=30.0)
-"""For a machine that runs other tests meanwhile: how fast it was is no matter of these tests."""
+"""Limits for a machine that runs other tests at the same time: speed is not tested here."""
 PAUSE_S = 2.0
 
 
 @pytest.fixture(scope="module")
 def job(installed: Installation) -> Iterator[JobProcess]:
-    """The job, which has compiled everything and decided something."""
+    """A job that has decided transactions, so that its code is compiled."""
     with installed.start() as running:
         installed.send(2_000)
         installed.caught_up(running)
@@ -53,7 +53,7 @@ def plan(tmp_path: Path) -> Plan:
 
 
 def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
-    """Whether a run has sent for so long."""
+    """Whether a run has been sending for a time."""
 
     def reached() -> bool:
         shown: dict[str, Any] = run.progress()
@@ -62,9 +62,7 @@ def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
     return reached
 
 
-def test_every_alert_of_a_run_is_seen_and_none_is_missing(
-    installed: Installation, job: JobProcess, plan: Plan
-) -> None:
+def test_all_alerts_of_a_run_are_seen(installed: Installation, job: JobProcess, plan: Plan) -> None:
     log = TopicLog(installed.settings.bootstrap_servers, installed.settings.kafka)
     before = Audit.of(installed.verdict())
     with LocustProcesses(plan, installed.settings, 2) as run:
@@ -81,7 +79,7 @@ def test_every_alert_of_a_run_is_seen_and_none_is_missing(
 
 
 def _require_headers(log: TopicLog, topic: str, events: int) -> None:
-    """See that every record says when it was meant to be sent, as its identifier does."""
+    """Check that each record's header and identifier have the time at which it was due."""
     starts, count = set(), 0
     for record in log.read(topic):
         headers = dict(record.headers)
@@ -96,7 +94,7 @@ def _require_headers(log: TopicLog, topic: str, events: int) -> None:
 
 
 @only_thorough
-def test_a_job_that_stands_still_for_two_seconds_shows_in_the_tail(
+def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
     installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
     with LocustProcesses(replace(plan, for_s=12.0), installed.settings, 1) as run:
@@ -110,7 +108,7 @@ def test_a_job_that_stands_still_for_two_seconds_shows_in_the_tail(
             for process in family:
                 process.resume()
         result = run.wait()
-    # nothing is left out because the system did not answer: what was due in the pause waited for its rest
+    # no record is left out because the system did not answer: those due in the pause waited for its end
     assert result.latency_ms["p99"] > PAUSE_S * 1_000 * 0.75
     assert result.latency_ms["p50"] < PAUSE_S * 1_000 / 2
     assert result.unsent == 0
@@ -126,7 +124,7 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
         wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
         os.kill(run.main.pid, signal.SIGSTOP)
         try:
-            time.sleep(8.0)  # beyond the end of its schedule and the grace after it
+            time.sleep(8.0)  # after the end of its schedule and the grace period
         finally:
             os.kill(run.main.pid, signal.SIGCONT)
         result = run.wait()
