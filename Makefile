@@ -11,9 +11,10 @@ ARGS ?=
 # Python compiles each module once, not in each of the processes of a job
 unexport PYTHONDONTWRITEBYTECODE
 CLASSES := .fraud/test-classes.jsa
+PACKAGES := deploy feature_store loadtests models service streaming_job
 
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight jars demo test test-thorough test-unit lint duplicates bench loadtest docs stack-up stack-down lock clean
+.PHONY: help setup preflight jars demo test test-thorough test-unit lint bench loadtest docs stack-up stack-down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -43,22 +44,19 @@ test: jars ## lint, types, and all tests with real servers
 $(CLASSES): deploy/local/jars.lock requirements.lock | jars
 	@PYTHONPATH=tests $(BIN)/python -m harness.class_archive $@
 
-test-thorough: duplicates ## everything that takes long, too: all steps of the kill matrix, thousands of examples; hours
+test-thorough: ## everything that takes long, too: all steps of the kill matrix, thousands of examples; hours
 	FRAUD_HYPOTHESIS=thorough $(MAKE) test
 
 test-unit: setup ## the tests that need no servers (seconds)
 	$(BIN)/python -m pytest -m unit $(ARGS)
 
-lint: setup ## style, types, import directions, dead code
+lint: setup ## style, types, import directions, dead and repeated code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/vulture
+	PYTHONPATH=tests $(BIN)/python -m harness.repeated_code $(PACKAGES)
 	$(BIN)/mypy
-
-duplicates: setup ## code written twice; two minutes
-	@! $(BIN)/symilar --duplicates=6 --ignore-comments --ignore-docstrings --ignore-imports --ignore-signatures \
-		$$(git ls-files '*.py' ':!tests') | grep -A 40 'similar lines in'
 
 bench: setup ## benchmarks; figures in docs/benchmarks.md
 	@$(BIN)/fraud bench $(ARGS)

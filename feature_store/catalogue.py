@@ -2,7 +2,8 @@
 
 `FEATURES` is the source of the kernel's output columns, the training set's columns, the model's signature,
 the documentation page and the identities (name:version) that a model asks for. The column number of a feature
-is its position here. A new feature needs one entry here and a few lines in `kernels.py`.
+is its position here. A new feature needs one entry here and a few lines in `kernels.card_features`, or in
+`kernels.windows` if it has windows.
 """
 
 import hashlib

@@ -9,19 +9,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from feature_store.catalogue import DAY_MS
-from feature_store.group_state import DEFAULT_LATENESS_MS
-from feature_store.labels import Labels
-from feature_store.merchants.payments import MerchantLabels
-from feature_store.options import (
+from feature_store.state.group_state import DEFAULT_LATENESS_MS
+from feature_store.training.labels import Labels
+from feature_store.training.merchant_payments import MerchantLabels
+from feature_store.training.options import (
     DEFAULT_DELAY_DAYS,
     LabelDelayDays,
     LabelFile,
     MerchantLabelFeatures,
     Transactions,
 )
-from feature_store.training_run import OutputError, Summary, Task, compute
-from feature_store.training_set import DEFAULT_SKEW_MS
-from feature_store.transaction_files import TransactionFiles, read_table
+from feature_store.training.training_run import OutputError, Summary, Task, compute
+from feature_store.training.training_set import DEFAULT_SKEW_MS
+from feature_store.training.transaction_files import TransactionFiles, read_table
 
 SPARK_FROM_ROWS = 20_000_000
 """Number of transactions from which Spark is the default; one process would take minutes."""
@@ -91,7 +91,7 @@ def _in_process(task: Task, output: Path) -> Summary:
 
 def _on_spark(task: Task, output: Path, master: str) -> Summary:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if master.startswith("local") else None
-    from feature_store.spark_training_set import compute as compute_on_spark
+    from feature_store.training.spark_training_set import compute as compute_on_spark
 
     with _bar() as bar:
         task_id = bar.add_task("Spark tasks", total=None)

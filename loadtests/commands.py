@@ -23,7 +23,7 @@ from loadtests.audit import endless, one_alert
 from loadtests.audit import verify as audit
 from loadtests.audit.judging import from_registry, in_processes, partition_ends
 from loadtests.audit.topic_log import TopicLog
-from models import registry
+from models import loading
 from streaming_job import environment
 from streaming_job.settings import JobSettings
 
@@ -97,7 +97,7 @@ def _audit_alert(settings: JobSettings, alert_id: str, report: Path | None) -> N
     rebuilt = one_alert.rebuild(
         TopicLog(settings.bootstrap_servers, settings.kafka),
         settings,
-        lambda ref: registry.load(ref, settings.mlflow_tracking_uri, directory),
+        lambda ref: loading.load(ref, settings.mlflow_tracking_uri, directory),
         alert_id,
     )
     text = json.dumps(rebuilt.report(), indent=2)

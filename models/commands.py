@@ -6,17 +6,17 @@ from typing import Annotated
 import typer
 
 from feature_store.catalogue import DAY_MS
-from feature_store.options import (
+from feature_store.training.options import (
     DEFAULT_DELAY_DAYS,
     LabelDelayDays,
     LabelFile,
     MerchantLabelFeatures,
     Transactions,
 )
-from models import learner_options as options
 from models.algorithms import Learner
 from models.errors import ModelError
 from models.evaluation.commands import evaluate_command
+from models.learner_options import USUAL, AlertBudget, takes_learner
 
 app = typer.Typer(
     help="Train, evaluate and list models; `fraud rollouts` rolls them out.", no_args_is_help=True
@@ -28,6 +28,7 @@ TrackingUri = Annotated[
 
 
 @app.command("train")
+@takes_learner
 def train_command(
     tracking_uri: TrackingUri,
     transactions: Transactions,
@@ -35,8 +36,7 @@ def train_command(
     profiles: Annotated[Path | None, typer.Option(help="Parquet, the profile contract's columns")] = None,
     merchant_labels: MerchantLabelFeatures = False,
     label_delay_days: LabelDelayDays = DEFAULT_DELAY_DAYS,
-    algorithm: options.AlgorithmName = options.USUAL.algorithm,
-    alert_budget: options.AlertBudget = 0.005,
+    alert_budget: AlertBudget = 0.005,
     alert_cost: Annotated[
         float | None,
         typer.Option(
@@ -44,16 +44,11 @@ def train_command(
             help="Cost of an alert; sets the threshold at which alerts and missed frauds cost least",
         ),
     ] = None,
-    iterations: options.Iterations = options.USUAL.iterations,
-    leaves: options.Leaves = options.USUAL.leaves,
-    learning_rate: options.LearningRate = options.USUAL.learning_rate,
-    feature_share: options.FeatureShare = options.USUAL.feature_share,
-    fraud_weight: options.FraudWeight = options.USUAL.fraud_weight,
-    seed: Annotated[int, typer.Option(help="The same data and seed give the same model")] = 0,
+    learner: Learner = USUAL,
     name: Annotated[str, typer.Option(help="Of the registered model")] = "card-fraud",
 ) -> None:
     """Train a model on labelled history, evaluate it on the newest quarter, and register it."""
-    from feature_store.transaction_files import TransactionFiles, parquet_files, read_table
+    from feature_store.training.transaction_files import TransactionFiles, parquet_files, read_table
     from models.evaluation.report import digest
     from models.pipeline import fit_and_register
 
@@ -68,7 +63,7 @@ def train_command(
         label_delay_ms=label_delay_ms,
         alert_budget=alert_budget,
         alert_cost=alert_cost,
-        learner=Learner(algorithm, seed, iterations, leaves, learning_rate, feature_share, fraud_weight),
+        learner=learner,
         sources={f"{name}_sha256": digest(parquet_files(path)) for name, path in inputs.items() if path},
         name=name,
     )

@@ -1,25 +1,57 @@
-"""Options of a learner on the command line; the defaults are those of `algorithms.Learner`."""
+"""Options of a learner on the command line, the same for every command that fits a model."""
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from models.algorithms import Algorithm, Learner
 
 USUAL = Learner()
-AlgorithmName = Annotated[Algorithm, typer.Option(help="Algorithm to fit")]
-Iterations = Annotated[int, typer.Option(min=1, help="Number of trees")]
-Leaves = Annotated[int, typer.Option(min=2, help="Leaves of each boosted tree")]
-LearningRate = Annotated[float, typer.Option(min=0.0001, help="Learning rate of gradient boosting")]
-FeatureShare = Annotated[
-    float, typer.Option(min=0.01, max=1, help="Share of the features that each split may choose from")
-]
-FraudWeight = Annotated[
-    float,
-    typer.Option(
-        min=0.0001, help="Weight of a fraud in training; with others than 1 scores are no probabilities"
-    ),
-]
+OPTIONS: dict[str, Any] = {
+    "algorithm": Annotated[Algorithm, typer.Option(help="Algorithm to fit")],
+    "iterations": Annotated[int, typer.Option(min=1, help="Number of trees")],
+    "leaves": Annotated[int, typer.Option(min=2, help="Leaves of each boosted tree")],
+    "learning_rate": Annotated[float, typer.Option(min=0.0001, help="Learning rate of gradient boosting")],
+    "feature_share": Annotated[
+        float, typer.Option(min=0.01, max=1, help="Share of the features that each split may choose from")
+    ],
+    "fraud_weight": Annotated[
+        float,
+        typer.Option(
+            min=0.0001, help="Weight of a fraud in training; with others than 1 scores are no probabilities"
+        ),
+    ],
+    "seed": Annotated[int, typer.Option(help="The same data, options and seed give the same result")],
+}
+"""Field of `Learner` -> its option; the defaults are those of `Learner`."""
 AlertBudget = Annotated[
     float, typer.Option(min=0, max=1, help="Share of transactions that may become alerts")
 ]
+
+
+def takes_learner(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `learner` of a command by the options of a learner.
+
+    Typer reads the options from the signature, so the result has one with OPTIONS in place of `learner`.
+    """
+
+    @functools.wraps(command)
+    def with_options(**arguments: Any) -> None:
+        learner = Learner(**{name: arguments.pop(name) for name in OPTIONS})
+        command(learner=learner, **arguments)
+
+    options = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=getattr(USUAL, name), annotation=option
+        )
+        for name, option in OPTIONS.items()
+    ]
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        parameters += options if parameter.name == "learner" else own
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return with_options

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pyarrow as pa
 
-from feature_store.labels import FRAUD, LabelError, Labels, is_fraud
+from feature_store.training.labels import FRAUD, LabelError, Labels, is_fraud
 from models import curves, registry
 from models.algorithms import Learner
 from models.card import Stretch, model_card
@@ -76,15 +76,14 @@ def fit_and_register(
         ModelError: the history has one class only, or the registry fails.
         TrainingSetError: columns are missing or wrong.
     """
-    from feature_store import training_set
-    from feature_store.merchants import payments
     from feature_store.merchants.catalogue import computed
-    from feature_store.transaction_table import arrivals
+    from feature_store.training import merchant_payments, training_set
+    from feature_store.training.transaction_table import arrivals
 
     learner = learner or Learner()
     if merchant_labels:
-        reported = payments.MerchantLabels.of(labels, label_delay_ms)
-        x = payments.build(transactions, reported, profiles)
+        reported = merchant_payments.MerchantLabels.of(labels, label_delay_ms)
+        x = merchant_payments.build(transactions, reported, profiles)
     else:
         x = training_set.build(transactions, profiles)
     y = outcomes(transactions, labels)

@@ -1,15 +1,8 @@
-"""Registration of models with MLflow, and loading of the models that rollouts name.
-
-A rollout pins a model by the digest of its files. A loader copies them once into a local directory named by
-the digest, verifies the digest at every load, and needs MLflow only for the copy.
-"""
+"""Registration of models with MLflow, and what the registry knows of each version."""
 
 import json
-import os
 import re
-import shutil
 import tempfile
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from feature_store import catalogue
-from models import archives, artifact, estimator_file, tracking
-from models.errors import ModelError, ModelUnavailableError, naming
+from models import artifact, estimator_file, tracking
+from models.errors import ModelError
 from models.feature_bins import FeatureBins
 from models.score_histogram import ScoreHistogram
-from models.scoring import Scorer
 from models.training_record import TrainingRecord
 
 NAME = "card-fraud"
@@ -123,7 +114,7 @@ def register(
         ).version
         with tempfile.TemporaryDirectory() as back:
             # of the downloaded files, because these are what loaders will see
-            digest = artifact.digest(_download(client, name, str(version), Path(back), tracking_uri))
+            digest = artifact.digest(download(client, name, str(version), Path(back), tracking_uri))
         client.set_model_version_tag(name, version, "digest", digest)
     return ModelRef(name, str(version), f"models:/{name}/{version}", digest, features)
 
@@ -186,67 +177,6 @@ def training_scores(ref: ModelRef, tracking_uri: str) -> dict[str, Any] | None:
         ) from error
 
 
-def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
-    """Load the model of a rollout, ready to score.
-
-    The first load copies the artifact to `cache_dir/<digest>`; later loads, also in other processes, need no
-    MLflow. A damaged copy is replaced.
-
-    Args:
-        ref: the model that the rollout names.
-        tracking_uri: address of MLflow.
-        cache_dir: local directory, created if missing; many processes may share it.
-
-    Raises:
-        ModelMissingError: the registry has no such version.
-        ModelUnavailableError: its files cannot be fetched now.
-        ModelError: the files are unreadable or not those that the rollout pinned, the model was trained on
-            other features than the rollout names, or it does not reproduce its golden scores.
-    """
-    return _loaded(ref, tracking_uri, cache_dir)[0]
-
-
-def verify(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
-    """Verify a model before a rollout: `load` succeeds, and the scores pass the checks of registration.
-
-    Arguments and errors as for `load`; the error's `check` names the failed check: files, trust, features,
-    golden or answers.
-    """
-    scorer, content = _loaded(ref, tracking_uri, cache_dir)
-    # registration made the same check, but on another machine
-    with naming("answers"):
-        artifact.check_answers(scorer, content.golden_rows)
-    return scorer
-
-
-def _loaded(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> tuple[Scorer, artifact.Content]:
-    """Load a model and the content of its files; arguments and errors as for `load`."""
-    label = f"model {ref.name} {ref.version}"
-    with naming("files"):
-        directory = _cached(ref, tracking_uri, cache_dir, label)
-    with naming("trust"):
-        content = artifact.read(directory)
-    with naming("features"):
-        if content.features != ref.features:
-            raise ModelError(
-                f"{label} was trained on other features than the rollout names; roll it out again"
-            )
-        names = catalogue.names_of(content.features)
-    scorer = Scorer(
-        ref.name,
-        ref.version,
-        ref.digest,
-        names,
-        content.classifier,
-        content.quantiles,
-        content.bins,
-        content.label_delay_ms,
-    )
-    with naming("golden"):
-        content.check_golden(scorer.score, label)
-    return scorer, content
-
-
 def _score_tag(scores: np.ndarray | None) -> dict[str, str]:
     if scores is None:
         return {}
@@ -262,52 +192,8 @@ def _ref(version: Any) -> ModelRef:
     )
 
 
-def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Path:
-    """Return the local copy with the pinned digest; download it if necessary."""
-    if not DIGEST.fullmatch(ref.digest):
-        # the tag could hold a path, and the directory of that path would be deleted below
-        raise ModelError(f"{label} has no SHA-256 as its digest; use `fraud models train`")
-    directory = cache_dir / ref.digest
-    if directory.is_dir():
-        if artifact.digest(directory) == ref.digest:
-            return directory
-        _discard(directory)
-    try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache_dir, prefix=".copy-") as scratch:
-            with tracking.registry(tracking_uri) as client:
-                copy = _download(client, ref.name, ref.version, Path(scratch), tracking_uri)
-            archives.check_size(copy)
-            actual = artifact.digest(copy)
-            if actual != ref.digest:
-                raise ModelError(
-                    f"{label} has digest {actual[:12]}, the rollout pinned {ref.digest[:12]}: its files were "
-                    "changed; roll out a version whose files are whole"
-                )
-            try:
-                os.rename(copy, directory)
-            except OSError:
-                # another loader was first; its copy passed the same check
-                if not directory.is_dir():
-                    raise
-    except OSError as error:
-        raise ModelUnavailableError(
-            f"{label} cannot be copied to {cache_dir}: {error}; free or name another directory"
-        ) from error
-    return directory
-
-
-def _discard(directory: Path) -> None:
-    """Remove a damaged copy; rename it first, so that no loader sees a half-deleted directory."""
-    aside = directory.with_name(f".damaged-{uuid.uuid4().hex}")
-    try:
-        os.rename(directory, aside)
-    except FileNotFoundError:
-        return  # another loader discarded it
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _download(client: Any, name: str, version: str, into: Path, tracking_uri: str) -> Path:
+def download(client: Any, name: str, version: str, into: Path, tracking_uri: str) -> Path:
+    """Download the files of a version into a directory; return the directory of the model's files."""
     import mlflow.artifacts
 
     source = client.get_model_version_download_uri(name, version)

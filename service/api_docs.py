@@ -1,7 +1,5 @@
 """API documentation at `/docs` and `/openapi.json`, without scripts or files from other hosts."""
 
-from collections.abc import Iterator
-from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -9,6 +7,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.routing import iter_route_contexts
 
+from service.api_page import page
 from service.security.roles import Anyone, needed
 
 SCHEME = {"type": "http", "scheme": "bearer", "description": "A token of `fraud tokens add`"}
@@ -45,7 +44,7 @@ def described(app: FastAPI) -> dict[str, Any]:
             operation = document["paths"].get(context.path_format, {}).get(method.lower())
             if operation is not None:
                 operation["security"] = [] if role is None else [{"bearer": [role.word]}]
-                operation["responses"].pop("422", None)  # FastAPI's form is not used: see `default`
+                _drop_framework_error(operation["responses"])
                 operation["responses"]["default"] = {
                     "description": "A problem (RFC 9457)",
                     "content": {
@@ -57,6 +56,12 @@ def described(app: FastAPI) -> dict[str, Any]:
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     return document
+
+
+def _drop_framework_error(responses: dict[str, Any]) -> None:
+    """Remove FastAPI's own form of a refused request, which is not used: see `default`."""
+    if "application/json" in responses.get("422", {}).get("content", {}):
+        del responses["422"]
 
 
 PROBLEM = {
@@ -82,45 +87,3 @@ PROBLEM = {
         }
     ],
 }
-
-
-def page(document: dict[str, Any]) -> str:
-    """Render the document as HTML."""
-    title = escape(document["info"]["title"])
-    return "".join(
-        (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<title>{title}</title><link rel="stylesheet" href="/docs.css"></head><body><main>',
-            f"<h1>{title} {escape(document['info']['version'])}</h1>",
-            "<p>Send <code>Authorization: Bearer TOKEN</code> (<code>fraud tokens add</code>). Answers from "
-            "400 on are problem details (RFC 9457) with a <code>code</code>. For programs: "
-            '<a href="/openapi.json">/openapi.json</a>.</p>',
-            *_operations(document),
-            "</main></body></html>",
-        )
-    )
-
-
-def _operations(document: dict[str, Any]) -> Iterator[str]:
-    for path, operations in sorted(document["paths"].items()):
-        for method, operation in operations.items():
-            roles = [role for needs in operation["security"] for role in needs["bearer"]]
-            yield (
-                f'<section><h2><span class="method">{escape(method.upper())}</span> '
-                f"<code>{escape(path)}</code> "
-                f'<span class="role">{escape(roles[0] if roles else "everyone")}</span></h2>'
-                f"<p>{escape(operation.get('description') or operation.get('summary', ''))}</p>"
-            )
-            if parameters := operation.get("parameters"):
-                rows = "".join(
-                    f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{escape(parameter['in'])}</td>"
-                    f"<td>{'required' if parameter.get('required') else ''}</td>"
-                    f"<td>{escape(parameter.get('description', ''))}</td></tr>"
-                    for parameter in parameters
-                )
-                yield (
-                    "<table><thead><tr><th>parameter</th><th>in</th><th></th><th>meaning</th></tr></thead>"
-                    f"<tbody>{rows}</tbody></table>"
-                )
-            yield "</section>"

@@ -13,7 +13,7 @@ from service.labels.routes import label_routes
 from service.metrics.collector import registry_of
 from service.metrics.http import HttpMetrics
 from service.metrics.of_quality import of_quality
-from service.metrics.of_rollouts import of_guards
+from service.metrics.of_rollouts import of_guards, of_labelled
 from service.pages.routes import page_routes
 from service.quality.parts import QualityParts
 from service.quality.routes import quality_routes
@@ -38,7 +38,11 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     rollouts = RolloutParts(settings, job.progress, clock)
     ledger = Ledger(settings.bootstrap_servers, settings.kafka, settings.topics.labels)
     quality = QualityParts(settings)
-    more_metrics = [lambda: of_guards(rollouts.findings()), lambda: of_quality(quality.qualities())]
+    more_metrics = [
+        lambda: of_guards(rollouts.findings()),
+        lambda: of_labelled(rollouts.labelled()),
+        lambda: of_quality(quality.qualities()),
+    ]
     registry = registry_of(job, more_metrics)
 
     @asynccontextmanager

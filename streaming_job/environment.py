@@ -18,9 +18,10 @@ OTHER_VARIABLES = (
     "DATA_DIR", "HANDBOOK_DIR", "HYPOTHESIS", "IVY_SETTINGS", "MAX_PROGRESS_AGE_S", "MAX_SILENCE_S",
     "OFFSETS_INTERVAL_S", "LIMIT_FLOOR_S", "LIMIT_CEILING_S", "VERDICT_WINDOW_S", "IDLE_AFTER_S", "RUNBOOK",
     "POSTGRES_DSN", "CRASH_POINTS", "TOKENS_FILE", "TLS_CERT", "TLS_KEY", "FOUR_EYES", "INSECURE_HTTP",
-    "RATE_PER_S", "RATE_BURST", "MAX_BODY_BYTES",
+    "RATE_PER_S", "RATE_BURST", "MAX_BODY_BYTES", "SIDECAR_TOKEN",
 )  # fmt: skip
-"""Variables that are no settings of the job, but of the sidecar, the stack, the simulator and the tests."""
+"""Variables that are no settings of the job, but of the sidecar, the stack, the simulator, load tests and the
+tests."""
 
 
 class SettingsError(FraudError):

@@ -19,13 +19,14 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from feature_store.card_view import describe, find_card
 from feature_store.errors import FraudError
-from feature_store.group_state import DEFAULT_LATENESS_MS
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
+from feature_store.state.card_view import describe, find_card
+from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.masking import masked
 from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError
+from streaming_job.runtime.session import LOOPBACK
 
 log = logging.getLogger(__name__)
 app = typer.Typer(add_completion=False)
@@ -101,6 +102,7 @@ def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[st
 
 @contextmanager
 def _session() -> Iterator[SparkSession]:
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # driver and block manager ask for no password
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     spark = (

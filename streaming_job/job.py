@@ -5,7 +5,6 @@ import secrets
 import threading
 import time
 from contextlib import suppress
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
@@ -28,6 +27,7 @@ from streaming_job.runtime.partitioning import (
     require_partitioner,
 )
 from streaming_job.runtime.session import Launch
+from streaming_job.runtime.slots import Slots
 from streaming_job.runtime.wait_for_snapshot import wait_for_snapshot
 from streaming_job.settings import JobSettings
 
@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 STOP_POLL_S = 0.02
 SHORT_S = 0.15
 """Length of an epoch while Java compiles, and while there are fewer task slots than groups."""
-SLOTS_S = 0.5
-"""Interval at which the task slots of a cluster are counted."""
 
 
 class StopRequested(Exception):  # noqa: N818  a signal, not an error
@@ -71,7 +69,9 @@ class Job:
         """Number of epochs that have ended in this run."""
         self._idle_since = time.monotonic()
         self._partitions = PartitionWatch(settings, self._key_groups.partitions)
-        self._epochs = EpochServer(session.driver_host(self._spark), settings.epoch_port, self._must_end)
+        self._epochs = EpochServer(
+            session.driver_host(self._spark), settings.epoch_port, self._must_end, settings.key_groups
+        )
 
     def _fixed(self) -> KeyGroups:
         """Check the settings against those fixed by the first start, or fix them now."""
@@ -82,11 +82,11 @@ class Job:
             require_partitioner(settings, partitions)
             wait_for_snapshot(settings, self._stop)
             partitioner = settings.partitioner.value
-            checkpoint.fix(
-                Fixed(
-                    settings.job_id, partitioner, partitions, settings.key_groups, settings.merchant_delay_ms
-                )
-            )  # fmt: skip
+            new = Fixed(
+                settings.job_id, partitioner, partitions, settings.key_groups, settings.merchant_delay_ms
+            )
+            if not self._stop.is_set():  # a wait that was stopped has to be made again by the next start
+                checkpoint.fix(new)
         else:
             require_fixed(fixed, settings, partitions)
         return KeyGroups(settings.partitioner, partitions, settings.key_groups)
@@ -166,6 +166,8 @@ class Job:
         """
         back = 0
         try:
+            if self._stop.is_set():
+                return
             if (epoch := self._checkpoint.mend()) is not None:
                 log.warning("the checkpoint's last epochs are incomplete; going back to epoch %d", epoch)
             with self._partitions:
@@ -215,36 +217,3 @@ class Job:
             if not status["isTriggerActive"] and not status["isDataAvailable"]:
                 query.stop()
             time.sleep(STOP_POLL_S)
-
-
-class Slots:
-    """The count of Spark's task slots, of which each key group needs one.
-
-    A group without a slot waits until another group's epoch is over. So epochs are short until a lost
-    executor has been replaced.
-    """
-
-    def __init__(self, spark: Any, groups: int) -> None:
-        context = spark.sparkContext._jsc.sc()
-        self._context = context
-        self._groups = groups
-        self._counted_at, self._short, self._is_local = 0.0, False, context.isLocal()
-        self.are_short()
-
-    def are_short(self) -> bool:
-        """Return whether there are fewer slots than groups; counts them every SLOTS_S."""
-        now = time.monotonic()
-        if now - self._counted_at > SLOTS_S and not (self._is_local and self._counted_at):
-            self._counted_at, before = now, self._short
-            try:
-                profile = self._context.resourceProfileManager().defaultResourceProfile()
-                slots = int(self._context.maxNumConcurrentTasks(profile))
-            except (Py4JError, OSError):
-                return self._short
-            self._short = slots < self._groups
-            if self._short != before:
-                consequence = (
-                    "they take turns in short epochs, alerts are late" if self._short else "enough again"
-                )
-                log.warning("%d task slots for %d key groups: %s", slots, self._groups, consequence)
-        return self._short

@@ -17,11 +17,12 @@ WaitFor = Callable[..., object]
 
 CLASSES = Path(__file__).parents[1] / ".fraud" / "test-classes.jsa"
 """Written by `make test`."""
-# a JVM of a test lives some minutes at most: what its second compiler takes, it never gives back
+# a test's JVM lives for some minutes at most: the second compiler would not pay
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 if CLASSES.exists():
     os.environ.setdefault("FRAUD_DRIVER_JAVA_OPTIONS", f"-XX:SharedArchiveFile={CLASSES}")
-# a job of a minute or two gains nothing from a warm Java; its short epochs would take half of the processors
+# a job of a minute or two gains nothing from compiled Java code; the short epochs would take half of the
+# processors
 os.environ.setdefault("FRAUD_WARM_UP_EPOCHS", "3")
 
 
@@ -33,7 +34,8 @@ def stack_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def stack(stack_dir: Path) -> Iterator[Endpoints]:
-    """Kafka, Postgres with Debezium, and MLflow: leave them as you found them, use names of your own."""
+    """Kafka, Postgres with Debezium, and MLflow, shared by all tests: use unique names and change nothing
+    else."""
     try:
         yield embedded.up(stack_dir, proxied=True, guarded=True, progress=to_stderr())
     finally:
@@ -42,7 +44,7 @@ def stack(stack_dir: Path) -> Iterator[Endpoints]:
 
 @pytest.fixture(scope="session")
 def topic_names() -> Callable[[], Topics]:
-    """Makes topic names that no other test uses; Debezium's profiles topic stays, there is one connector."""
+    """Function that creates unique topic names; the profiles topic is Debezium's, which has one connector."""
     numbers = itertools.count()
 
     def fresh() -> Topics:
@@ -54,7 +56,8 @@ def topic_names() -> Callable[[], Topics]:
 
 @pytest.fixture(scope="session")
 def wait_for() -> WaitFor:
-    """Waits until a function answers something true, and returns that; fails after the deadline."""
+    """Function that waits until a condition returns a true value, and returns it; fails after the
+    deadline."""
 
     def wait(
         condition: Callable[[], object], *, deadline_s: float = 30.0, what: str = "the condition"

@@ -1,7 +1,8 @@
 """Start of a demo: from an empty or unfinished data directory to a running system."""
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,6 +28,11 @@ from service.health.lag_watch import LagWatch
 from service.progress_reader import ProgressReader
 from service.settings import ServiceSettings
 from streaming_job.settings import JobSettings
+
+AUDITED_SHARE = 0.2
+"""Share of the cards that the continuous audit judges."""
+AUDITED_BEHIND_S = 30
+"""Minimal age of audited records, seconds: a demo is short."""
 
 
 @dataclass
@@ -180,17 +186,30 @@ def _processes(
         "Spark UI": f"http://{HOST}:{settings.ui_port}/",
     }
     if options.with_prometheus:
-        links["Prometheus"] = _prometheus(data_dir, run, port)
+        targets = data_dir / children.PROMETHEUS / "audit-targets.json"
+        targets.parent.mkdir(exist_ok=True)
+        # merchant features depend on all cards, so no sample of a job with merchant labels can be audited
+        audited = [] if options.merchant_labels else [_audit(data_dir, run, env)]
+        targets.write_text(json.dumps([{"targets": audited}]))
+        links["Prometheus"] = _prometheus(data_dir, run, port, targets)
     if options.with_mlflow_ui:
         with steps.step("MLflow's web page"):
             links["MLflow"] = mlflow_ui.start(data_dir, run)
     return links
 
 
-def _prometheus(data_dir: Path, run: Run, sidecar_port: int) -> str:
+def _audit(data_dir: Path, run: Run, env: Mapping[str, str]) -> str:
+    """Start the continuous audit of a sample; return host:port of its metrics."""
+    port = free_port()
+    options = ["--share", str(AUDITED_SHARE), "--behind", str(AUDITED_BEHIND_S), "--metrics-port", str(port)]
+    children.start(data_dir, run, children.AUDIT, ["deploy.cli", "verify", "--follow", *options], env)
+    return f"{HOST}:{port}"
+
+
+def _prometheus(data_dir: Path, run: Run, sidecar_port: int, audit: Path) -> str:
     """Start Prometheus with the project's rules; return its URL."""
     config = data_dir / children.PROMETHEUS / "prometheus.yml"
-    server.write_config(config, f"{HOST}:{sidecar_port}")
+    server.write_config(config, f"{HOST}:{sidecar_port}", audit=audit)
     listen = f"{HOST}:{free_port()}"
     storage = children.marker(data_dir, children.PROMETHEUS)
     children.start_program(data_dir, run, children.PROMETHEUS, server.command(config, storage, listen))

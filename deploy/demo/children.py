@@ -1,4 +1,4 @@
-"""Child processes of a demo (training, job, sidecar, Prometheus, MLflow): start, check, find, stop."""
+"""Child processes of a demo (training, job, sidecar, Prometheus, audit, MLflow): start, check, find, stop."""
 
 import os
 import sys
@@ -11,8 +11,9 @@ from deploy.demo.state import Run
 from deploy.local import processes
 from deploy.local.processes import Server
 
-JOB, SIDECAR, TRAINING, PROMETHEUS, MLFLOW = "job", "sidecar", "training", "prometheus", "mlflow"
-PATIENCE_S = {JOB: 90.0, SIDECAR: 10.0, TRAINING: 2.0, PROMETHEUS: 10.0, MLFLOW: 5.0}
+JOB, SIDECAR, TRAINING, PROMETHEUS = "job", "sidecar", "training", "prometheus"
+AUDIT, MLFLOW = "audit", "mlflow"
+PATIENCE_S = {JOB: 90.0, SIDECAR: 10.0, TRAINING: 2.0, PROMETHEUS: 10.0, AUDIT: 10.0, MLFLOW: 5.0}
 """Time for a graceful stop, seconds; the job ends its epoch."""
 ROOT = Path(deploy.__file__).resolve().parents[1]
 

@@ -51,7 +51,11 @@ def demo(
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the servers running at the end.")] = False,
     with_prometheus: Annotated[
-        bool, typer.Option("--with-prometheus", help="Also start Prometheus, which must be installed.")
+        bool,
+        typer.Option(
+            "--with-prometheus",
+            help="Also start Prometheus, which must be installed, and an audit of a sample.",
+        ),
     ] = False,
     with_mlflow_ui: Annotated[
         bool, typer.Option("--with-mlflow-ui", help="Also start MLflow's web page: models, curves, cards.")

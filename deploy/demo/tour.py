@@ -122,14 +122,15 @@ class Tour:
         if breached is None:
             raise DemoError(f"{rollout_id} was rolled back, but by no guard: {rolled_back['reason']}")
         seconds = _seconds_since(start_s)
+        card_hours = sum(breached["verdict"]["counts"]["card_hours"].values())
         self._print_line(
-            f"  rollouts: {TRIGGER_HAPPY} is rolled back after {seconds:.0f} s, by the guard itself: "
-            f"{rolled_back['reason']}"
+            f"  rollouts: {TRIGGER_HAPPY} is rolled back after {seconds:.0f} s and {card_hours:,} card-hours "
+            f"with an alert, by the guard itself: {rolled_back['reason']}"
         )
         self._print_line("  rollouts: it never decided; the champion went on for every card")
         self.results[TRIGGER_HAPPY] = {
             "rollout_id": rollout_id, "phase": rollout["phase"], "seconds": seconds,
-            "guard": breached["guard"], "reason": rolled_back["reason"],
+            "guard": breached["guard"], "reason": rolled_back["reason"], "card_hours": card_hours,
         }  # fmt: skip
 
     def _shadow(self, name: str) -> tuple[str, int]:

@@ -183,7 +183,8 @@ def _beginning(path: Path) -> pa.Table | None:
 
 def _velocity_limit(history: pa.Table) -> int:
     """Compute the count in 5 minutes that a share of RATE of the genuine transactions does not exceed."""
-    from feature_store import catalogue, training_set
+    from feature_store import catalogue
+    from feature_store.training import training_set
 
     counts = training_set.build(history)[:, catalogue.COLUMN["count_5m"]]
     genuine = history["label"].fill_null(0).to_numpy() == 0

@@ -64,7 +64,8 @@ def create(
     """
     client = admin(bootstrap_servers, kafka)
     counts = topics.partitions(partitions)
-    configs = topics.configs(replay=replay, replicas=replication)
+    # the embedded broker's disk is bounded by size
+    configs = topics.configs(replay=replay, replicas=replication, any_size=not alter)
     wanted = {name: _settings(topics, name, config) for name, config in configs.items()}
     try:
         existing = client.list_topics(timeout=REQUEST_S).topics
@@ -176,7 +177,7 @@ def _new(name: str, partitions: int, replication: int, config: Mapping[str, str 
 def _settings(topics: Topics, name: str, config: Mapping[str, str]) -> dict[str, str | None]:
     """Return the wanted settings, and None (the broker's default) for those that only the other mode sets."""
     keys = {key for replay in (False, True) for key in topics.configs(replay=replay)[name]}
-    return {key: config.get(key) for key in sorted(keys)}
+    return {key: config.get(key) for key in sorted(keys | config.keys())}
 
 
 def _resource(name: str, config: Mapping[str, str | None]) -> ConfigResource:

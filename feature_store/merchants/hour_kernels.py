@@ -7,8 +7,8 @@ Arrays of rows: `hour` and `count`. Arrays of merchants, by number: `known` (has
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.cards import Array
 from feature_store.jit import njit
+from feature_store.kernels.cards import Array
 
 EMPTY = -1
 """A free slot; the number of an unknown merchant."""

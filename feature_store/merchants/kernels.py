@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.cards import Array
 from feature_store.catalogue import DAY_MS, HOUR_MS
 from feature_store.jit import njit
+from feature_store.kernels.cards import Array
 from feature_store.merchants.catalogue import MERCHANT_COLUMN, MONTH_H, WEEK_H
 
 C_COUNT_7D, C_COUNT_30D = MERCHANT_COLUMN["merchant_count_7d"], MERCHANT_COLUMN["merchant_count_30d"]

@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from feature_store.merchants.catalogue import MARGIN_MS, MERCHANT_FEATURES, takes_effect
 from feature_store.merchants.facts import LABEL_FACT, Facts, fold, hour_counts, merchant_hash
+from feature_store.merchants.fraud_spans import FraudSpans
 from feature_store.merchants.kernels import merchant_features
-from feature_store.merchants.reports import FraudSpans
 
 
 def facts_of(

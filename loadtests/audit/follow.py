@@ -194,8 +194,9 @@ class Follower:
         memory.positions |= point.furthest
         if self._oracle is None or rollouts:
             log = RolloutLog(self._load, memory.unavailable)
-            new = {record.offset for record in rollouts}
-            letters += [letter for letter in log.read(memory.rollouts) if letter.offset in new]
+            new = {(record.partition, record.offset) for record in rollouts}
+            refused = log.read(memory.rollouts)
+            letters += [letter for letter in refused if (letter.partition, letter.offset) in new]
             self._oracle = Oracle(memory.profiles, log, self._load, self._rules, memory.cards)
         arrivals = {record[:3]: record.timestamp for record in (*profiles, *rollouts)}
         for letter in letters:

@@ -27,7 +27,7 @@ from loadtests.oracle import (
     Rules,
     Scorer,
 )
-from models import registry
+from models import loading
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
@@ -185,7 +185,7 @@ def in_processes(settings: JobSettings) -> Judge:
 def from_registry(settings: JobSettings) -> Load:
     """Return a loader of models from the registry, which checks each model's digest, as the job does."""
     directory = settings.work_dir / "models"
-    return lambda scorer: registry.load(scorer.model, settings.mlflow_tracking_uri, directory)
+    return lambda scorer: loading.load(scorer.model, settings.mlflow_tracking_uri, directory)
 
 
 def _judge_partition(settings: JobSettings, ends: Ends, everywhere: Ends, reports: Connection) -> None:

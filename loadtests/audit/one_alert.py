@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta
 from loadtests.audit.agreement import adapted_to_release, different_fields
 from loadtests.audit.card_log import CardLog, collect
 from loadtests.audit.topic_log import Log
@@ -28,7 +28,7 @@ from streaming_job.contracts import Reason
 from streaming_job.decide.rollout_history import NoRolloutError
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.group.core import GroupCore
-from streaming_job.group.core import Rules as JobRules
+from streaming_job.group.rules import Rules as JobRules
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
 from streaming_job.settings import JobSettings

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from feature_store import training_set
+from feature_store.training import training_set
 from loadtests.bench.log_records import ONE_PARTITION, log_records
 from loadtests.bench.measure import Figure, per_item
 from loadtests.simulator.disturbances import Disturbances

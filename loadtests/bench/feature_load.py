@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.catalogue import DAY_MS
-from feature_store.group_state import GroupState
 from feature_store.layout import TRANSACTION
+from feature_store.state.group_state import GroupState
 
 START_MS = 1_750_000_000_000
 MERCHANTS = 100_000

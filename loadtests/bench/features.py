@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from feature_store.arena import FileArena, MemoryArena
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, append, rebuild, seal
 from feature_store.layout import CARD, EVENT
-from feature_store.pieces import CARDS_PER_PIECE, write_piece
-from feature_store.training_run import Task, compute
-from feature_store.transaction_files import TransactionFiles
+from feature_store.state.arena import FileArena, MemoryArena
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, append, rebuild, seal
+from feature_store.state.piece_records import CARDS_PER_PIECE
+from feature_store.state.pieces import write_piece
+from feature_store.training.training_run import Task, compute
+from feature_store.training.transaction_files import TransactionFiles
 from loadtests.bench.feature_load import FeatureLoad
 from loadtests.bench.log_records import ONE_PARTITION, log_records
 from loadtests.bench.measure import Figure, per_item

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.catalogue import DAY_MS, HOUR_MS
-from feature_store.journal import MemoryPieces
 from feature_store.layout import MERCHANT_MASK
 from feature_store.merchants.catalogue import takes_effect
 from feature_store.merchants.facts import REPORT
 from feature_store.merchants.hours import HOUR_COUNT
+from feature_store.state.journal import MemoryPieces
 from loadtests.bench.measure import Figure, per_item
 from streaming_job.facts.clock import promise_of
 from streaming_job.facts.record import FactBatch

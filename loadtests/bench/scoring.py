@@ -6,7 +6,7 @@ from functools import partial
 import pyarrow as pa
 
 from feature_store.catalogue import DAY_MS
-from feature_store.merchants import payments
+from feature_store.training import merchant_payments
 from loadtests.bench.measure import Figure, per_item
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
@@ -25,7 +25,7 @@ def measure(rounds: int) -> Iterator[Figure]:
     """Score ROWS transactions of all features, merchant label features included."""
     stream = Stream(World.create(1, CARDS), RATE, START_MS, disturbances=Disturbances.none())
     history = pa.concat_tables([batch.table for batch in stream.blocks(events=ROWS)])
-    x = payments.build(history, payments.MerchantLabels.of(None, DAY_MS))
+    x = merchant_payments.build(history, merchant_payments.MerchantLabels.of(None, DAY_MS))
     y = outcomes(history, None)
     for name, learner in (("default learner", Learner()), ("quick learner", QUICK)):
         trees = compile_trees(learner.fit(x, y))

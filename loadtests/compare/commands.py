@@ -23,7 +23,7 @@ from loadtests.compare.exported import exported
 from loadtests.compare.measure import Run, measure, topics_of
 from loadtests.compare.tape import Load, Tape, record
 from loadtests.durations import seconds
-from models import registry
+from models import loading
 from models.policy import Policy
 
 DATA_DIR = Path(".fraud/compare")
@@ -85,7 +85,7 @@ def _measured(runs: list[Run], tape: Tape) -> dict[str, Any]:
 def _export(system: Rig) -> Path:
     """Export the champion to a file for the other engines."""
     champion, directory = system.champion, system.plan.data_dir
-    scorer = registry.load(
+    scorer = loading.load(
         champion.ref, system.installed.stack.mlflow_tracking_uri, directory / "exported-models"
     )
     file = directory / "model.json"

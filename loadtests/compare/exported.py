@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from feature_store.countries import CENTROIDS
+from feature_store.kernels.countries import CENTROIDS
 from loadtests.compare.errors import CompareError
 from models.policy import Policy
 from models.scoring import Scorer

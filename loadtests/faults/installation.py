@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from confluent_kafka import Producer
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
@@ -21,11 +20,12 @@ from loadtests.audit.verify import Verdict, verify
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.faults.progress_follower import ProgressFollower
+from loadtests.faults.record_producer import RecordProducer, card_of
 from loadtests.oracle import Record
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
-from models import registry
+from models import loading
 from models.algorithms import QUICK
 from models.pipeline import Trained, fit_and_register
 from models.policy import Policy
@@ -33,7 +33,6 @@ from models.registry import ModelRef
 from models.rollouts.events import installation
 from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
-from streaming_job.log.partitioner import Partitioner
 from streaming_job.settings import JobSettings
 
 RATE = 500.0
@@ -41,10 +40,6 @@ UNDISTURBED = asdict(Disturbances.none())
 """Arguments of `Installation.send` for transactions that are neither late nor malformed nor repeated."""
 POLL_S = 0.1
 """Poll interval, seconds; long enough not to slow the job down."""
-PARTITIONERS = {Partitioner.MURMUR2: "murmur2_random", Partitioner.CRC32: "consistent_random"}
-"""librdkafka's names of the partitioners."""
-NO_CARD = b"card"
-"""Key of records that name no card."""
 _numbers = itertools.count()
 
 
@@ -100,25 +95,9 @@ class Installation:
             }
         )
         broker.create(stack.bootstrap_servers, topics)
-        # no log output when the broker is killed
-        client: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": stack.bootstrap_servers,
-            "log_level": 0,
-        }
         self._log = TopicLog(stack.bootstrap_servers)
         self._progress = ProgressFollower(stack.bootstrap_servers, self.settings)
-        self._producer = Producer(
-            {
-                **client,
-                "message.max.bytes": 2_000_000,
-                "partitioner": PARTITIONERS[self.settings.partitioner],
-                # retries after the broker died must not duplicate records
-                "enable.idempotence": True,
-                "delivery.report.only.error": True,
-                "on_delivery": lambda error, _: self._refused.append(error.str()),
-            }
-        )
-        self._refused: list[str] = []
+        self._producer = RecordProducer(stack.bootstrap_servers, self.settings.partitioner)
         self.sent = 0
         """Number of transaction records sent."""
 
@@ -172,8 +151,7 @@ class Installation:
         self, topic: str, key: bytes | None, value: bytes | None, partition: int | None = None
     ) -> None:
         """Produce a record."""
-        self._producer.produce(topic, value, key, -1 if partition is None else partition)
-        self._producer.poll(0)
+        self._producer.produce(topic, key, value, partition)
 
     def _produce(self, key: bytes | None, value: bytes | None, partition: int | None = None) -> None:
         self.produce(self.topics.transactions, key, value, partition)
@@ -185,10 +163,7 @@ class Installation:
         Raises:
             FaultError: records were not delivered.
         """
-        if unsent := self._producer.flush(PATIENCE_S):
-            raise FaultError(f"{unsent} records were not delivered in {PATIENCE_S:.0f} s; check the broker")
-        if self._refused:
-            raise FaultError(f"{len(self._refused)} records were refused: {self._refused[0]}; correct them")
+        self._producer.flush()
 
     def lag(self) -> dict[tuple[str, int], int]:
         """Return the job's lag in records, by input partition; partitions without lag are left out.
@@ -256,7 +231,7 @@ class Installation:
         return verify(
             self._log,
             self.settings,
-            lambda rollout: registry.load(
+            lambda rollout: loading.load(
                 rollout.model, self.settings.mlflow_tracking_uri, self.directory / "audit-models"
             ),
         )
@@ -279,12 +254,3 @@ class Installation:
         return Counter(
             json.loads(letter.value or b"")["reason"] for letter in self.read(self.topics.dead_letters)
         )
-
-
-def card_of(value: bytes | None) -> bytes:
-    """Return the key that a correct producer gives a transaction: its card, or NO_CARD."""
-    try:
-        card = json.loads(value or b"")["card_id"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return NO_CARD
-    return card.encode(errors="surrogatepass") if isinstance(card, str) and card else NO_CARD

@@ -82,7 +82,7 @@ def run(
         Path | None, typer.Option(help="Parquet file for the shape replay", rich_help_panel=_LOAD)
     ] = None,
     speed: Annotated[float, typer.Option(help="Speed of a replay", rich_help_panel=_LOAD)] = 1.0,
-    warm_up: WarmUp = "10s",
+    warm_up: WarmUp = "30s",
     workers: Workers = 1,
     cards: Cards = 50_000,
     seed: Seed = 1,

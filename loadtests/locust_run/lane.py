@@ -1,15 +1,17 @@
 """One worker's share of a run: its tape, sender, alert reader and measurements."""
 
 import gc
+import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from loadtests.faults.installation import PARTITIONERS
+from loadtests.faults.record_producer import PARTITIONERS
 from loadtests.locust_run import histograms, identity
 from loadtests.locust_run.alert_watch import AlertWatch, Seen
 from loadtests.locust_run.errors import LoadTestError
@@ -22,6 +24,9 @@ from streaming_job.settings import JobSettings
 TAPING, READY, RUNNING, SENT, FAILED = "taping", "ready", "running", "sent", "failed"
 SWITCH_S = 0.0005
 """Switch interval, seconds: how long a thread may hold the GIL; Python's 5 ms would be the whole bound."""
+PRIORITY = -10
+"""Niceness of the sender, where the system permits it: the generator stands for another machine, which the
+system under test does not delay."""
 
 
 @dataclass
@@ -55,6 +60,8 @@ class Lane:
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
         self._tape = Tape(Path(plan.directory).resolve() / f"tape-{share.lane}")
         self._tape.start(plan, share, int(time.time() * 1000))
+        with suppress(PermissionError):  # only root may; threads inherit it when they are created
+            os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
         self._watch = AlertWatch(client, settings.topics.fraud_alerts, identity.prefix(share))
         self._sender = Sender(
             {**client, "partitioner": PARTITIONERS[settings.partitioner]},

@@ -1,5 +1,6 @@
 """Locust users: one producer of transactions per worker, and readers of the job's sidecar."""
 
+import os
 from typing import Any
 
 import gevent
@@ -10,6 +11,8 @@ from loadtests.locust_run import locust_stats
 from loadtests.locust_run.wiring import wiring
 
 PUMP_S = 0.1
+TOKEN = "FRAUD_SIDECAR_TOKEN"
+"""Variable with the token for a sidecar that requires one; a command line would show it to other users."""
 
 
 class TransactionUser(User):
@@ -38,6 +41,8 @@ class SidecarUser(HttpUser):
     def __init__(self, environment: Any) -> None:
         self.host = environment.parsed_options.tx_sidecar
         super().__init__(environment)  # type: ignore[no-untyped-call]
+        if token := os.environ.get(TOKEN):
+            self.client.headers["Authorization"] = f"Bearer {token}"
 
     @task(2)
     def metrics(self) -> None:

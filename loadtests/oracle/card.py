@@ -1,6 +1,5 @@
 """One card's accepted transactions, unaggregated; old ones that no result needs can be dropped."""
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
@@ -214,82 +213,3 @@ def _next_robust_mean(mean: float, amount: float, number: int) -> float:
     if mean == 0:
         return amount
     return mean + (min(amount, 3 * mean) - mean) / min(number, 64)
-
-
-class Window(NamedTuple):
-    """The card's transactions in (t - length, t], parallel lists by event time; the one at t is the last."""
-
-    units: list[int]
-    merchants: list[str]
-    countries: list[str]
-
-
-class Others(NamedTuple):
-    """The card's other transactions in (t - 30 d, t]: parallel lists by event time."""
-
-    times: list[int]
-    units: list[int]
-    merchants: list[str]
-    countries: list[str]
-    spikes: list[bool]
-
-
-class View:
-    """The input of a feature: a transaction, its card's history, and the profile in force.
-
-    The constructor accepts the transaction, so it counts in its own windows. Transactions with a later event
-    time come after it and are in none of them.
-    """
-
-    __slots__ = (
-        "arrival", "arrivals", "card", "conflicting", "deviation", "hot_features", "index", "late", "mean",
-        "month", "profile", "robust_mean", "tx",
-    )  # fmt: skip
-
-    def __init__(self, tx: Transaction, card: Card, profile: Profile | None) -> None:
-        self.tx = tx
-        self.card = card
-        self.profile = profile
-        self.robust_mean = card.robust_mean
-        """Robust mean of the card's amounts before this transaction, currency units."""
-        self.mean = card.mean
-        """Mean of the card's amounts before this transaction, currency units."""
-        self.deviation = math.sqrt(card.squares / max(card.count, 1))
-        """Population standard deviation of the card's amounts before this transaction, currency units."""
-        self.late = card.is_late(tx.event_time)
-        self.conflicting = bool(card.namesakes(tx))
-        """Whether an accepted transaction has the same id and other content."""
-        self.arrival = max(card.arrival, tx.arrival)
-        """Arrival of the transaction, ms; never before the card's previous arrival."""
-        self.arrivals = card.arrived_since(tx)
-        """Arrivals of the others that an arrival window can contain, ms."""
-        card.heat_up(tx)
-        self.hot_features = {} if card.hot is None else card.hot.features(tx, self.arrival)
-        """Features that a hot card computes from buckets instead of single transactions."""
-        self.month = self._others()
-        """The other transactions of the last 30 days; of a hot card only the newest ones."""
-        self.index = card.accept(tx)
-        """Index of this transaction in the card's lists."""
-
-    def _others(self) -> Others:
-        card, time = self.card, self.tx.event_time
-        if card.hot is not None:
-            near = [event for event in card.hot.kept if time - MONTH_MS < event[0] <= time]
-            times, units, merchants, countries, spikes = (
-                map(list, zip(*near, strict=True)) if near else [[]] * 5
-            )
-            return Others(times, units, merchants, countries, spikes)
-        start, end = bisect_right(card.times, time - MONTH_MS), bisect_right(card.times, time)
-        return Others(
-            card.times[start:end],
-            card.units[start:end],
-            card.merchants[start:end],
-            card.countries[start:end],
-            card.spikes[start:end],
-        )
-
-    def window(self, length_ms: int) -> Window:
-        """Return the window of this length that ends with this transaction."""
-        card, end = self.card, self.index + 1
-        start = bisect_right(card.times, self.tx.event_time - length_ms, 0, self.index)
-        return Window(card.units[start:end], card.merchants[start:end], card.countries[start:end])

@@ -7,9 +7,10 @@ Amounts are integers (1/10,000 of the currency unit), so sums are exact. Unknown
 import math
 from collections.abc import Callable, Sequence
 
-from loadtests.oracle.card import ARRIVAL_WINDOWS, DAY_MS, HOUR_MS, WINDOWS, View, Window
+from loadtests.oracle.card import ARRIVAL_WINDOWS, DAY_MS, HOUR_MS, WINDOWS
 from loadtests.oracle.geography import kilometres
 from loadtests.oracle.records import UNITS
+from loadtests.oracle.view import View, Window
 
 WEEK_MS = 7 * DAY_MS
 UNKNOWN = math.nan

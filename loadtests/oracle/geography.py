@@ -2,7 +2,7 @@
 
 import math
 
-from feature_store.countries import CENTROIDS
+from feature_store.kernels.countries import CENTROIDS
 
 EARTH_RADIUS_KM = 6371.0
 

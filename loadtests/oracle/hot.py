@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from loadtests.oracle.records import UNITS, Transaction
 
 MOST_EVENTS = 512

@@ -9,7 +9,7 @@ from functools import partial
 
 from loadtests.oracle import alerts
 from loadtests.oracle.alerts import SINCE_VERSION_2, Pending, Verdict
-from loadtests.oracle.card import Card, View
+from loadtests.oracle.card import Card
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
 from loadtests.oracle.merchants import MerchantLog
@@ -19,6 +19,7 @@ from loadtests.oracle.rollouts import Scorer
 from loadtests.oracle.scoring import Model, Score, percentile, reasons, scores
 from loadtests.oracle.tables import ProfileLog, dead_letter
 from loadtests.oracle.trials import Trials
+from loadtests.oracle.view import View
 from models.policy import REVIEW
 from models.registry import ModelRef
 

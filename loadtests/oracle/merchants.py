@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any
 
 from loadtests.oracle import decode
-from loadtests.oracle.card import DAY_MS, HOUR_MS, MONTH_MS, Card, View
+from loadtests.oracle.card import DAY_MS, HOUR_MS, MONTH_MS, Card
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.partitions import partition_of
 from loadtests.oracle.records import Outcome, Record, Rules, Transaction
 from loadtests.oracle.tables import ProfileLog, dead_letter
+from loadtests.oracle.view import View
 from streaming_job.contracts import Reason
 
 WEEK_HOURS, MONTH_HOURS = 7 * 24, 30 * 24

@@ -61,6 +61,8 @@ class RolloutLog:
         return refused
 
     def _accept(self, record: Record) -> Reason | None:
+        if record.partition:
+            return Reason.WRONG_PARTITION
         if not record.value:
             return Reason.EMPTY_VALUE
         if len(record.value) > decode.MAX_RECORD_BYTES:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feature_store.countries import CENTROIDS
+from feature_store.kernels.countries import CENTROIDS
 from feature_store.layout import country_code
 
 FAR_KM = 3_000.0

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from feature_store import handbook
 from feature_store.errors import FraudError
+from feature_store.training import handbook
 from loadtests.simulator import encode
 
 _ROWS = 16_384

@@ -1,6 +1,7 @@
 """`fraud models evaluate`."""
 
 import json
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +11,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from feature_store.catalogue import DAY_MS
-from feature_store.options import DELAY_HELP, LabelFile, MerchantLabelFeatures, Transactions
-from models import learner_options as options
+from feature_store.training.options import DELAY_HELP, LabelFile, MerchantLabelFeatures, Transactions
 from models.algorithms import Learner
+from models.learner_options import USUAL, AlertBudget, takes_learner
 
 
+@takes_learner
 def evaluate_command(
     transactions: Transactions,
     train_start: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First day to train on (UTC)")],
@@ -32,22 +34,16 @@ def evaluate_command(
     label_delay_days: Annotated[
         float | None, typer.Option(min=0, help=f"{DELAY_HELP} Default: --delay-days")
     ] = None,
-    algorithm: options.AlgorithmName = options.USUAL.algorithm,
-    alert_budget: options.AlertBudget = 0.005,
-    iterations: options.Iterations = options.USUAL.iterations,
-    leaves: options.Leaves = options.USUAL.leaves,
-    learning_rate: options.LearningRate = options.USUAL.learning_rate,
-    feature_share: options.FeatureShare = options.USUAL.feature_share,
-    fraud_weight: options.FraudWeight = options.USUAL.fraud_weight,
-    seed: Annotated[int, typer.Option(help="The same data and seed give the same report")] = 0,
+    alert_budget: AlertBudget = 0.005,
+    learner: Learner = USUAL,
 ) -> None:
     """Train on some days and test on later ones, fold by fold, as the Fraud Detection Handbook does.
 
     Between training and test lie the days whose labels are late. Cards that are known as compromised before a
     test day are excluded from it. See docs/model-quality.md.
     """
-    from feature_store.merchants.payments import MerchantLabels
-    from feature_store.transaction_files import TransactionFiles, parquet_files, read_table
+    from feature_store.training.merchant_payments import MerchantLabels
+    from feature_store.training.transaction_files import TransactionFiles, parquet_files, read_table
     from models.evaluation.history import Source
     from models.evaluation.page import page
     from models.evaluation.protocol import Windows
@@ -65,20 +61,13 @@ def evaluate_command(
         merchants.delay_ms if merchant_labels else None,
     )
     windows = Windows(train_start.date(), train_days, delay_days, test_days)
-    learner = Learner(algorithm, seed, iterations, leaves, learning_rate, feature_share, fraud_weight)
     with _progress_bar() as bar:
         task = bar.add_task("features", total=files.rows)
         history, results = run(
             source, windows, folds, learner, alert_budget, lambda rows: bar.update(task, advance=rows)
         )
     about: dict[str, Any] = {
-        "algorithm": algorithm.value,
-        "iterations": iterations,
-        "leaves": leaves,
-        "learning_rate": learning_rate,
-        "feature_share": feature_share,
-        "fraud_weight": fraud_weight,
-        "seed": seed,
+        **asdict(learner),
         "train_days": train_days,
         "delay_days": delay_days,
         "test_days": test_days,

@@ -10,15 +10,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from feature_store.catalogue import DAY_MS, NAMES
-from feature_store.handbook import is_handbook
 from feature_store.layout import UNITS_PER_CURRENCY
 from feature_store.merchants.catalogue import ALL_NAMES
+from feature_store.merchants.fraud_spans import FraudSpans
 from feature_store.merchants.offline import features_as_of
-from feature_store.merchants.payments import Payments
-from feature_store.merchants.reports import FraudSpans, Reports, Undated
-from feature_store.training_run import Task, in_order
-from feature_store.training_set import ACCEPTED, arrival_order
-from feature_store.transaction_files import TransactionFiles, open_parquet
+from feature_store.training.handbook import is_handbook
+from feature_store.training.merchant_payments import Payments
+from feature_store.training.merchant_reports import Reports, Undated
+from feature_store.training.training_run import Task, in_order
+from feature_store.training.training_set import ACCEPTED, arrival_order
+from feature_store.training.transaction_files import TransactionFiles, open_parquet
 from models.errors import ModelError
 
 _EPOCH = date(1970, 1, 1)

@@ -2,6 +2,7 @@
 
 `verdict.verdict(counts, guards)` is the entry point: pass, breach or insufficient. Neither Kafka nor a clock
 is needed. Modules in the order of the data flow: `counts` (champion and challenger in the job's progress
-records), `policy` (the guards of a rollout and their parameters), `rules` (the test of each guard), `betting`
-and `psi` (the statistics), `verdict` (the overall verdict and the next step).
+records, and by label), `policy` (the guards of a rollout and their parameters), `rules` (the test of each
+guard), `betting` and `psi` (the statistics), `evidence` (their numbers as JSON and text), `verdict` (the
+overall verdict and the next step).
 """

@@ -1,4 +1,8 @@
-"""Paired counts of a challenger and the champion: the COUNTS object in a progress record's `trials`. Pure."""
+"""Paired counts of a challenger and the champion: the COUNTS object in a progress record's `trials`. Pure.
+
+Counts by label are no part of progress records. The sidecar and the command line add them (service/precision)
+if a guard needs them.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -29,6 +33,23 @@ class Pairs:
 
 
 @dataclass(frozen=True)
+class Labelled:
+    """Cards on which a model alerted during the trial and that have a label, by their label."""
+
+    fraud: int = 0
+    genuine: int = 0
+
+    @property
+    def total(self) -> int:
+        """Cards with a label."""
+        return self.fraud + self.genuine
+
+    def to_json(self) -> dict[str, int]:
+        """Return the counts in built-in types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class Counts:
     """Results of champion and challenger on the same transactions.
 
@@ -55,6 +76,10 @@ class Counts:
     """Scores of the challenger."""
     champion_scores: ScoreHistogram = EMPTY
     """Scores of the champion."""
+    labelled: Labelled | None = None
+    """Cards on which the challenger alerted, by label; None if labels have not been counted."""
+    champion_labelled: Labelled | None = None
+    """Cards on which the champion alerted, by label; None as above."""
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Counts":
@@ -76,6 +101,8 @@ class Counts:
                 champion_time_ms=_time(record, "champion_time_ms"),
                 scores=ScoreHistogram.from_json(record["scores"]),
                 champion_scores=ScoreHistogram.from_json(record["champion_scores"]),
+                labelled=_labelled(record, "labelled"),
+                champion_labelled=_labelled(record, "champion_labelled"),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
@@ -85,7 +112,7 @@ class Counts:
 
     @staticmethod
     def of_groups(groups: Iterable["Counts"]) -> "Counts":
-        """Sum the counts of the key groups; the result is bit-identical in any order."""
+        """Sum counts of the key groups, which have none by label; bit-identical in any order."""
         parts = list(groups)
         return Counts(
             transactions=sum(part.transactions for part in parts),
@@ -102,7 +129,8 @@ class Counts:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the COUNTS object in built-in types."""
+        """Return the COUNTS object in built-in types; counts by label only if there are any."""
+        by_label = {"labelled": self.labelled, "champion_labelled": self.champion_labelled}
         return {
             "transactions": self.transactions,
             "decided": self.decided,
@@ -115,11 +143,19 @@ class Counts:
             "champion_time_ms": self.champion_time_ms,
             "scores": self.scores.to_json(),
             "champion_scores": self.champion_scores.to_json(),
+            # absent, not null: evidence of rollouts without them has to be equal when it is recomputed
+            **{name: cards.to_json() for name, cards in by_label.items() if cards is not None},
         }
 
 
 def _pairs(record: Mapping[str, Any]) -> Pairs:
     return Pairs(*(_count(record, name) for name in ("both", "only_champion", "only_challenger")))
+
+
+def _labelled(record: Mapping[str, Any], name: str) -> Labelled | None:
+    if name not in record:
+        return None
+    return Labelled(*(_count(record[name], outcome) for outcome in ("fraud", "genuine")))
 
 
 def _sum(pairs: Iterable[Pairs]) -> Pairs:

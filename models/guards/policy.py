@@ -12,6 +12,7 @@ from models.guards.rules import (
     Disagreement,
     Failures,
     Limits,
+    Precision,
     Rule,
     ScoreDrift,
     ScoringTime,
@@ -42,6 +43,11 @@ class Guards:
     def limits(self) -> Limits:
         """Parameters that all guards share."""
         return Limits(self.alpha, self.min_card_hours)
+
+    @property
+    def need_labels(self) -> bool:
+        """Whether a guard judges counts by label."""
+        return any(isinstance(rule, Precision) for rule in self.rules)
 
     def to_json(self) -> dict[str, Any]:
         """Return the field's object with every parameter; `read` of it returns the same guards."""

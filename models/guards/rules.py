@@ -1,17 +1,17 @@
-"""The five guards: parameters, and the test of the counts.
+"""The six guards: parameters, and the test of the counts.
 
-Each guard has `judge(counts, limits) -> Finding`. `alert_rate`, `disagreement` and `failures` are sequential
-tests by betting, valid at any time. `scoring_time` and `score_drift` compare a number with a limit once there
-are enough rows.
+Each guard has `judge(counts, limits) -> Finding`. `alert_rate`, `disagreement`, `failures` and `precision`
+are sequential tests by betting, valid at any time. `scoring_time` and `score_drift` compare a number with a
+limit once there are enough rows.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from models.guards import psi
 from models.guards.betting import log_target, log_wealth
 from models.guards.counts import Counts
+from models.guards.evidence import bets, ratio_of, text
 from models.guards.findings import Finding, Outcome
 from models.guards.parameters import HISTOGRAM, number
 from models.score_histogram import ScoreHistogram
@@ -47,16 +47,16 @@ class AlertRate:
         if low is not None:
             against["below_min"] = log_wealth(champion, challenger, both, 1 / low)
             proofs["within_min"] = log_wealth(challenger, champion, both, low)
-        ratio = _ratio(both + challenger, both + champion)
+        ratio = ratio_of(both + challenger, both + champion)
         evidence = {
             "card_hours": {"both": both, "only_champion": champion, "only_challenger": challenger},
             "ratio": ratio,
-            **_wealth(against | proofs, target),
+            **bets(against | proofs, target),
         }
         allowed = f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
         detail = (
             f"alerts in {both + challenger} card-hours, the champion in {both + champion}: ratio "
-            f"{_text(ratio)}, wanted {allowed}"
+            f"{text(ratio)}, wanted {allowed}"
         )
         if max(against.values()) >= target:
             return Finding(self.NAME, Outcome.BREACH, True, detail, evidence)
@@ -112,14 +112,14 @@ class ScoringTime:
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
         """Compare the times for the same rows."""
-        ratio = _ratio(counts.time_ms, counts.champion_time_ms)
+        ratio = ratio_of(counts.time_ms, counts.champion_time_ms)
         evidence = {
             "rows": counts.rows,
-            "us_per_row": _ratio(1000 * counts.time_ms, counts.rows),
-            "champion_us_per_row": _ratio(1000 * counts.champion_time_ms, counts.rows),
+            "us_per_row": ratio_of(1000 * counts.time_ms, counts.rows),
+            "champion_us_per_row": ratio_of(1000 * counts.champion_time_ms, counts.rows),
             "ratio": ratio,
         }
-        detail = f"{_text(ratio)} times the champion's time, wanted at most {self.max_ratio:g}"
+        detail = f"{text(ratio)} times the champion's time, wanted at most {self.max_ratio:g}"
         has_data = counts.rows > 0 and ratio is not None
         return _compare(
             self.NAME, ratio, self.max_ratio, has_data, (counts.rows, self.min_rows), detail, evidence
@@ -146,7 +146,7 @@ class ScoreDrift:
         drift = None if value is None else round(value, 6)
         scores = (counts.scores.total, old.total)
         evidence = {"against": versus, "scores": scores[0], "scores_against": scores[1], "psi": drift}
-        detail = f"index {_text(drift)} against {versus} scores, wanted at most {self.max_psi:g}"
+        detail = f"index {text(drift)} against {versus} scores, wanted at most {self.max_psi:g}"
         if drift is None and all(scores):
             detail += f"; the histograms share fewer than {psi.FEWEST_BINS} bins"
         return _compare(
@@ -160,9 +160,50 @@ class ScoreDrift:
         )
 
 
-Rule = AlertRate | Failures | Disagreement | ScoringTime | ScoreDrift
+@dataclass(frozen=True)
+class Precision:
+    """Guard on the share of frauds among the cards on which the challenger alerted and that have a label."""
+
+    NAME: ClassVar[str] = "precision"
+    min_precision: float = number(0, 0.99)
+    """Lower limit of the share."""
+    min_labelled: int = number(0, 1e9, default=30, whole=True)
+    """Minimum of labelled cards for a pass."""
+
+    def judge(self, counts: Counts, limits: Limits) -> Finding:
+        """Return breach if a bet refutes the share, pass if the mirrored bet proves it."""
+        cards, champion, low = counts.labelled, counts.champion_labelled, self.min_precision
+        if cards is None:
+            detail = f"labels have not been counted, wanted at least {low:g}"
+            return Finding(self.NAME, Outcome.INSUFFICIENT, False, detail, {"labelled": None})
+        fraud, genuine, target = cards.fraud, cards.genuine, log_target(limits.alpha)
+        # as the ratio to a model that alerts on every labelled card: each is a unit in which that flag is 1
+        below = log_wealth(genuine, 0, fraud, 1 / low)
+        within = log_wealth(0, genuine, fraud, low)
+        evidence = {
+            "labelled": cards.to_json(),
+            "precision": ratio_of(fraud, cards.total),
+            "champion_labelled": champion.to_json() if champion else None,
+            "champion_precision": ratio_of(champion.fraud, champion.total) if champion else None,
+            **bets({"below_min": below, "within_min": within}, target),
+        }
+        detail = (
+            f"{fraud} frauds on {cards.total} labelled cards: precision {text(evidence['precision'])}, the "
+            f"champion {text(evidence['champion_precision'])}, wanted at least {low:g}"
+        )
+        outcome = Outcome.INSUFFICIENT
+        if below >= target:
+            outcome = Outcome.BREACH
+        elif cards.total < self.min_labelled:
+            detail += f"; {cards.total} labelled cards of {self.min_labelled}"
+        elif within >= target:
+            outcome = Outcome.PASS
+        return Finding(self.NAME, outcome, cards.total > 0, detail, evidence)
+
+
+Rule = AlertRate | Failures | Disagreement | ScoringTime | ScoreDrift | Precision
 RULES: dict[str, type[Rule]] = {
-    rule.NAME: rule for rule in (AlertRate, Failures, Disagreement, ScoringTime, ScoreDrift)
+    rule.NAME: rule for rule in (AlertRate, Failures, Disagreement, ScoringTime, ScoreDrift, Precision)
 }
 """Guards by name, as rollouts use it."""
 
@@ -172,12 +213,12 @@ def _judge_share(name: str, hits: int, trials: int, max_share: float, limits: Li
     target, misses = log_target(limits.alpha), max(trials - hits, 0)
     above = log_wealth(0, misses, hits, max_share)
     within = log_wealth(misses, 0, hits, 1 / max_share)
-    share = _ratio(hits, trials)
+    share = ratio_of(hits, trials)
     evidence = {
         "hits": hits,
         "trials": trials,
         "share": share,
-        **_wealth({"above_max": above, "within_max": within}, target),
+        **bets({"above_max": above, "within_max": within}, target),
     }
     outcome = Outcome.INSUFFICIENT
     if above >= target:
@@ -203,21 +244,3 @@ def _compare(
         )
     outcome = Outcome.BREACH if value > most else Outcome.PASS
     return Finding(name, outcome, has_data, detail, evidence)
-
-
-def _wealth(logs: dict[str, Any], target: float) -> dict[str, Any]:
-    """Return the evidence of bets as logarithms: the wealth itself may overflow float64."""
-    tens = {name: round(float(log) / math.log(10), 6) for name, log in logs.items()}
-    return {"log10_wealth": tens, "log10_target": round(target / math.log(10), 6)}
-
-
-def _ratio(above: float, below: float) -> float | None:
-    """Return the quotient; None if it is not finite."""
-    if not below:
-        return None
-    quotient = above / below
-    return round(quotient, 6) if math.isfinite(quotient) else None
-
-
-def _text(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3g}"

@@ -1,5 +1,6 @@
 """Rollouts of models and policies: the events of a log, and the state machine that they drive.
 
-Modules: `events` (the records), `machine` (which events are accepted, and which model decides after them),
-`membership` (the cards of a canary), `policy_file` (policies in YAML), `publishing` (writes events).
+Modules: `events` (the records; `reading` reads them), `state` (phases, champions, plan), `machine` (which
+events are accepted, and the state after them), `membership` (the cards of a canary), `policy_file` (policies
+in YAML), `publishing` (writes events).
 """

@@ -55,6 +55,7 @@ def publish(
                 topic,
                 key=event.rollout_id,
                 value=value,
+                partition=0,  # the only one that the job reads
                 on_delivery=delivered,
                 timestamp=timestamp_ms or 0,  # 0 means now
             )

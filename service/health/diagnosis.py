@@ -9,6 +9,7 @@ from service.health.groups import Groups
 from service.health.lag import Lag
 from service.health.monitor import Assessment
 from service.health.readiness import Check
+from service.health.rollout_progress import unusable
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _of_ages(
 
 def _of_rollouts(groups: Groups) -> Iterator[Reason]:
     for group, record in groups.items():
-        for offset, cause in record["rollouts_set_aside"].items():
+        for offset, cause in unusable(record).items():
             yield Reason("rollouts_set_aside", f"key group {group}: rollout at offset {offset}: {cause}")
 
 

@@ -20,6 +20,8 @@ PHASES = {
     "withdrawn": "withdrawn",
 }
 """Event type -> phase after it; `resumed` restores the phase before the pause."""
+BACKWARD = frozenset({"breached", "rolled_back", "withdrawn"})
+"""Types of the events that end a rollout or a promotion; the others show that the job uses the rollout."""
 FINAL = frozenset({"promoted", "rolled_back", "withdrawn"})
 NAMES = ("transactions", "decided", "failures", "both", "only_champion", "only_challenger", "rows")
 UNITS = ("card_hours", "cards")
@@ -33,6 +35,17 @@ def champions(groups: Groups) -> dict[str, Any] | None:
         return None
     newest = max(records, key=lambda record: record["written_at"])
     return {"rollout_id": newest["rollout_id"], "model": dict(newest["model"])}
+
+
+def unusable(record: Mapping[str, Any]) -> dict[int, str]:
+    """Return offset -> reason of the proposals that a group cannot use, since the newest one that it uses.
+
+    Args:
+        record: the group's newest progress record, which keeps the older ones for ever.
+    """
+    used = [event["offset"] for event in record.get("applied", []) if event["type"] not in BACKWARD]
+    set_aside = {int(offset): reason for offset, reason in record["rollouts_set_aside"].items()}
+    return {offset: reason for offset, reason in sorted(set_aside.items()) if offset > max(used, default=-1)}
 
 
 def phases(groups: Groups) -> dict[str, str]:

@@ -6,9 +6,11 @@ from typing import Any
 
 import orjson
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from service import openapi
+from service.health import examples
 from service.health.groups import key_groups
 from service.health.job_watch import JobWatch
 from service.health.readiness import reasons_of
@@ -32,17 +34,21 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
     metrics = CachedAnswer(lambda: generate_latest(registry))
     status = CachedAnswer(lambda: orjson.dumps(status_of(job.view(), job.settings, versions)))
 
-    @router.get("/livez")
+    @router.get("/livez", responses=openapi.example(examples.ALIVE))
     async def live(_: Anyone) -> dict[str, str]:
         """Answer that this process is alive, without asking any other."""
         return {"status": "ok"}
 
-    @router.get("/healthz")
+    @router.get("/healthz", responses=openapi.example(examples.ALIVE))
     async def health(_: Anyone) -> dict[str, str]:
         """Answer as `/livez`."""
         return {"status": "ok"}
 
-    @router.get("/readyz")
+    @router.get(
+        "/readyz",
+        responses=openapi.example(examples.READY)
+        | openapi.example(examples.NOT_READY, 503, "Not ready; the reasons are for viewers"),
+    )
     def ready(caller: Anyone, verbose: str | None = None) -> JSONResponse:
         """Report whether metrics are complete and all key groups keep up; 503 if not, reasons for viewers."""
         checks = job.checks()
@@ -53,19 +59,26 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
             body["checks"] = [check.to_json() for check in checks]
         return JSONResponse(body, status_code=200 if body["ready"] else 503)
 
-    @router.get("/metrics")
+    @router.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        responses=openapi.example(examples.METRICS, media_type="text/plain"),
+    )
     async def scrape(_: Viewer) -> Response:
         """Return the metrics for Prometheus."""
         return Response(await metrics.get(), media_type=CONTENT_TYPE_LATEST)
 
-    @router.get("/v1/status")
+    @router.get("/v1/status", responses=openapi.example(examples.STATUS))
     async def current_status(_: Viewer) -> Response:
         """Return the status: problems with their onset and runbook links, rates, lag, state and rollouts."""
         return Response(await status.get(), media_type="application/json")
 
-    @router.get("/v1/progress")
+    @router.get("/v1/progress", responses=openapi.example(examples.PROGRESS))
     def newest(_: Viewer) -> JSONResponse:
-        """Return the newest progress record (job-progress.v2) of each key group; 404 before the first."""
+        """Return the newest progress record (job-progress.v2) of each key group; 404 before the first.
+
+        The example is abbreviated.
+        """
         groups = job.progress.groups
         if not groups:
             raise Problem(404, "no_progress", "the job has not written progress yet; is it running?")

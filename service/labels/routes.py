@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.rollouts import examples
+from service import openapi
 from service.security.roles import Operator
 from streaming_job.labels.ledger import Ledger
 
@@ -68,7 +68,7 @@ def label_routes(ledger: Ledger, clock: Callable[[], float] = time.time) -> APIR
         "/v1/labels",
         status_code=201,
         response_model=WrittenBody,
-        responses=examples.of({"written": 1}, 201),
+        responses=openapi.example({"written": 1}, 201),
     )
     def add(caller: Operator, body: LabelsBody) -> dict[str, Any]:
         """Report the outcomes of transactions: all labels are written, or none.

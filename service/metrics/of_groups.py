@@ -6,6 +6,7 @@ from typing import Any
 from prometheus_client.core import InfoMetricFamily, Metric
 
 from service.health.groups import Groups, key_groups
+from service.health.rollout_progress import unusable
 from service.metrics.families import gauge, gauges
 
 OF_A_GROUP: tuple[tuple[str, str, Callable[[Mapping[str, Any]], float]], ...] = (
@@ -43,7 +44,7 @@ def of_groups(groups: Groups, now_s: float) -> list[Metric]:
         for group, record in groups.items()
         for phase, milliseconds in record["phases_ms"].items()
     ]
-    aside = [([str(group)], float(len(record["rollouts_set_aside"]))) for group, record in groups.items()]
+    aside = [([str(group)], float(len(unusable(record)))) for group, record in groups.items()]
     return [
         *families,
         gauges(
@@ -55,7 +56,12 @@ def of_groups(groups: Groups, now_s: float) -> list[Metric]:
             ["key_group", "phase"],
             phases,
         ),
-        gauges("fraud_rollouts_set_aside", "Rollouts by which the group cannot decide", ["key_group"], aside),
+        gauges(
+            "fraud_rollouts_set_aside",
+            "Rollouts by which the group cannot decide, since the newest by which it can",
+            ["key_group"],
+            aside,
+        ),
         *_infos(groups),
     ]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from prometheus_client.core import Metric
 
+from models.guards.counts import Labelled
 from service.health.groups import Groups
 from service.health.rollout_progress import PHASES, UNITS, phases, trials
 from service.metrics.families import add_histogram, counters, gauges, state_set
@@ -95,6 +96,27 @@ def of_guards(findings: Iterable[tuple[str, str, str, str]]) -> list[Metric]:
             [*LABELS, "guard"],
             GUARD_VERDICTS,
             islice(values, MOST * MOST * MOST),
+        )
+    ]
+
+
+def of_labelled(cards: Iterable[tuple[str, str, str, Labelled]]) -> list[Metric]:
+    """Return the labelled cards of a trial as gauges, because labels may be reversed.
+
+    Args:
+        cards: (rollout_id, challenger, `challenger` or `champion`, counts).
+    """
+    values = (
+        ([rollout, challenger, role, outcome], float(number))
+        for rollout, challenger, role, counts in islice(cards, 2 * MOST)
+        for outcome, number in counts.to_json().items()
+    )
+    return [
+        gauges(
+            "fraud_trial_labelled_cards",
+            "Cards on which the model alerted in the trial, by the label of their first labelled alert",
+            [*LABELS, "role", "outcome"],
+            values,
         )
     ]
 

@@ -16,6 +16,25 @@ FIELDS = (
 """Fields that are copied unchanged; the route masks the card id."""
 
 
+EXAMPLE: dict[str, Any] = {
+    "alerts": [
+        {
+            "alert_id": "5f0c2f0e-3c1b-5d7e-9a51-0d6a7b1c2d3e", "card_id": "c_***42", "transaction_id": "t-1",
+            "merchant_id": "m-7", "amount": 523.1, "currency": "EUR", "country": "DE",
+            "event_time": 1_763_873_699_900, "arrival_time": 1_763_873_700_000, "decision": "review",
+            "rules": ["score", "velocity_5m"], "score": 0.971, "threshold": 0.4, "late": False,
+            "rollout_id": "card-fraud-6", "role": "champion",
+            "source": {"topic": "transactions", "partition": 0, "offset": 81_300},
+            "model": {"name": "card-fraud", "version": "6"},
+            "sentences": ["7 payments in 5 minutes; usually 0.4 an hour"],
+        }
+    ],
+    "unreadable": 0,
+    "waiting_for": None,
+}  # fmt: skip
+"""Example answer of `/v1/alerts`."""
+
+
 def views(values: Sequence[bytes]) -> tuple[list[dict[str, Any]], int]:
     """Return alerts with their reasons in sentences, and the number of invalid records.
 

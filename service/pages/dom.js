@@ -21,12 +21,17 @@ export function show(node, visible) {
   if (node.hidden === visible) node.hidden = !visible;
 }
 
-// Update the children of a list from items, matched by key; children of remaining items are reused.
+// Update the children of a list from items, matched by key; children of remaining items are reused. Items with
+// one key (a reason of two partitions, an alert that is on the topic twice) are told apart by their order.
 export function fill(list, items, keyOf, make, update = () => {}) {
   const old = new Map(Array.from(list.children, (child) => [child.dataset.key, child]));
+  const counts = new Map();
   let next = list.firstElementChild;
   for (const item of items) {
-    const key = String(keyOf(item));
+    const name = String(keyOf(item));
+    const count = (counts.get(name) ?? 0) + 1;
+    counts.set(name, count);
+    const key = count > 1 ? `${name}\n${count}` : name;
     let child = old.get(key);
     old.delete(key);
     if (!child) {
@@ -55,8 +60,8 @@ export function rows(body, items, keyOf, cellsOf) {
 
 const STATES = {
   good: ["OK", "IDLE", "ok", "pass", "applied", "promoted"],
-  warn: ["WARN", "BLOCKED", "STALL", "paused", "review", "pending"],
-  bad: ["STOP", "REWIND", "bad", "breach", "breached", "decline"],
+  warn: ["WARN", "BLOCKED", "UNKNOWN", "paused", "review", "pending"],
+  bad: ["STOP", "STALL", "REWIND", "bad", "breach", "breached", "decline"],
 };
 
 export function setState(node, word, text = word.replaceAll("_", " ")) {
@@ -85,6 +90,7 @@ export function age(seconds) {
 
 export const bytes = (count) => (count < 1e6 ? `${number(count / 1e3)} kB` : `${number(count / 1e6)} MB`);
 
-export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
+// every time is UTC, as in logs and metrics
+export const clock = (ms) => new Date(ms).toISOString().slice(11, 19) + " UTC";
 export const moment = (ms) => (ms ? new Date(ms).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "\u2013");
 export const percent = (bp) => `${number(bp / 100)} %`;

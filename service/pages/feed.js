@@ -5,7 +5,7 @@ import { byId, clock, element, fill, number, setText, show, stateOf } from "./do
 let isUpdate = false; // whether a list was shown before: then new alerts are marked
 
 export function render(feed) {
-  const missing = feed.unreadable ? `${feed.unreadable} records were no alerts` : "";
+  const missing = feed.unreadable ? `Records on the topic that are no alerts: ${feed.unreadable}` : "";
   const note = feed.waiting_for ?? (missing || (feed.alerts.length ? "" : "None yet"));
   setText(byId("alerts-note"), note);
   show(byId("alerts-note"), note !== "");
@@ -22,11 +22,11 @@ function item(alert) {
     element("span", {}, `${amount} ${alert.currency}, ${alert.country}`),
     element("span", {}, `card ${alert.card_id}`),
   );
-  const score = alert.score === null ? "no score" : `score ${alert.score.toFixed(3)} of ${number3(alert.threshold)}`;
+  const score = alert.score === null ? "no score" : `score ${alert.score.toFixed(3)}, threshold ${number3(alert.threshold)}`;
   const { topic, partition, offset } = alert.source;
   const about = [
     score, `${alert.model.name} ${alert.model.version} (${alert.role})`, `transaction ${alert.transaction_id}`,
-    `merchant ${alert.merchant_id}`, `${topic} ${partition} at ${offset}`, ...(alert.late ? ["late"] : []),
+    `merchant ${alert.merchant_id}`, `${topic}-${partition} at ${offset}`, ...(alert.late ? ["late"] : []),
   ].join(" \u00b7 ");
   const reasons = alert.sentences.map((sentence) => element("li", {}, sentence));
   return element("li", isUpdate ? { class: "is-new" } : {}, head,

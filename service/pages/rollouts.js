@@ -47,7 +47,8 @@ function update(node, rollout, role) {
   const lastEvent = last
     ? `Event ${last.seq}, ${last.type.replaceAll("_", " ")} by ${last.actor}: ${last.reason} (${where(last)})`
     : "";
-  setText(node.querySelector(".note"), share + lastEvent);
+  const waiting = rollout.verdict?.waiting_for ? `. Not judged by labels: ${rollout.verdict.waiting_for}` : "";
+  setText(node.querySelector(".note"), share + lastEvent + waiting);
   fill(node.querySelector(".compared"), Object.entries(rollout.verdict?.challengers ?? {}), ([name]) => name,
     ([name]) => comparison(name, rollout), (table, [, verdict]) => compare(table, verdict));
   buttons(node.querySelector(".buttons"), rollout, role);

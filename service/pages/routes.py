@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
+from service import openapi
 from service.pages import alerts
 from service.quality.alert_feed import SHOWN, AlertFeed
 from service.security import card_ids
@@ -40,14 +41,17 @@ def page_routes(feed: AlertFeed, job_id: str) -> APIRouter:
         """Return a file of the status page."""
         return _file(name)
 
-    @router.get("/v1/caller")
+    @router.get(
+        "/v1/caller",
+        responses=openapi.example({"name": "alice", "role": "operator", "job_id": "card-fraud"}),
+    )
     async def identity(caller: Anyone) -> dict[str, str | None]:
         """Return the caller's name and role; nulls without a valid token."""
         if caller is None:
             return {"name": None, "role": None, "job_id": None}
         return {"name": caller.name, "role": caller.role.word, "job_id": job_id}
 
-    @router.get("/v1/alerts")
+    @router.get("/v1/alerts", responses=openapi.example(alerts.EXAMPLE))
     def newest(
         caller: Viewer, limit: Annotated[int, Query(ge=1, le=SHOWN, description="Alerts at most")] = 20
     ) -> dict[str, Any]:

@@ -1,16 +1,19 @@
 """The guards' assessment of a rollout, from the counts in the job's progress. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from models.guards import policy
-from models.guards.counts import Counts
+from models.guards.counts import Counts, Labelled
 from models.guards.findings import Outcome
 from models.guards.verdict import Step, Verdict, next_step, verdict
 from models.rollouts.events import Type
-from models.rollouts.machine import TRIED, Trial
+from models.rollouts.state import TRIED, Trial
+from service.precision.trial import LabelCounts
 from service.rollouts.history import History
+
+NO_LABELS = LabelCounts(waiting_for="labels are counted from the start of the shadow on")
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Assessment:
     """Time of the newest of these records, ms."""
     shadow_started_at: int | None
     """Kafka timestamp of `shadow_started`, ms; None before it."""
+    waiting_for: str | None = None
+    """Why labels that a guard needs are not judged yet; None if they are, or if no guard needs any."""
 
     @property
     def outcome(self) -> Outcome:
@@ -47,9 +52,14 @@ class Assessment:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the deadline has passed, in log time, while a challenger's verdict is insufficient."""
+        """Whether the deadline has passed, in log time, while a challenger's verdict is insufficient.
+
+        Not while labels are missing: a restarted sidecar has not read them, although the guards may pass.
+        """
         started = self.shadow_started_at
-        return started is not None and any(
+        if started is None or self.waiting_for is not None:
+            return False
+        return any(
             next_step(result, shadow_started_at=started, now=self.log_time) is Step.ROLL_BACK
             for result in self.verdicts.values()
         )
@@ -76,21 +86,29 @@ class Assessment:
             "commits": {str(group): commit for group, commit in sorted(self.commits.items())},
             "log_time": self.log_time,
             "shadow_started_at": self.shadow_started_at,
+            "waiting_for": self.waiting_for,
         }
 
 
-def assess(history: History, trial: Trial, groups: Mapping[int, Mapping[str, Any]]) -> Assessment:
+def assess(
+    history: History,
+    trial: Trial,
+    groups: Mapping[int, Mapping[str, Any]],
+    labels: LabelCounts | None = None,
+) -> Assessment:
     """Judge a rollout's challengers.
 
     Args:
         history: history of the rollouts, which has the start of the shadow.
         trial: the rollout.
         groups: newest progress record of each key group.
+        labels: labelled cards of the rollout; ignored if no guard needs them.
 
     Raises:
         GuardError: the progress records hold no counts, or the guards are of another release.
     """
     guards = policy.read(trial.guards)
+    by_label = (labels or NO_LABELS) if guards.need_labels else None
     started = [
         entry.timestamp
         for entry in history.accepted(trial.rollout_id)
@@ -100,22 +118,40 @@ def assess(history: History, trial: Trial, groups: Mapping[int, Mapping[str, Any
         trial.rollout_id,
         trial.seq,
         {
-            challenger.name: verdict(counts(groups, trial.rollout_id, challenger.name), guards)
+            challenger.name: verdict(counts(groups, trial.rollout_id, challenger.name, by_label), guards)
             for challenger in trial.challengers
         },
         {group: int(record["commit_id"]) for group, record in groups.items()},
         max((int(record["written_at"]) for record in groups.values()), default=0),
         started[-1] if started else None,
+        by_label.waiting_for if by_label is not None else None,
     )
 
 
-def counts(groups: Mapping[int, Mapping[str, Any]], rollout_id: str, challenger: str) -> Counts:
-    """Sum the COUNTS of a challenger over the key groups; zeros if no record has any."""
+def counts(
+    groups: Mapping[int, Mapping[str, Any]],
+    rollout_id: str,
+    challenger: str,
+    labels: LabelCounts | None = None,
+) -> Counts:
+    """Sum the COUNTS of a challenger over the key groups; zeros if no record has any.
+
+    Args:
+        groups: newest progress record of each key group.
+        rollout_id: the rollout.
+        challenger: name of the challenger.
+        labels: added unless they are incomplete.
+    """
     by_group = (
         record["totals"].get("trials", {}).get(rollout_id, {}).get("challengers", {}).get(challenger)
         for _, record in sorted(groups.items())
     )
-    return Counts.of_groups(Counts.from_json(item) for item in by_group if item is not None)
+    total = Counts.of_groups(Counts.from_json(item) for item in by_group if item is not None)
+    # a challenger that the job does not score has no shadow alerts and would seem to agree with the champion
+    if labels is None or labels.waiting_for is not None or not total.transactions:
+        return total
+    labelled = labels.challengers.get(challenger, Labelled())
+    return replace(total, labelled=labelled, champion_labelled=labels.champion)
 
 
 def is_watched(trial: Trial) -> bool:

@@ -9,7 +9,7 @@ from models.guards import policy
 from models.guards.rules import ScoreDrift
 from models.registry import ModelRef
 from models.rollouts.events import CANARY
-from models.rollouts.machine import Trial
+from models.rollouts.state import Trial
 from models.scoring import Scorer
 from service.rollouts.assessment import Assessment
 from service.rollouts.errors import RefusedError

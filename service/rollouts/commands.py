@@ -16,8 +16,9 @@ from service.rollouts.options import (
     KeyOption,
     MaxCount,
     MissingProfile,
-    Model,
+    Models,
     PolicyFile,
+    PolicyFiles,
     Reason,
     RolloutId,
     Servers,
@@ -26,6 +27,7 @@ from service.rollouts.options import (
     actor,
     desk,
     draft_of,
+    drafts_of,
     key_of,
     print_receipt,
 )
@@ -92,25 +94,25 @@ def show_command(
 
 @app.command("propose")
 def propose_command(
-    model: Model, bootstrap_servers: Servers, tracking_uri: TrackingUri, policy: PolicyFile = None,
+    models: Models, bootstrap_servers: Servers, tracking_uri: TrackingUri, policy: PolicyFiles = None,
     threshold: Threshold = None,
     max_count_5m: MaxCount = None,
     missing_profile: MissingProfile = None,
-    role: Annotated[str, typer.Option(help="Intended role: canary or shadow")] = "canary",
+    role: Annotated[str, typer.Option(help="Intended role of the first: canary or shadow")] = "canary",
     share: Annotated[float, typer.Option(min=0.01, max=100, help="Percent of the cards, as a canary")] = 10.0,
     rollout_id: Annotated[str, typer.Option(help="Unique name; default: model, version, time")] = "",
     line: Annotated[str, typer.Option(help="Model line; default: the model's name")] = "",
     reason: Reason = "proposed from the command line", key: KeyOption = "",
     job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Propose a model against the one in force, after every check; it decides nothing yet."""
+    """Propose models against the one in force, after every check; they decide nothing yet."""
     from service.rollouts.requests import Proposal
 
-    draft, guards = draft_of(
-        model, policy, threshold, max_count_5m, missing_profile, role, round(share * 100)
+    drafts, guards = drafts_of(
+        models, policy or (), threshold, max_count_5m, missing_profile, role, round(share * 100)
     )
     at = desk(bootstrap_servers, job_id, kafka, tracking_uri)
-    proposal = Proposal((draft,), reason, key_of(key), guards, rollout_id, line)
+    proposal = Proposal(drafts, reason, key_of(key), guards, rollout_id, line)
     print_receipt(at.desk.propose(proposal, actor()), as_json)
 
 
@@ -183,9 +185,9 @@ def promote_command(
         return
     from service.rollouts.requests import Proposal
 
-    draft, _ = draft_of(what, policy, threshold, max_count_5m, missing_profile, "canary", 10_000)
+    draft, guards = draft_of(what, policy, threshold, max_count_5m, missing_profile, "canary", 10_000)
     at = desk(bootstrap_servers, job_id, kafka, tracking_uri, four_eyes)
-    proposal = Proposal((draft,), reason, key_of(key), None, rollout_id, at_once=True)
+    proposal = Proposal((draft,), reason, key_of(key), guards, rollout_id, at_once=True)
     print_receipt(at.desk.propose(proposal, actor()), as_json)
 
 
@@ -212,15 +214,13 @@ def verdict_command(
         Path | None, typer.Option(help="A verdict as JSON: compute it again from its own counts, and compare")
     ] = None,
 ) -> None:  # fmt: skip
-    """Show the guards' verdict on a rollout, from the job's newest progress."""
-    from service.rollouts import drawing, verdicts
-    from service.rollouts.assessment import assess
+    """Show the guards' verdict on a rollout, from the job's newest progress and, if needed, labels."""
+    from service.rollouts import verdicts
 
     if evidence is not None:
         typer.echo(verdicts.recompute(evidence))
         return
-    history, job = desk(bootstrap_servers, job_id, kafka).desk.look()
-    assessment = assess(history, drawing.find_trial(history.line, rollout_id), job.groups)
+    assessment = desk(bootstrap_servers, job_id, kafka).desk.assess(rollout_id)
     typer.echo(json.dumps(assessment.to_json()) if as_json else verdicts.text(assessment))
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import orjson
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from models.rollouts import machine, membership
-from models.rollouts.machine import Decides, Line, Plan
+from models.rollouts.state import Decides, Line, Plan
 from service.rollouts.errors import UnansweredError, UnknownError
 from service.rollouts.history import History
 from service.settings import ServiceSettings, describe

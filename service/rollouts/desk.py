@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from models.rollouts.events import Event, Type
-from models.rollouts.machine import TRIED
-from service.rollouts import checks, drawing, reading
-from service.rollouts.assessment import assess
+from models.rollouts.state import TRIED, Trial
+from service.precision import reading as label_reading
+from service.precision.trial import LabelCounts
+from service.rollouts import checks, drawing, labelling, reading
+from service.rollouts.assessment import Assessment, assess
 from service.rollouts.errors import DeskError, RefusedError, StaleError, UnansweredError
 from service.rollouts.history import History
 from service.rollouts.model_registry import ModelRegistry
@@ -27,6 +29,8 @@ from service.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
 Draw = Callable[[History, Job], tuple[Event, ...] | Receipt]
+JUDGED = frozenset({Type.CANARY_SET, Type.RESUMED, Type.PROMOTED})
+"""Steps that need the guards' assessment."""
 ATTEMPTS = 4
 """Attempts of the steps 3 to 5."""
 
@@ -41,6 +45,7 @@ class Desk:
         job: Callable[[], Job] | None = None,
         registry: ModelRegistry | None = None,
         rollouts: Rollouts | None = None,
+        labels: Callable[[Trial], LabelCounts | None] | None = None,
     ) -> None:
         """Create a desk; it connects at the first request.
 
@@ -50,11 +55,13 @@ class Desk:
             job: returns the job's newest progress; default: reads the topic.
             registry: model registry; default: that of the settings.
             rollouts: rollout topic and audit; default: those of the settings.
+            labels: returns the labelled cards of a rollout; default: reads the topics if a guard needs them.
         """
         self._settings, self._clock = settings, clock
         self._rollouts = rollouts or KafkaRollouts(settings, clock)
         self._job = job or (lambda: reading.job(settings))
         self._registry = registry or ModelRegistry(settings.mlflow_tracking_uri)
+        self._labels = labels
 
     def look(self) -> tuple[History, Job]:
         """Read the rollout topic to its end, and the job's newest progress.
@@ -64,6 +71,16 @@ class Desk:
         """
         job = self._job()
         return self._rollouts.read(job.set_aside, History()), job
+
+    def assess(self, rollout_id: str) -> Assessment:
+        """Judge a rollout's challengers by the newest progress and labels.
+
+        Raises:
+            DeskError: there is no such rollout, or its records cannot be read now.
+        """
+        history, job = self.look()
+        trial = drawing.find_trial(history.line, rollout_id)
+        return assess(history, trial, job.groups, self._count_labels(history, trial))
 
     def propose(self, proposal: Proposal, actor: Actor) -> Receipt:
         """Open a rollout after every check of its models.
@@ -115,13 +132,18 @@ class Desk:
         if step.type in (Type.PROPOSED, Type.BREACHED):
             raise RefusedError("type", f"{step.type} is no step that can be requested; see docs/rollouts.md")
 
+        history, job = self.look()
+        labels: LabelCounts | None = None
+        if step.type in JUDGED and step.rollout_id in history.line.trials:
+            # once, and before the writer is opened: there may be much to read
+            labels = self._count_labels(history, history.line.trials[step.rollout_id])
+
         def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
             drawn = drawing.step(history, step, actor, self._now_ms(), four_eyes=self._settings.four_eyes)
             if not isinstance(drawn, Receipt):
-                self._require_evidence(history, job, drawn[0])
+                self._require_evidence(history, job, drawn[0], labels)
             return drawn
 
-        history, job = self.look()
         drawn = draw(history, job)
         return drawn if isinstance(drawn, Receipt) else self._write(draw, actor, history, job)
 
@@ -139,13 +161,20 @@ class Desk:
         draw(history, job)
         return self._write(draw, Actor(GUARD, origin=self._settings.job_id), history, job)
 
-    def _require_evidence(self, history: History, job: Job, event: Event) -> None:
+    def _count_labels(self, history: History, trial: Trial) -> LabelCounts | None:
+        """Return the labelled cards of a rollout; None if no guard needs them, or before its shadow."""
+        if self._labels is not None:
+            return self._labels(trial)
+        labelled = labelling.labelled_trial(history, trial)
+        return None if labelled is None else label_reading.read(self._settings, labelled, self._now_ms())
+
+    def _require_evidence(self, history: History, job: Job, event: Event, labels: LabelCounts | None) -> None:
         """Refuse a canary without evidence, and a resumption or promotion of a breached rollout."""
         trial = history.line.trials[event.rollout_id]
         if event.type is Type.CANARY_SET:
-            checks.require_judged(trial, assess(history, trial, job.groups), event.challenger)
+            checks.require_judged(trial, assess(history, trial, job.groups, labels), event.challenger)
         elif event.type is Type.RESUMED or (event.type is Type.PROMOTED and trial.phase in TRIED):
-            checks.require_no_breach(trial, assess(history, trial, job.groups))
+            checks.require_no_breach(trial, assess(history, trial, job.groups, labels))
 
     def _write(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
         for attempt in range(ATTEMPTS):

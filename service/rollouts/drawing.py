@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from models.rollouts import machine
 from models.rollouts.events import CANARY, Challenger, Event, Type
-from models.rollouts.machine import ConflictError, Line, Trial
+from models.rollouts.machine import ConflictError
+from models.rollouts.state import Line, Trial
 from service.rollouts.errors import DeskError, RefusedError, StaleError, UnknownError
 from service.rollouts.history import Entry, History
 from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Step, Stop

@@ -2,8 +2,17 @@
 
 from typing import Any
 
+from service import openapi
+
+of = openapi.example
+"""For routes of other packages."""
+
 MODEL = {"name": "card-fraud", "version": "7", "digest": "ab" * 32, "features": 61}
-POLICY = {"threshold": 0.4, "max_count_5m": 10, "missing_profile": "score"}
+POLICY = {
+    "threshold": 0.4, "max_count_5m": 10, "max_count_1m": None, "max_count_1h": None,
+    "missing_profile": "score", "blocked": "decline", "closed": "decline",
+    "escalate_after": None, "cooldown_s": 600,
+}  # fmt: skip
 RECEIPT = {
     "rollout_id": "card-fraud-7-1763870000000", "seq": 3, "phase": "canary", "types": ["canary_set"],
     "offsets": [12], "repeated": False,
@@ -45,7 +54,7 @@ VERDICT = {
         }
     },
     "commits": {"0": 4711, "1": 4698}, "log_time": 1_763_873_700_000,
-    "shadow_started_at": 1_763_871_000_000, "since": 1_763_871_010_000,
+    "shadow_started_at": 1_763_871_000_000, "waiting_for": None, "since": 1_763_871_010_000,
 }  # fmt: skip
 MODELS = {
     "name": "card-fraud",
@@ -65,14 +74,7 @@ DECISION: dict[str, Any] = {
 }  # fmt: skip
 
 
-def of(example: dict[str, Any], status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """Return the `responses` argument of a route with an example answer."""
-    return {status: {"content": {"application/json": {"example": example}}}}
-
-
-def body(example: dict[str, Any]) -> dict[str, Any]:
-    """Return the `openapi_extra` argument of a route with an example body."""
-    return {"requestBody": {"content": {"application/json": {"example": example}}}}
+PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
 
 
 def _problem(status: int, title: str, code: str, detail: str) -> dict[str, Any]:
@@ -80,7 +82,10 @@ def _problem(status: int, title: str, code: str, detail: str) -> dict[str, Any]:
         "type": f"/docs#{code}", "title": title, "status": status, "detail": detail, "code": code,
         "instance": "/v1/rollouts/card-fraud-7/events",
     }  # fmt: skip
-    return {"description": title, "content": {"application/problem+json": {"example": example}}}
+    return {
+        "description": title,
+        "content": {"application/problem+json": {"schema": PROBLEM_SCHEMA, "example": example}},
+    }
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {

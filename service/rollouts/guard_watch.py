@@ -11,7 +11,9 @@ from typing import Any
 
 from feature_store.errors import FraudError
 from models.guards.findings import Outcome
+from models.rollouts.state import Trial
 from service.background import Background
+from service.precision.trial import LabelCounts
 from service.rollouts.assessment import Assessment, assess, is_watched
 from service.rollouts.desk import Desk
 from service.rollouts.errors import StaleError
@@ -39,6 +41,7 @@ class GuardWatch(Background):
         groups: Callable[[], Mapping[int, Mapping[str, Any]]],
         desk: Desk,
         interval_s: float = 1.0,
+        labels: Callable[[Trial], LabelCounts | None] = lambda trial: None,
     ) -> None:
         """Prepare the thread without starting it.
 
@@ -47,10 +50,11 @@ class GuardWatch(Background):
             groups: returns the newest progress record of each key group; empty until all have been read.
             desk: desk that ends a rollout.
             interval_s: time between two assessments.
+            labels: returns the labelled cards of a rollout; None if they are not counted.
         """
         super().__init__("guard-watch")
         self._history, self._groups, self._desk = history, groups, desk
-        self._interval_s = interval_s
+        self._interval_s, self._labels = interval_s, labels
         self._seen: CurrentVerdict | None = None
         self._last: CurrentVerdict | None = None
         self._fault: str | None = None
@@ -86,7 +90,7 @@ class GuardWatch(Background):
         if trial is None or not is_watched(trial):
             self._seen = None
             return
-        assessment = assess(history, trial, groups)
+        assessment = assess(history, trial, groups, self._labels(trial))
         self._remember(assessment)
         if ending := ending_of(assessment):
             log.critical("rollout %s: %s", trial.rollout_id, ending.reason)

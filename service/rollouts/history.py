@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from models.rollouts import events, machine
+from models.rollouts import machine, reading
 from models.rollouts.events import Event
-from models.rollouts.machine import ConflictError, Line
+from models.rollouts.machine import ConflictError
+from models.rollouts.state import Line
 from streaming_job.contracts import ContractError
 
 
@@ -60,7 +61,7 @@ class History:
                 continue
             end = record.offset + 1
             try:
-                read = events.read(record.value)
+                read = reading.read(record.value)
             except ContractError:
                 unreadable += 1
                 continue

@@ -77,10 +77,10 @@ class ModelRegistry:
             RefusedError: a check failed: files, trust, features, golden or answers.
             UnansweredError: the files cannot be fetched now.
         """
-        from models import registry
+        from models import loading
 
         with self._asking("files"), tempfile.TemporaryDirectory() as scratch:
-            return registry.verify(ref, self._uri, Path(scratch))
+            return loading.verify(ref, self._uri, Path(scratch))
 
     def versions(self, name: str) -> Versions:
         """List the registered versions of a name with the metrics of their training, newest first.

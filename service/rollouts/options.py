@@ -3,8 +3,8 @@
 import getpass
 import json
 import socket
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,8 +25,14 @@ JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job whose r
 Kafka = Annotated[str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")]
 FourEyes = Annotated[bool, typer.Option(envvar="FRAUD_FOUR_EYES", help="A proposer may not promote")]
 RolloutId = Annotated[str, typer.Argument(help="Id as in `fraud rollouts list` and in every alert")]
-Model = Annotated[str, typer.Argument(help="NAME/VERSION")]
 PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, rules and guards")]
+Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first are only compared")]
+PolicyFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--policy", help="policy.yaml: thresholds, rules and guards; of all models, or one for each"
+    ),
+]
 Challenger = Annotated[str, typer.Option(help="Its name; default: the only one, or the one with role canary")]
 Reason = Annotated[str, typer.Option(help="Reason for readers of the log")]
 KeyOption = Annotated[str, typer.Option("--key", help="Idempotency key; default: a new one")]
@@ -111,6 +117,49 @@ def draft_of(
         raise ModelError(f"role {role!r} is unknown; give canary or shadow")
     name = model.rpartition("/")[2]
     return Draft(f"v{name}", role, share_bp, model, policy), guards
+
+
+def drafts_of(
+    models: Sequence[str],
+    policy_files: Sequence[Path],
+    threshold: float | None,
+    max_count_5m: int | None,
+    missing_profile: str | None,
+    role: str,
+    share_bp: int,
+) -> tuple[tuple["Draft", ...], Mapping[str, Any] | None]:
+    """Create the drafts of one rollout's challengers; return them with its guards.
+
+    Args:
+        models: NAME/VERSION of each.
+        policy_files: none, one for all models, or one for each.
+        threshold: instead of a file.
+        max_count_5m: instead of a file.
+        missing_profile: instead of a file.
+        role: of the first; the others are only compared.
+        share_bp: share of the first as a canary, basis points.
+
+    Raises:
+        ModelError: the numbers of models and files differ, or two files have different guards.
+        PolicyFileError: a file is invalid.
+    """
+    if len(policy_files) not in (0, 1, len(models)):
+        raise ModelError(
+            f"{len(policy_files)} policy files for {len(models)} models; give one, or one for each model"
+        )
+    guards: Mapping[str, Any] | None = None
+    drafts: list[Draft] = []
+    for number, model in enumerate(models):
+        path = policy_files[min(number, len(policy_files) - 1)] if policy_files else None
+        draft, own = draft_of(
+            model, path, threshold, max_count_5m, missing_profile, "shadow" if number else role, share_bp
+        )
+        if guards is not None and own is not None and own != guards:
+            raise ModelError(f"{path} has other guards than the files before it; a rollout has one set")
+        guards = guards if own is None else own
+        same = sum(before.name.partition("-")[0] == draft.name for before in drafts)
+        drafts.append(replace(draft, name=f"{draft.name}-{same + 1}") if same else draft)
+    return tuple(drafts), guards
 
 
 def print_receipt(receipt: "Receipt", as_json: bool) -> None:

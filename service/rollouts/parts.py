@@ -4,9 +4,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from models.guards.counts import Labelled
+from models.rollouts.state import Trial
+from service.precision.follower import LabelFollower
+from service.precision.trial import LabelCounts
+from service.precision.trial_topics import UNREAD
 from service.progress_reader import ProgressReader
-from service.rollouts import reading
+from service.rollouts import labelling, reading
 from service.rollouts.alias_mirror import AliasMirror
+from service.rollouts.assessment import is_watched
 from service.rollouts.desk import Desk
 from service.rollouts.guard_watch import GuardWatch
 from service.rollouts.history import History
@@ -35,14 +41,27 @@ class RolloutParts:
         self.settings, self.progress = settings, progress
         self.registry = ModelRegistry(settings.mlflow_tracking_uri)
         self.reader = RolloutReader(settings, lambda: Job(progress.groups).set_aside)
-        self.desk = Desk(settings, clock, self.job, self.registry)
-        self.guards = GuardWatch(self._complete_history, self._complete, self.desk)
-        self.mirror = AliasMirror(lambda: self.reader.history, self.registry.point)
+        self.labels = LabelFollower(settings, lambda: labelling.running(self._complete_history()), clock)
+        self.desk = Desk(settings, clock, self.job, self.registry, labels=self.label_counts)
+        self.guards = GuardWatch(self._complete_history, self._complete, self.desk, labels=self.label_counts)
+        self.mirror = AliasMirror(self._complete_history, self.registry.point)
 
     def job(self) -> Job:
         """Return the job's newest progress; read it from the broker until the reader has caught up."""
         complete = self._complete()
         return Job(complete) if complete else reading.job(self.settings)
+
+    def label_counts(self, trial: Trial) -> LabelCounts:
+        """Return the labelled cards of a rollout; those of one that is over may not be known."""
+        counts = self.labels.counts(trial.rollout_id)
+        if counts is not None:
+            return counts
+        if is_watched(trial):
+            return LabelCounts(waiting_for=UNREAD)
+        return LabelCounts(
+            waiting_for="labels are followed while challengers are scored; `fraud rollouts verdict "
+            f"{trial.rollout_id}` counts them"
+        )
 
     def findings(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield the guards' results on the last watched rollout: (rollout_id, challenger, guard, verdict)."""
@@ -51,6 +70,16 @@ class RolloutParts:
         for challenger, verdict in seen.assessment.verdicts.items():
             for finding in verdict.findings:
                 yield seen.assessment.rollout_id, challenger, finding.guard, finding.outcome.value
+
+    def labelled(self) -> Iterator[tuple[str, str, str, Labelled]]:
+        """Yield the labelled cards of the last watched rollout: (rollout_id, challenger, role, counts)."""
+        if (seen := self.guards.last) is None:
+            return
+        for challenger, verdict in seen.assessment.verdicts.items():
+            counts = verdict.counts
+            for role, cards in (("challenger", counts.labelled), ("champion", counts.champion_labelled)):
+                if cards is not None:
+                    yield seen.assessment.rollout_id, challenger, role, cards
 
     def _complete(self) -> Mapping[int, Mapping[str, Any]]:
         """Return the newest progress records; empty until the topic has been read to its end."""
@@ -63,6 +92,7 @@ class RolloutParts:
     def start(self) -> None:
         """Start the threads."""
         self.reader.start()
+        self.labels.start()
         self.guards.start()
         if self.registry.is_set:
             self.mirror.start()
@@ -72,4 +102,5 @@ class RolloutParts:
         if self.registry.is_set:
             self.mirror.stop()
         self.guards.stop()
+        self.labels.stop()
         self.reader.stop()

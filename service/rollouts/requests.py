@@ -7,7 +7,7 @@ from typing import Any
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import Type
-from models.rollouts.machine import Phase
+from models.rollouts.state import Phase
 
 GUARD = "guard"
 """Actor of the events that guards write."""

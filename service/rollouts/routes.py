@@ -9,7 +9,8 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from feature_store.catalogue import HOUR_MS
 from models.rollouts import machine
 from models.rollouts.events import Type
-from models.rollouts.machine import Trial
+from models.rollouts.state import Trial
+from service import openapi
 from service.rollouts import decisions, drawing, examples, views
 from service.rollouts.assessment import assess
 from service.rollouts.bodies import EVENT_EXAMPLE, EventBody, ProposalBody, ReceiptBody
@@ -50,7 +51,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
     def trial_of(rollout_id: str) -> Trial:
         return drawing.find_trial(_readable(parts).line, rollout_id)
 
-    @router.get("/v1/rollouts", responses=examples.of(examples.ROLLOUTS))
+    @router.get("/v1/rollouts", responses=openapi.example(examples.ROLLOUTS))
     def rollouts(_: Viewer) -> dict[str, Any]:
         """List all rollouts, newest first, and the champion."""
         return views.overview(_readable(parts), parts.progress.groups, topic)
@@ -59,7 +60,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         "/v1/rollouts",
         status_code=201,
         response_model=ReceiptBody,
-        responses=examples.of(examples.RECEIPT, 201),
+        responses=openapi.example(examples.RECEIPT, 201),
     )
     def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
         """Propose a rollout, after every check.
@@ -69,7 +70,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         """
         return _answer(parts.desk.propose(body.proposal(key), _actor(caller)), response)
 
-    @router.get("/v1/rollouts/{rollout_id}", responses=examples.of(examples.ROLLOUT))
+    @router.get("/v1/rollouts/{rollout_id}", responses=openapi.example(examples.ROLLOUT))
     def rollout(_: Viewer, rollout_id: Id, response: Response) -> dict[str, Any]:
         """Return a rollout and its events, with the offsets from which each event is in force."""
         trial = trial_of(rollout_id)
@@ -78,7 +79,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
 
     @router.post(
         "/v1/rollouts/{rollout_id}/events", status_code=201, response_model=ReceiptBody,
-        responses=examples.of(examples.RECEIPT, 201), openapi_extra=examples.body(EVENT_EXAMPLE),
+        responses=openapi.example(examples.RECEIPT, 201), openapi_extra=openapi.body(EVENT_EXAMPLE),
     )  # fmt: skip
     def event(
         caller: Operator,
@@ -97,18 +98,20 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         step = body.step(rollout_id, key, _expected(if_match, kind))
         return _answer(parts.desk.take(step, _actor(caller)), response)
 
-    @router.get("/v1/rollouts/{rollout_id}/verdict", responses=examples.of(examples.VERDICT))
+    @router.get("/v1/rollouts/{rollout_id}/verdict", responses=openapi.example(examples.VERDICT))
     def verdict(_: Viewer, rollout_id: Id) -> dict[str, Any]:
         """Return the guards' current verdict with all counts.
 
         `fraud rollouts verdict --evidence FILE` recomputes it from the answer.
         """
-        assessment = assess(_readable(parts), trial_of(rollout_id), parts.progress.groups)
+        trial = trial_of(rollout_id)
+        labels = parts.label_counts(trial)
+        assessment = assess(_readable(parts), trial, parts.progress.groups, labels)
         seen = parts.guards.seen
         since = seen.since if seen is not None and seen.assessment.rollout_id == rollout_id else None
         return {**assessment.to_json(), "since": since}
 
-    @router.get("/v1/models", responses=examples.of(examples.MODELS))
+    @router.get("/v1/models", responses=openapi.example(examples.MODELS))
     def models(_: Viewer, name: Annotated[str, Query(max_length=128)] = "card-fraud") -> dict[str, Any]:
         """List the registered versions, newest first, with their current roles."""
         roles = _current_roles(_readable(parts))
@@ -120,7 +123,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
             ],
         }
 
-    @router.get("/v1/decisions/{card_id}/{transaction_id}", responses=examples.of(examples.DECISION))
+    @router.get("/v1/decisions/{card_id}/{transaction_id}", responses=openapi.example(examples.DECISION))
     def decision(
         caller: Viewer,
         card_id: Annotated[str, Path(max_length=64)],

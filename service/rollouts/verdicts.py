@@ -15,6 +15,8 @@ def text(assessment: Assessment) -> str:
     for name, verdict in assessment.verdicts.items():
         lines.append(f"  {name}: {verdict.outcome.value}")
         lines += [f"    {item.guard}: {item.outcome.value}: {item.detail}" for item in verdict.findings]
+    if assessment.waiting_for is not None:
+        lines.append(f"  not judged by labels: {assessment.waiting_for}")
     return "\n".join(lines)
 
 

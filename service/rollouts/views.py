@@ -7,7 +7,7 @@ from typing import Any
 from models.registry import ModelRef
 from models.rollouts import machine
 from models.rollouts.events import Challenger
-from models.rollouts.machine import Trial
+from models.rollouts.state import Trial
 from service.rollouts.history import Entry, History
 
 Groups = Mapping[int, Mapping[str, Any]]

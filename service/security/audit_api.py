@@ -5,12 +5,27 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 
+from service import openapi
 from service.security import audit
 from service.security.audit_log import AuditLog, Stored
 from service.security.roles import Admin
 
 router = APIRouter()
 LARGEST_OFFSET = 2**63 - 1
+EXAMPLE: dict[str, Any] = {
+    "records": [
+        {
+            "offset": 41,
+            "record": {
+                "schema_version": 1, "at": 1_763_873_600_000, "actor": "alice", "role": "operator",
+                "action": "rollout.canary_set", "target": "card-fraud-7", "from": "10.0.0.7",
+                "outcome": "done", "detail": {"seq": 3, "reason": "shadow looks good", "share_bp": 1000},
+                "previous": "ab" * 32, "digest": "cd" * 32,
+            },
+        }
+    ],
+    "next": None,
+}  # fmt: skip
 
 
 def audit_log(request: Request) -> AuditLog:
@@ -19,7 +34,7 @@ def audit_log(request: Request) -> AuditLog:
     return log
 
 
-@router.get("/v1/audit")
+@router.get("/v1/audit", responses=openapi.example(EXAMPLE))
 def newest(
     _: Admin,
     log: Annotated[AuditLog, Depends(audit_log)],

@@ -77,7 +77,7 @@ def install(app: FastAPI) -> None:
     async def ours(request: Request, error: FraudError) -> Response:
         # errors may define their own status and check
         status = getattr(error, "status", 500)
-        return answer(Problem(status, getattr(error, "check", "failed"), str(error)), _path(request))
+        return answer(Problem(status, getattr(error, "check", "") or "failed", str(error)), _path(request))
 
     @app.exception_handler(KafkaException)
     async def no_broker(request: Request, error: KafkaException) -> Response:

@@ -9,6 +9,7 @@ from feature_store.catalogue import DAY_MS
 CREATE_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 COMPACT = {"cleanup.policy": "compact"}
+ANY_SIZE = {"retention.bytes": "-1"}
 RETENTION_MS = str(40 * DAY_MS)
 """Retention of the transactions. A job that starts from the beginning decides as an earlier job did after 37
 days of the log: 30 of windows and 7 of lateness."""
@@ -62,13 +63,17 @@ class Topics(BaseModel):
         outputs = (self.fraud_alerts, self.suppressed_alerts, self.shadow_alerts, self.dead_letters)
         return (self.transactions, *self.tables, *outputs, self.job_progress)
 
-    def configs(self, *, replay: bool = False, replicas: int = 1) -> dict[str, dict[str, str]]:
+    def configs(
+        self, *, replay: bool = False, replicas: int = 1, any_size: bool = False
+    ) -> dict[str, dict[str, str]]:
         """Return the topic-level configuration by topic name.
 
         Args:
             replay: take record timestamps from the producer (CreateTime) on the input topics, so that an
                 archive can be replayed with its original arrival times; otherwise the broker sets them.
             replicas: number of replicas of each partition.
+            any_size: set no limit of size on the topics that are read again, because it would delete records
+                before their time; otherwise the brokers' limit holds.
         """
         # an archive is older than any retention
         arrival = CREATE_TIME if replay else LOG_APPEND_TIME
@@ -102,7 +107,17 @@ class Topics(BaseModel):
             # the audit log is kept for ever: each record contains the digest of the previous one
             self.audit_log: {"retention.ms": "-1"},
         }
-        return {name: {**common, **config} for name, config in own.items()}
+        read_again = {
+            self.transactions,
+            *self.fact_tables,
+            self.model_rollouts,
+            self.job_progress,
+            self.audit_log,
+        }
+        return {
+            name: {**common, **config, **(ANY_SIZE if any_size and name in read_again else {})}
+            for name, config in own.items()
+        }
 
     def partitions(self, partitions: int) -> dict[str, int]:
         """Return the partition count by topic name, given the count of the topics keyed by card."""

@@ -5,8 +5,8 @@ all or nothing, and a repeated one finds the notes. A note is a record of `dead-
 keyed by the letter's own topic, partition and offset.
 
 A transaction is sent to the partition that the producers' partitioner gives its card, the only one in which
-the job accepts it (`wrong_partition`). A record of a table is sent to its original partition; with a changed
-key, to the key's.
+the job accepts it (`wrong_partition`). A rollout is sent to partition 0. Another record of a table is sent to
+its original partition; with a changed key, to the key's.
 """
 
 import json
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from models.rollouts import events
+from models.rollouts import reading
 from streaming_job.contracts import Contract, ContractError
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
@@ -75,7 +75,7 @@ def _decode(letter: Letter, settings: LetterSettings) -> None:
     elif letter.topic == topics.profiles:
         profiles.profile_change(letter.key, letter.value, letter.partition, letter.offset, letter.arrival)
     elif letter.topic == topics.model_rollouts:
-        events.read(letter.value or b"")
+        reading.read(letter.value or b"")
     elif letter.topic == topics.labels:
         labels.read(letter.key, letter.value, Contract.LABEL)
     elif letter.topic == topics.chargebacks:
@@ -163,6 +163,8 @@ def destination(letter: Letter, settings: LetterSettings, partitions: int) -> in
     if letter.topic == settings.topics.transactions:
         card_id: str = strict.transaction(letter.value)["card_id"]
         return KeyGroups(settings.partitioner, partitions, groups=1).partition_of(card_id)
+    if letter.topic == settings.topics.model_rollouts:
+        return 0
     if not letter.key_changed or letter.key is None:
         return letter.partition
     # Debezium and the tools that write rollouts use Java's partitioner, whatever the bank's producers use

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from feature_store.group_state import AlertTerms, Applied, GroupState
+from feature_store.state.group_state import AlertTerms, Applied, GroupState
 from streaming_job.decide import alerts, shadow_alerts
 from streaming_job.decide.alerts import AlertContext
 from streaming_job.decide.ruling import Ruling

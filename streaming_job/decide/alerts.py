@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from feature_store.layout import BEGINNING, STATUSES, UNITS_PER_CURRENCY, country_name
 from feature_store.merchants.catalogue import ALL_NAMES
 from models.policy import DECLINE, REVIEW, alert_id
-from models.rollouts.machine import Decides
+from models.rollouts.state import Decides
 from streaming_job.decide.ruling import Ruling, digest_of
 from streaming_job.decode.transactions import split_quote
 from streaming_job.progress.outcome import Alert

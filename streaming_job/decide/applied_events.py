@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from streaming_job.decide.rollout_history import Step
+from streaming_job.decide.plans_in_force import Step
 
 MAX_EVENTS = 32
 """Number of the newest events that are reported."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models import score_histogram
-from models.rollouts.machine import Plan
+from models.rollouts.state import Plan
 from streaming_job.decide.ruling import ModelResult, Ruling
 from streaming_job.decide.trial_units import Change, TrialUnits
 from streaming_job.progress.outcome import histogram

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from feature_store.group_state import Applied, GroupState
+from feature_store.state.group_state import Applied, GroupState
 from streaming_job.decide.alerting import alert
 from streaming_job.decide.comparison import compare, count_units
 from streaming_job.decide.feature_counts import FeatureCounts

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import HOUR_MS
 from models.feature_bins import SAMPLED, FeatureBins
-from models.rollouts.machine import Plan
+from models.rollouts.state import Plan
 from models.scoring import Scorer
 
 HOURS = 2

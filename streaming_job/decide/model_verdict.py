@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from models.errors import ModelError, ModelMissingError, ModelUnavailableError
 from models.registry import ModelRef
 from models.rollouts.events import Event
-from models.rollouts.machine import Plan
+from models.rollouts.state import Plan
 from models.scoring import Scorer
 from streaming_job.contracts import Reason
 from streaming_job.decide.rollout_history import Verdict

@@ -7,8 +7,8 @@ history. The exception are features that a release does not compute: a champion 
 until a release computes them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -18,12 +18,14 @@ from feature_store.catalogue import IDENTITIES, lacking
 from feature_store.errors import FraudError
 from feature_store.merchants.catalogue import are_merchants
 from models.registry import ModelRef
-from models.rollouts import events, machine
+from models.rollouts import machine, reading
 from models.rollouts.events import Event, Type
-from models.rollouts.machine import ConflictError, Decides, Line, Plan
+from models.rollouts.machine import ConflictError
+from models.rollouts.state import Decides, Line, Plan
 from streaming_job.contracts import ContractError, Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.decide.plans_in_force import Step, plans_in_force
 from streaming_job.decode.strict import MAX_RECORD_BYTES
 
 GOOD, UNJUDGED = "good", ""
@@ -55,20 +57,6 @@ class Verdict:
     """For a person."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """An accepted event, with the champions and the plan after it."""
-
-    since: int
-    """Arrival from which it applies, ms: its own, or that of an earlier event with a later timestamp."""
-    offset: int
-    event: Event
-    champions: tuple[Decides, ...]
-    """The stack of champions (`machine.Line`), including those that this release cannot compute."""
-    plan: Plan | None
-    """The plan that follows from the log, whatever this release can compute."""
-
-
 Judge = Callable[[Event, int, bool], Verdict]
 """Function (proposal, its offset, whether another champion is in force) -> verdict on its models."""
 
@@ -88,7 +76,7 @@ def _letter(record: RolloutRecord, topics: Topics, verdict: Verdict) -> DeadLett
 @lru_cache(maxsize=16_384)
 def _accepted(text: str) -> tuple[Event, ...]:
     """Parse an accepted event; cached, because every opening of a key group restores the history."""
-    return events.read(text.encode())
+    return reading.read(text.encode())
 
 
 @dataclass
@@ -128,14 +116,14 @@ class RolloutHistory:
                 refused.append(_letter(record, topics, _TOO_LARGE))
                 continue
             try:
-                events.read(value)
+                reading.read(value)
                 verdict = self._add(record.arrival, record.offset, value.decode(), UNJUDGED, judge)
             except ContractError as fault:
                 reason = Reason.INVALID_VALUE if value else Reason.EMPTY_VALUE
                 verdict = Verdict(reason.value, str(fault))
             if verdict.code != GOOD:
                 refused.append(_letter(record, topics, verdict))
-        self._derive()
+        self._in_force = plans_in_force(self.steps, self._can_compute)
         return refused
 
     @staticmethod
@@ -150,7 +138,7 @@ class RolloutHistory:
         history = RolloutHistory(computed)
         for arrival, offset, text, code in records:
             history._add(int(str(arrival)), int(str(offset)), str(text), str(code), judge)
-        history._derive()
+        history._in_force = plans_in_force(history.steps, history._can_compute)
         return history
 
     def _add(self, arrival: int, offset: int, text: str, code: str, judge: Judge) -> Verdict:
@@ -240,41 +228,6 @@ class RolloutHistory:
 
     def _decides_without(self, rollout_id: str) -> bool:
         return any(champion.rollout_id != rollout_id for champion in self._usable())
-
-    def _derive(self) -> None:
-        """Derive from all steps which plan was in force from when on."""
-        self._in_force = []
-        for since, plan in self._plans():
-            if not self._in_force or self._in_force[-1][1] != plan:
-                self._in_force.append((since, plan))
-
-    def _plans(self) -> Iterator[tuple[int, Plan]]:
-        withdrawn = self._passed_over()
-        for step in self.steps:
-            champion = next(
-                (
-                    decider
-                    for decider in reversed(step.champions)
-                    if (decider.rollout_id, decider.seq) not in withdrawn and self._can_compute(decider.model)
-                ),
-                None,
-            )
-            if champion is not None and step.plan is not None:
-                able = tuple(decider for decider in step.plan.challengers if self._can_compute(decider.model))
-                seq = champion.seq if step.plan.trial is None else step.plan.seq
-                yield step.since, replace(step.plan, champion=champion, challengers=able, seq=seq)
-
-    def _passed_over(self) -> set[tuple[str, int]]:
-        """Return (rollout_id, seq) of the promotions that were withdrawn from the beginning."""
-        promoted: dict[str, set[int]] = {}
-        withdrawn: set[tuple[str, int]] = set()
-        for step in self.steps:
-            for champion in step.champions[-1:]:
-                promoted.setdefault(champion.rollout_id, set()).add(champion.seq)
-            if step.event.type is Type.WITHDRAWN and step.event.from_the_beginning:
-                name = step.event.rollout_id
-                withdrawn |= {(name, seq) for seq in promoted.get(name, ())}
-        return withdrawn
 
     def in_force(self, arrivals: NDArray[np.int64]) -> tuple[list[Plan], NDArray[np.int64]]:
         """Return all plans that are or were in force, and for each arrival the index of its plan, shape (n,).

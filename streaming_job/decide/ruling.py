@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models import guarded
 from models.policy import Policy
 from models.rollouts import membership
-from models.rollouts.machine import Decides, Plan
+from models.rollouts.state import Decides, Plan
 from streaming_job.decide.scoring import UNAVAILABLE, Answer, Challengers, LoadModel, explain, score_batch
 from streaming_job.decide.verdicts import Facts, Verdicts, verdicts
 

@@ -21,7 +21,7 @@ import orjson
 from numpy.typing import NDArray
 
 from feature_store.catalogue import HOUR_MS
-from feature_store.codec import decode, encode
+from feature_store.state.codec import decode, encode
 from streaming_job.progress.trials import PAIRED
 
 HOURS_KEPT = 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION_MASK
 from streaming_job.contracts import Contract, Reason
 from streaming_job.dead_letters.record import DeadLetter

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.hashing import hash_bytes
 from feature_store.jit import njit
+from feature_store.kernels.hashing import hash_bytes
 from feature_store.layout import UNITS_PER_CURRENCY
 from streaming_job.decode.grammar import ESCAPED, Bytes, blank, byte_at, digits, skip, string
 from streaming_job.decode.strict import FIELDS, MAX_AMOUNT, MAX_ID_CHARACTERS, MAX_RECORD_BYTES, MAX_TIME_MS

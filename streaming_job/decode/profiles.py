@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from feature_store.hashing import hash_string, hash_strings
+from feature_store.kernels.hashing import hash_string, hash_strings
 from feature_store.layout import (
     DELETE,
     PROFILE,

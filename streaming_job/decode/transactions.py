@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION, UNITS_PER_CURRENCY, country_code
 from streaming_job.contracts import Reason
 from streaming_job.decode import columns, luhn, plain, strict

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.card_lookup import find_transactions, label_age_ms
 from feature_store.catalogue import DAY_MS, HOUR_MS
-from feature_store.group_state import GroupState
-from feature_store.journal import PieceStore
 from feature_store.merchants.catalogue import takes_effect
 from feature_store.merchants.facts import REPORT, added_up, hour_counts, merchant_hash
+from feature_store.state.card_lookup import find_transactions, label_age_ms
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import PieceStore
 from streaming_job.contracts import Contract, Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter

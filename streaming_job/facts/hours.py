@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.journal import PieceStore
 from feature_store.merchants.catalogue import NEVER
 from feature_store.merchants.facts import added_up, hour_counts, merchant_hash
 from feature_store.merchants.hours import HOUR_COUNT, GrowingHours
+from feature_store.state.journal import PieceStore
 from streaming_job.facts.tiers import Tiers
 
 FIRST_HOUR = 0

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.catalogue import HOUR_MS
-from feature_store.journal import PieceStore
 from feature_store.merchants.catalogue import MARGIN_MS, MONTH_H, NEVER
 from feature_store.merchants.facts import REPORT, Facts, spans, with_frauds
 from feature_store.merchants.hours import HOUR_COUNT, GrowingHours
 from feature_store.merchants.offline import features_as_of
+from feature_store.state.journal import PieceStore
 from streaming_job.facts.record import FactBatch
 from streaming_job.facts.tiers import Tiers
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.codec import StateDamagedError, decode, encode, records
-from feature_store.journal import PieceStore
+from feature_store.state.codec import StateDamagedError, decode, encode, records
+from feature_store.state.journal import PieceStore
 
 MOST_ROWS = 1 << 20
 

@@ -6,30 +6,26 @@ divided into mini-batches.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta, PieceStore, append, seal
-from feature_store.layout import PROFILE, TRANSACTION
-from feature_store.merchants.catalogue import computed
-from streaming_job.contracts.topics import Topics
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, PieceStore, append, seal
+from streaming_job.contracts import Reason
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decide.decider import Decider, Deciders, Stopwatch
 from streaming_job.decide.model_verdict import ModelJudge
 from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
-from streaming_job.decide.scoring import Challengers, LoadModel
+from streaming_job.decide.scoring import Challengers
 from streaming_job.decode import profiles, snapshots, transactions
-from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.group_facts import GroupFacts
-from streaming_job.facts.table import MerchantRules
+from streaming_job.group.pending_delta import PendingDelta
+from streaming_job.group.rules import Rules
+from streaming_job.group.stored_positions import save_positions
 from streaming_job.group.trial_pieces import TrialPieces
-from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.measures import measure
 from streaming_job.progress.outcome import Outcome
@@ -37,34 +33,10 @@ from streaming_job.runtime.failpoints import Step, reach
 
 ROLLOUTS = "rollouts"
 """Name of the piece that holds the rollout history."""
-POSITIONS, SNAPSHOT_END = "positions", "snapshot_end"
-"""Names in `Meta.extra`."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The settings that decisions depend on; the same for every start of a job."""
-
-    topics: Topics
-    key_groups: KeyGroups
-    limits: TimeLimits
-    load_model: LoadModel
-    """Returns the scorer of a model, for rows with the catalogue's columns; waits before it raises that the
-    model is unavailable."""
-    load_challenger: LoadModel | None = None
-    """The same for challengers, without waiting; None: `load_model`."""
-    merchants: MerchantRules | None = None
-    """Rules of merchant facts; None: the job keeps none."""
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The topics that every key group folds."""
-        return self.topics.folded_tables(facts=self.merchants is not None)
-
-    @property
-    def computed(self) -> tuple[str, ...]:
-        """Features that models may use, name:version, in column order."""
-        return computed(merchants=self.merchants is not None)
+MISPLACED = "the order of rollouts is that of partition 0, and others do not count; write it to partition 0"
+"""Detail of the dead letter of a rollout in another partition."""
+SNAPSHOT_END = "snapshot_end"
+"""Name in `Meta.extra`."""
 
 
 class GroupCore:
@@ -123,10 +95,12 @@ class GroupCore:
         )  # fmt: skip
         self._warm_up()
         self.watch = Stopwatch(self.outcome)
-        self._changes: list[tuple[NDArray[np.void], NDArray[np.int32]]] = []
-        self._transactions: list[tuple[NDArray[Any], ...]] = []
-        self.pending = 0
+        self._pending = PendingDelta()
+
+    @property
+    def pending(self) -> int:
         """Number of changes and transactions that are in no delta yet."""
+        return self._pending.rows
 
     def take_outcome(self) -> Outcome:
         """Return the outcome since the last call, and begin a new one."""
@@ -178,18 +152,18 @@ class GroupCore:
         late = self._state.change_profiles(changes[audible], cards[audible])
         self.outcome.counts["profile_changes"] += int(audible.sum())
         self.outcome.counts["late_table_changes"] += late
-        self._changes.append((changes, cards))
-        self.pending += changes.size
+        self._pending.add_changes(changes, cards)
 
     def _fold_rollouts(self, records: Records) -> None:
-        rows = zip(
-            records.arrivals.tolist(),
-            records.offsets.tolist(),
-            records.values.to_pylist(),
-            records.keys.to_pylist(),
-            strict=True,
-        )
-        new = [RolloutRecord(*row) for row in rows]
+        new = [
+            RolloutRecord(
+                int(records.arrivals[row]),
+                int(records.offsets[row]),
+                records.values[row].as_py(),
+                records.keys[row].as_py(),
+            )
+            for row in np.flatnonzero(records.partitions == 0).tolist()
+        ]
         refused = self._rollouts.fold(new, self._rules.topics, self._judge)
         self._new_rollouts = True
         self.outcome.set_aside = self._rollouts.set_aside
@@ -199,6 +173,10 @@ class GroupCore:
         if self._group == 0:  # every group folds every rollout; only group 0 reports them
             silent_before = self.silent_before.get((records.topic, 0), 0)
             self._add_dead_letters(refused)
+            self._add_dead_letters(
+                _letter(records, row, Reason.WRONG_PARTITION, MISPLACED)
+                for row in np.flatnonzero(records.partitions).tolist()
+            )
             faulty = {letter.offset for letter in refused}
             self.outcome.counts["rollouts"] += sum(
                 record.offset >= silent_before and record.offset not in faulty for record in new
@@ -239,16 +217,7 @@ class GroupCore:
     def _decide(self, records: Records, *, silent: bool) -> None:
         decoded = transactions.decode(records, self._rules.limits, self._rules.key_groups)
         self._add_dead_letters(
-            DeadLetter(
-                records.topic,
-                int(records.partitions[rejection.row]),
-                int(records.offsets[rejection.row]),
-                int(records.arrivals[rejection.row]),
-                records.keys[rejection.row].as_py(),
-                records.values[rejection.row].as_py(),
-                rejection.reason,
-                rejection.detail,
-            )
+            _letter(records, rejection.row, rejection.reason, rejection.detail)
             for rejection in sorted(decoded.rejections, key=lambda rejection: rejection.row)
         )
         batch = decoded.records
@@ -266,10 +235,13 @@ class GroupCore:
         accepted = decisions.accepted
         if self.facts is not None:
             self.facts.count(batch[accepted], self.outcome, silent=silent)
-        self._transactions.append(
-            (batch[accepted], cards[accepted], decisions.alerted[accepted], decisions.suppressed[accepted])
+        self._pending.add_transactions(
+            batch.size,
+            batch[accepted],
+            cards[accepted],
+            decisions.alerted[accepted],
+            decisions.suppressed[accepted],
         )
-        self.pending += batch.size
         self.watch.lap("measure")
 
     def _add_dead_letters(self, letters: Any) -> None:
@@ -299,13 +271,7 @@ class GroupCore:
         """Write the pending changes as a delta; returns the number of bytes written."""
         if not self.pending:
             return 0
-        changes, change_cards = _joined(self._changes, (PROFILE, np.int32))
-        batch, cards, alerted, suppressed = _joined(
-            self._transactions, (TRANSACTION, np.int32, np.bool_, np.bool_)
-        )
-        self._changes, self._transactions, self.pending = [], [], 0
-        delta = Delta(changes, change_cards, batch, cards, alerted, suppressed)
-        written = append(store, self._meta, self._state, delta)
+        written = append(store, self._meta, self._state, self._pending.take())
         self.watch.lap("persist")
         return written
 
@@ -322,25 +288,14 @@ class GroupCore:
         seal(store, self._meta)
 
 
-def _joined(parts: list[Any], dtypes: tuple[Any, ...]) -> list[NDArray[Any]]:
-    if not parts:
-        return [np.zeros(0, dtype=dtype) for dtype in dtypes]
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
-
-
-def save_positions(meta: Meta, positions: Offsets) -> None:
-    """Store P in `meta`."""
-    by_topic: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(positions.items()):
-        by_topic.setdefault(topic, {})[str(partition)] = offset
-    meta.extra[POSITIONS] = by_topic
-
-
-def positions_of(meta: Meta) -> Offsets:
-    """Return P from `meta`; empty before the first epoch has ended."""
-    by_topic: Mapping[str, Mapping[str, int]] = meta.extra.get(POSITIONS, {})
-    return {
-        (topic, int(partition)): offset
-        for topic, offsets in by_topic.items()
-        for partition, offset in offsets.items()
-    }
+def _letter(records: Records, row: int, reason: Reason, detail: str) -> DeadLetter:
+    return DeadLetter(
+        records.topic,
+        int(records.partitions[row]),
+        int(records.offsets[row]),
+        int(records.arrivals[row]),
+        records.keys[row].as_py(),
+        records.values[row].as_py(),
+        reason,
+        detail,
+    )

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from feature_store.journal import PieceStore
+from feature_store.state.journal import PieceStore
 from streaming_job.group.core import GroupCore
 from streaming_job.group.gate import Gate
 from streaming_job.log.records import Offsets, Records

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta, PieceStore, seal
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, PieceStore, seal
 from streaming_job.decode import keys, snapshots
+from streaming_job.group import last_record
 from streaming_job.group.committer import COMMIT_ID, LAST, GroupCommitter
-from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
+from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit, require_output
+from streaming_job.group.rules import Rules
+from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
@@ -24,7 +27,6 @@ from streaming_job.log.own_partitions import OwnPartitions
 from streaming_job.log.records import Offsets, PartitionId, Records
 from streaming_job.log.table_follower import TableFollower
 from streaming_job.progress.writer import GroupProgress
-from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.writer import GroupWriter
 from streaming_job.transaction.written import Written
@@ -105,15 +107,20 @@ class OpenGroup:
             log.warning(
                 "key group %d: %d transactions are decided again, in silence", opening.group, repeated
             )
-        silent_before = {**_reported(written, opening.rules), **written.offsets}
-        core = GroupCore(opening.group, opening.rules, state, meta, store, silent_before, _set_aside(written))
+        record = last_record.newest(written.progress, meta.extra.get(LAST))
+        if opening.rules.merchants is not None:
+            last_record.require_labels(record, written.commit_id)
+        silent_before = {**last_record.positions(record), **written.offsets}
+        core = GroupCore(
+            opening.group, opening.rules, state, meta, store, silent_before, last_record.set_aside(record)
+        )
         core.note_snapshot_end(snapshot_end)
         progress = GroupProgress(
             settings.job_id,
             opening.query_id,
             opening.group,
             settings.key_groups,
-            written.progress,
+            record,
             written.commit_id,
             opening.rules.computed,
             settings.merchant_delay_ms,
@@ -126,12 +133,13 @@ class OpenGroup:
         self._transactions = OwnPartitions(opening.client, {tp: positions[tp] for tp in own_partitions})
         self._tables = TableFollower(
             opening.client,
-            EndOffsets(opening.client, opening.rules.tables),
+            opening.rules.tables,
+            (topics.model_rollouts,),
             {tp: offset for tp, offset in positions.items() if tp not in own_partitions},
             settings.max_records,
             settings.max_bytes,
         )
-        last_written_s = written.progress["written_at"] / 1000 if written.progress else 0.0
+        last_written_s = record["written_at"] / 1000 if record else 0.0
         silent_s = min(max(time.time() - last_written_s, 0.0), HEARTBEAT_S)
         self.follower = Follower(
             core, self._transactions, self._tables, self.committer, opening.pace, written.offsets, silent_s
@@ -157,7 +165,7 @@ def _checked(
     # partitions that were added to a table since are read from their beginning
     positions: Offsets = {**_inputs(opening, own_partitions, first), **positions_of(meta)}
     written.require_query(opening.query_id)
-    require_output(meta.extra.get(COMMIT_ID, 0), written.commit_id)
+    require_output(meta.extra.get(COMMIT_ID, 0), written.commit_id, written.unknown)
     require_fit(positions, written.offsets, first, end)
     return positions, _snapshot_end(opening, positions, end)
 
@@ -192,29 +200,6 @@ def _inputs(opening: Opening, own_partitions: set[PartitionId], offsets: Offsets
     """Select a group's inputs: its own partitions of the transactions, and all partitions of the tables."""
     tables = opening.rules.tables
     return {tp: offset for tp, offset in offsets.items() if tp in own_partitions or tp[0] in tables}
-
-
-def _reported(written: Written, rules: Rules) -> Offsets:
-    """Return the positions in the group's last progress record, the only source for those of the tables.
-
-    Raises:
-        CheckpointError: the record is lost, and with it which labels have become facts.
-    """
-    last = written.progress["commit_id"] if written.progress else 0
-    if rules.merchants is not None and last < written.commit_id:
-        raise CheckpointError(
-            f"the group has written {written.commit_id} Kafka transactions, but its last progress record is "
-            f"that of {last}, so it is unknown which labels are facts already; restore the progress topic, "
-            "or use another job id"
-        )
-    parts = written.progress["partitions"] if written.progress else ()
-    return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
-
-
-def _set_aside(written: Written) -> dict[int, str]:
-    """Return the rollouts that the group's last progress record sets aside; these verdicts are final."""
-    reasons = written.progress.get("rollouts_set_aside", {}) if written.progress else {}
-    return {int(offset): reason for offset, reason in reasons.items()}
 
 
 def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | None:

@@ -4,6 +4,8 @@ P are the offsets in the state, up to which the group has read the log. Q are th
 output. P may be any distance behind Q: the records between are decided again, in silence.
 """
 
+from collections.abc import Collection
+
 from streaming_job.log.errors import LogError
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.runtime.checkpoint import CheckpointError
@@ -46,21 +48,29 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
             )
 
 
-def require_output(state: int, topics: int) -> None:
-    """Check that the topics hold all output that the group had written when its state was saved.
+def require_output(state: int, topics: int, unknown: Collection[PartitionId] = ()) -> None:
+    """Check that the topics show all output that the group has written.
 
     Args:
-        state: number of the group's last Kafka transaction, from the state.
+        state: number of the group's last Kafka transaction when its state was saved.
         topics: the same from its committed offsets and its progress records, the greater of both.
+        unknown: partitions whose position after that transaction is not on the topics.
 
     Raises:
-        CheckpointError: the topics are behind the state, so the output written since is unknown.
+        CheckpointError: the topics are behind the state, or do not show what was written after it.
     """
     if topics < state:
         raise CheckpointError(
             f"the checkpoint is ahead of the topics: the group has written {state} Kafka transactions, but "
             f"its committed offsets and progress records show {topics}; restore the consumer group's offsets "
             "or the progress topic, or use another job id"
+        )
+    # without later transactions the state's own position is that of the output
+    if topics > state and unknown:
+        raise CheckpointError(
+            f"the group has written {topics} Kafka transactions, but neither its committed offsets nor its "
+            f"progress records show up to where it then was in {', '.join(map(_name, sorted(unknown)))}; "
+            "restore the consumer group's offsets or the progress topic, or use another job id"
         )
 
 

@@ -14,19 +14,20 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from feature_store.arena import layout_digest
 from feature_store.catalogue import names_of
-from feature_store.journal import load_meta
 from feature_store.merchants.catalogue import computed
-from models import registry
+from feature_store.state.arena import layout_digest
+from feature_store.state.journal import load_meta
+from models import loading
 from models.errors import ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
-from streaming_job.group.core import Rules, positions_of
 from streaming_job.group.opening import OpenGroup, Opening, begin
 from streaming_job.group.placement import grouping_values
+from streaming_job.group.rules import Rules
+from streaming_job.group.stored_positions import positions_of
 from streaming_job.group.working_copy import WorkingCopy
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.runtime.epochs import Address, Epoch
@@ -94,7 +95,7 @@ def _load_once(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[s
     Raises:
         ModelError: the model cannot be loaded, or must not decide.
     """
-    return registry.load(ref, tracking_uri, cache_dir).on(names)
+    return loading.load(ref, tracking_uri, cache_dir).on(names)
 
 
 def _load_patiently(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:

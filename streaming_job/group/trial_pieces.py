@@ -1,9 +1,9 @@
 """The rollout pieces of the state beside the history: trial units, applied events, feature counts."""
 
-from feature_store.journal import PieceStore
+from feature_store.state.journal import PieceStore
 from streaming_job.decide.applied_events import AppliedEvents
 from streaming_job.decide.feature_counts import FeatureCounts
-from streaming_job.decide.rollout_history import Step
+from streaming_job.decide.plans_in_force import Step
 from streaming_job.decide.trial_units import TrialUnits
 
 UNITS, APPLIED, FEATURES = "units", "applied", "features"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psutil
 
-from feature_store.arena import FileArena
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta, PieceStore, rebuild
+from feature_store.state.arena import FileArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, PieceStore, rebuild
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

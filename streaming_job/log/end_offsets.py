@@ -43,14 +43,16 @@ def with_retries(ask: Callable[[], T]) -> T:
 class EndOffsets:
     """A client that asks the brokers for first and end offsets of topics, with one request a lookup."""
 
-    def __init__(self, client: Mapping[str, str], topics: Sequence[str]) -> None:
+    def __init__(self, client: Mapping[str, str], topics: Sequence[str], *, committed: bool = True) -> None:
         """Create the client; it connects when it is used.
 
         Args:
             client: librdkafka settings, including bootstrap.servers.
             topics: the topics to look up.
+            committed: False: an end is the high watermark, behind open transactions.
         """
-        self._reader = topic_reader.consumer(client["bootstrap.servers"], client, "end-offsets")
+        servers = client["bootstrap.servers"]
+        self._reader = topic_reader.consumer(servers, client, "end-offsets", committed=committed)
         self._topics = tuple(topics)
         self._partitions: dict[str, list[int]] = {}
         self._looked_up: dict[str, float] = {}
@@ -88,7 +90,7 @@ class EndOffsets:
         return self._ask(self._topics, OFFSET_BEGINNING)
 
     def last(self, topics: Iterable[str] | None = None) -> Offsets:
-        """Return the last stable offset of each partition.
+        """Return the last stable offset of each partition, or its high watermark (`committed`).
 
         Args:
             topics: of these topics only.

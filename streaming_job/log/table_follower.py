@@ -1,27 +1,45 @@
-"""The follower of the tables, which every group reads at least up to their ends before it decides."""
+"""The follower of the tables, which every group reads at least up to their ends before it decides.
 
+The end of a table is its last stable offset. That of the topics in `awaited` is the high watermark: a record
+of a transaction takes effect at its own timestamp, some milliseconds before the transaction is committed, and
+the transactions that arrive in between must be decided with it. If such a transaction stays open for OPEN_S,
+it is passed over, with a warning.
+"""
+
+import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import Offsets, Records
 
+log = logging.getLogger(__name__)
 WAIT_S = 0.005
+OPEN_S = 5.0
+"""Longest time for which decisions wait for the end of a transaction on an awaited topic. A writer that dies
+leaves its transaction open for half a minute, and nothing of it takes effect."""
 
 
 class TableFollower:
     """A follower of all tables, which returns their records in bounded batches."""
 
     def __init__(
-        self, client: Mapping[str, str], ends: EndOffsets, positions: Offsets, most: int, most_bytes: int
+        self,
+        client: Mapping[str, str],
+        topics: Collection[str],
+        awaited: Collection[str],
+        positions: Offsets,
+        most: int,
+        most_bytes: int,
     ) -> None:
         """Begin to fetch.
 
         Args:
             client: settings of the Kafka client.
-            ends: end offsets of the tables' topics, and of no others.
+            topics: the tables' topics.
+            awaited: those whose open transactions are waited for.
             positions: where to begin, by partition of every table.
             most: maximum records of a batch.
             most_bytes: limit of keys and values of a batch, which the last record may exceed.
@@ -29,7 +47,11 @@ class TableFollower:
         Raises:
             LogError: the brokers do not answer.
         """
-        self._ends, self._most, self._most_bytes = ends, most, most_bytes
+        self._ends = EndOffsets(client, tuple(topics))
+        self._watermarks = EndOffsets(client, tuple(topics), committed=False)
+        self._awaited, self._most, self._most_bytes = frozenset(awaited), most, most_bytes
+        self._passed_over: Offsets = {}
+        """Last stable offset by partition with an open transaction that is not waited for any more."""
         self._first_ends = self.ends()
         # partitions that were added since the positions were stored are read from their beginning
         self._log = LogFollower(client, {**dict.fromkeys(self._first_ends, 0), **positions})
@@ -67,26 +89,57 @@ class TableFollower:
         Raises:
             LogError: records are gone or do not arrive, or the brokers do not answer.
         """
-        ends = self.ends()
+        ends = self._current_ends()
         if new := ends.keys() - self.positions.keys():
             raise LogError(
                 f"{_describe(dict.fromkeys(new, 0))}: a table has new partitions; the group is opened again"
             )
         last_read, positions = time.monotonic(), dict(self.positions)
-        while any(self.positions.get(tp, 0) < end for tp, end in ends.items()):
+        while missing := {tp: end for tp, end in ends.items() if self.positions.get(tp, 0) < end}:
             yield from self._log.take(self._most, self._most_bytes, WAIT_S)
             if self.positions != positions:
                 last_read, positions = time.monotonic(), dict(self.positions)
+            elif time.monotonic() - last_read > OPEN_S and self._are_open(missing):
+                return
             elif time.monotonic() - last_read > PATIENCE_S:
                 raise LogError(
                     f"no more records of the tables arrive, up to {_describe(ends)}: {self._log.trouble()}; "
                     "check the brokers, and whether a topic was recreated or has lost records"
                 )
 
+    def _current_ends(self) -> Offsets:
+        """Return the offsets up to which the tables are read before a decision."""
+        watermarks = with_retries(self._watermarks.last)
+        positions = self.positions
+        if all(positions.get(tp, -1) >= end for tp, end in watermarks.items()):
+            return watermarks  # nothing is new: one request, as in most rounds
+        ends = self.ends()
+        for tp, watermark in watermarks.items():
+            if tp[0] in self._awaited and self._passed_over.get(tp) != ends.get(tp):
+                ends[tp] = max(watermark, ends.get(tp, 0))
+        return ends
+
+    def _are_open(self, missing: Offsets) -> bool:
+        """Return whether open transactions hold all missing records back; they are then passed over."""
+        if any(topic not in self._awaited for topic, _ in missing):
+            return False
+        ends = self.ends()
+        if any(self.positions[tp] < ends[tp] for tp in missing):
+            return False
+        log.warning(
+            "a producer's transaction on %s has been open for %.0f s and is no longer waited for; if it is "
+            "committed later, a replay decides otherwise",
+            _describe(missing),
+            OPEN_S,
+        )
+        self._passed_over = {tp: ends[tp] for tp in missing}
+        return True
+
     def close(self) -> None:
         """Stop fetching."""
         self._log.close()
         self._ends.close()
+        self._watermarks.close()
 
 
 def _describe(offsets: Offsets) -> str:

@@ -15,13 +15,16 @@ RETRIED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """Errors that the client reports while it reconnects by itself."""
 
 
-def consumer(bootstrap_servers: str, kafka: Mapping[str, str], name: str) -> Consumer:
+def consumer(
+    bootstrap_servers: str, kafka: Mapping[str, str], name: str, *, committed: bool = True
+) -> Consumer:
     """Return a consumer that reads committed records only.
 
     Args:
         bootstrap_servers: Kafka brokers.
         kafka: more client settings (librdkafka names).
         name: group id, for the brokers' logs.
+        committed: False: it also sees records of open and of aborted transactions.
     """
     return Consumer(
         {
@@ -33,7 +36,7 @@ def consumer(bootstrap_servers: str, kafka: Mapping[str, str], name: str) -> Con
             **kafka,
             "bootstrap.servers": bootstrap_servers,
             "group.id": name,  # never joined: partitions are assigned
-            "isolation.level": "read_committed",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",

@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.group_state import GroupState
 from feature_store.layout import BEGINNING
+from feature_store.state.group_state import GroupState
 from streaming_job.decide.decider import Decisions
 from streaming_job.progress.outcome import LATENESS_MS, PROFILE_AGE_MS, Outcome, PartitionTimes
 

@@ -80,18 +80,20 @@ class Checkpoint:
     def fixed(self) -> Fixed | None:
         """Return the settings that the first start has fixed; None before it.
 
+        A file without an epoch counts as absent if it is damaged: the first start was killed as it wrote it.
+
         Raises:
-            CheckpointError: the file is damaged, or missing although epochs exist.
+            CheckpointError: the file is damaged or missing although epochs exist.
         """
-        text = self._read(FIXED)
-        if text is None:
-            if self.epochs("offsets"):
-                raise CheckpointError(f"the checkpoint's file {FIXED} is missing; {RESTORE}")
-            return None
         try:
-            return Fixed(**json.loads(text))
-        except (ValueError, TypeError) as fault:
-            raise CheckpointError(f"the checkpoint's file {FIXED} is damaged ({fault}); {RESTORE}") from fault
+            text = self._read(FIXED)
+            fixed = None if text is None else Fixed(**json.loads(text))
+            problem = "is missing"
+        except (CheckpointError, ValueError, TypeError) as fault:
+            fixed, problem = None, f"is damaged ({fault})"
+        if fixed is None and self.epochs("offsets"):
+            raise CheckpointError(f"the checkpoint's file {FIXED} {problem}; {RESTORE}")
+        return fixed
 
     def fix(self, fixed: Fixed) -> None:
         """Write the settings that the first start fixes."""

@@ -29,6 +29,10 @@ _END = b"."
 LOOK_S = 0.1
 """Interval at which the driver checks whether the epoch has to end early."""
 CONNECT_TIMEOUT_S = 20.0
+GREETING_S = 10.0
+"""Time in which a client has to send its secret; a task does so at once."""
+MAX_STRANGERS = 64
+"""Maximum number of connections without a secret, beside one for each task; then the oldest is dropped."""
 APART_S = 0.05
 """Maximum wait for one group before the next one is ended. Spark gives idle Python workers to tasks first in,
 first out. So groups that end in their order get the same process in the next epoch, which still has their
@@ -53,13 +57,14 @@ class Address:
 class EpochServer:
     """The driver's side of the connections."""
 
-    def __init__(self, host: str, port: int, must_end: Callable[[], bool]) -> None:
+    def __init__(self, host: str, port: int, must_end: Callable[[], bool], tasks: int = 1) -> None:
         """Listen.
 
         Args:
             host: an address of this machine that the executors can reach.
             port: port to listen on; 0: any free port.
             must_end: called every LOOK_S during an epoch; True ends it.
+            tasks: number of tasks of an epoch, which connect at the same time.
         """
         self._must_end = must_end
         self._listener = socket.create_server((host, port), backlog=256)
@@ -67,6 +72,9 @@ class EpochServer:
         self._lock = threading.Lock()
         self._epoch, self._deadline, self._ended = -1, 0.0, True
         self._tasks: dict[socket.socket, int] = {}
+        self._max_strangers = MAX_STRANGERS + tasks
+        self._strangers: dict[socket.socket, float] = {}
+        """Connection that has not sent the secret yet -> time by which it has to, oldest first."""
         self._closed = False
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -74,7 +82,13 @@ class EpochServer:
         self._thread.start()
 
     def begin(self, epoch: int, seconds: float) -> None:
-        """Begin an epoch that runs for some time; tasks of any other epoch are ended."""
+        """Begin an epoch that runs for some time; tasks of any other epoch are ended.
+
+        Raises:
+            EpochError: nothing could end the epoch, because the server's thread has died.
+        """
+        if not self._thread.is_alive():
+            raise EpochError("the thread that ends epochs has died, see the log above; start the job again")
         with self._lock:
             self._epoch, self._deadline, self._ended = epoch, time.monotonic() + seconds, False
 
@@ -84,33 +98,57 @@ class EpochServer:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._closed:
-            with self._lock:
-                timeout_s = (
-                    LOOK_S if self._ended else min(LOOK_S, max(0.0, self._deadline - time.monotonic()))
-                )
-            for key, _ in self._selector.select(timeout_s):
-                if key.fileobj is self._listener:
-                    self._welcome()
-                elif key.fileobj in self._tasks:
-                    self._hear(key.fileobj)
-                else:
-                    self._greet(key.fileobj)  # type: ignore[arg-type]
-            with self._lock:
-                if not self._ended and (time.monotonic() >= self._deadline or self._must_end()):
-                    self._end()
+        try:
+            while not self._closed:
+                self._serve()
+        except Exception:  # an epoch without an end would be worse than one that ends early
+            log.exception("epochs can no longer be ended")
         with self._lock:
             self._end()
         self._selector.close()
         self._listener.close()
 
+    def _serve(self) -> None:
+        with self._lock:
+            timeout_s = LOOK_S if self._ended else min(LOOK_S, max(0.0, self._deadline - time.monotonic()))
+        for key, _ in self._selector.select(timeout_s):
+            if key.fileobj is self._listener:
+                self._welcome()
+            elif key.fileobj in self._tasks:
+                self._hear(key.fileobj)
+            elif key.fileobj in self._strangers:  # not dropped for another one meanwhile
+                self._greet(key.fileobj)
+        self._drop_strangers(self._max_strangers)
+        with self._lock:
+            if not self._ended and (time.monotonic() >= self._deadline or self._must_end()):
+                self._end()
+
     def _welcome(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError as fault:
+            log.warning("a connection cannot be accepted: %s", fault)
+            self._drop_strangers(0)  # there may be no descriptors left
+            time.sleep(LOOK_S)  # the client still waits: the selector would return at once
+            return
         connection.setblocking(False)  # a silent or blocked client must not delay the others
         self._selector.register(connection, selectors.EVENT_READ)
+        self._strangers[connection] = time.monotonic() + GREETING_S
+        self._drop_strangers(self._max_strangers)
+
+    def _drop_strangers(self, most: int) -> None:
+        """Drop clients that have not sent the secret in time, and the oldest ones beyond a number."""
+        now = time.monotonic()
+        while self._strangers:
+            oldest, deadline = next(iter(self._strangers.items()))
+            if len(self._strangers) <= most and now < deadline:
+                return
+            del self._strangers[oldest]
+            self._drop(oldest)
 
     def _greet(self, connection: socket.socket) -> None:
         """Register a task by its first packet; drop a client whose packet is incomplete or wrong."""
+        del self._strangers[connection]
         try:
             hello = connection.recv(_HELLO.size)
         except OSError:

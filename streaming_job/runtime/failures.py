@@ -2,8 +2,8 @@
 
 import re
 
-from feature_store.codec import StateDamagedError
 from feature_store.errors import FraudError
+from feature_store.state.codec import StateDamagedError
 from streaming_job.runtime.checkpoint import RESTORE, CheckpointError
 from streaming_job.transaction.writer import FencedError
 

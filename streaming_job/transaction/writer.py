@@ -89,7 +89,12 @@ class GroupWriter:
         Raises:
             SinkError: the brokers do not answer.
         """
-        return self._reader.running()
+        written = self._reader.running()
+        if written.owner is not None and not written.unknown:
+            return written
+        # without the committed offsets progress has to be complete: another group's open transaction hides
+        # later records
+        return self._reader.running(stable=True)
 
     def take_over(
         self, ends: Offsets, *, from_others: bool = True, known: Mapping[str, Any] | None = None

@@ -79,6 +79,9 @@ class Written:
     """Query id of the checkpoint to which the output belongs; None before the first transaction."""
     progress: Mapping[str, Any] | None = None
     """The group's last progress record."""
+    unknown: frozenset[PartitionId] = frozenset()
+    """Partitions of which neither the committed offset nor the progress record is of the last transaction:
+    their Q may be greater than that in `offsets`."""
 
     @property
     def instance(self) -> str | None:
@@ -99,7 +102,7 @@ class Written:
 
 
 def combined(
-    committed: Iterable[TopicPartition], progress: Mapping[str, Any] | None, own: Iterable[PartitionId]
+    committed: Iterable[TopicPartition], progress: Mapping[str, Any] | None, own: Sequence[PartitionId]
 ) -> tuple[Written, list[str]]:
     """Combine committed offsets and progress record; return what is written, and their differences as text.
 
@@ -113,6 +116,8 @@ def combined(
     parts = progress["partitions"] if progress is not None else ()
     ends = {(part["topic"], part["partition"]): int(part["end_offset"]) for part in parts}
     offsets = {tp: ends[tp] for tp in own if tp in ends}
+    # number of the transaction that each partition's position is of
+    shown = {tp: int(progress["commit_id"]) if progress and tp in ends else 0 for tp in own}
     for part in committed:
         tp, mark = (part.topic, part.partition), Mark.from_metadata(part.metadata)
         difference = None
@@ -123,6 +128,7 @@ def combined(
         else:
             difference = str(part.offset) if part.offset < offsets.get(tp, 0) else None
             marks.append(mark)
+            shown[tp] = max(mark.commit_id, shown[tp])
             offsets[tp] = max(part.offset, offsets.get(tp, 0))
         if difference is not None:
             reported = ends.get(tp, "none")
@@ -132,12 +138,14 @@ def combined(
     last = max(marks, key=lambda mark: mark.commit_id, default=None)
     if last is None and progress is None:
         return Written(offsets), differences
+    commit_id = max(last.commit_id if last else 0, int(progress["commit_id"]) if progress else 0)
     written = Written(
         offsets,
-        max(last.commit_id if last else 0, int(progress["commit_id"]) if progress else 0),
+        commit_id,
         last.owner if last else None,
         last.query_id if last else str(progress["query_id"]) if progress else None,
         progress,
+        frozenset(tp for tp, number in shown.items() if number < commit_id),
     )
     return written, differences
 
@@ -170,17 +178,18 @@ class WrittenReader:
             }
         )
 
-    def running(self, known: Mapping[str, Any] | None = None) -> Written:
-        """Return what the group has written at least, without waiting for an open transaction.
+    def running(self, known: Mapping[str, Any] | None = None, *, stable: bool = False) -> Written:
+        """Return what the group has written at least, without waiting for its open transaction.
 
         Args:
             known: a progress record of the group. The topic is not read if the committed offsets show that
                 it is the last one.
+            stable: whether to wait until no open transaction hides a progress record.
 
         Raises:
             SinkError: the brokers do not answer.
         """
-        return self._look(self._running, known)[0]
+        return self._look(self._running, known, stable=stable)[0]
 
     def settled(self, known: Mapping[str, Any] | None = None) -> Written:
         """Return what the group has written, after all earlier producers have been fenced.
@@ -193,7 +202,7 @@ class WrittenReader:
         Raises:
             SinkError: the brokers do not answer.
         """
-        written, differences = self._look(self._settled, known)
+        written, differences = self._look(self._settled, known, stable=True)
         if differences:
             log.warning(
                 "committed offsets of group %s were changed: %s", self._job_id, "; ".join(differences)
@@ -209,14 +218,16 @@ class WrittenReader:
         self._settled.close()
         self._running.close()
 
-    def _look(self, client: Consumer, known: Mapping[str, Any] | None) -> tuple[Written, list[str]]:
+    def _look(
+        self, client: Consumer, known: Mapping[str, Any] | None, *, stable: bool
+    ) -> tuple[Written, list[str]]:
         try:
             if known is not None:
                 offsets = _patiently(lambda: _committed(client, self._own))
                 marks = [Mark.from_metadata(part.metadata) for part in offsets]
                 if marks and all(mark and mark.commit_id == known["commit_id"] for mark in marks):
                     return combined(offsets, known, self._own)
-            if client is self._settled:
+            if stable:
                 _patiently(self._await_stable)
             records = _patiently(
                 lambda: newest_by_group(self._settled, self._topic, self._job_id, {self._group})

@@ -15,7 +15,7 @@ from streaming_job.contracts.topics import Topics
 def installed(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
 ) -> Installation:
-    """Topics, settings and a model in charge; the job does not run yet."""
+    """Topics, settings and a champion; the job is not running yet."""
     made = Installation(stack, topic_names(), tmp_path_factory.mktemp("installed"))
     made.roll_out()
     return made
@@ -23,7 +23,7 @@ def installed(
 
 @pytest.fixture(scope="module")
 def relay(installed: Installation) -> Iterator[Relay]:
-    """A job at work on cards with profiles, and each job after it; nothing of it is left behind."""
+    """A running job on cards with profiles, replaced by each job that follows; all are stopped at the end."""
     ProfileLoader(installed.stack.postgres_dsn).load(world())
     made = Relay(installed)
     try:

@@ -1,4 +1,5 @@
-"""Requests and answers of transactions that are lost, late or overtaken: each is still written once."""
+"""Requests and answers of Kafka transactions are lost, delayed or overtaken: each record is still written
+once."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -33,7 +34,7 @@ def proxy(stack: Endpoints) -> Iterator[Proxy]:
 def bench(
     stack: Endpoints, proxy: Proxy, topic_names: Callable[[], Topics], tmp_path: Path
 ) -> Iterator[WriterBench]:
-    """Writers that reach the broker through the proxy; the test itself looks past it."""
+    """Writers that reach the broker through the proxy; the test reads without it."""
     assert stack.proxied is not None
     servers = f"{HOST}:{stack.proxied[0]}"
     made = WriterBench(
@@ -43,7 +44,7 @@ def bench(
     made.close()
 
 
-def test_faults_one_after_the_other_lose_double_and_tear_nothing(
+def test_faults_in_sequence_lose_repeat_and_split_no_transaction(
     bench: WriterBench, proxy: Proxy, wait_for: WaitFor
 ) -> None:
     writer = bench.writer()
@@ -61,10 +62,10 @@ def test_faults_one_after_the_other_lose_double_and_tear_nothing(
 
 
 @pytest.mark.parametrize("api", [Api.END_TRANSACTION, Api.COMMIT_OFFSETS])
-def test_request_that_arrives_in_the_next_transaction_does_not_touch_it(
+def test_a_late_request_does_not_affect_the_next_transaction(
     bench: WriterBench, proxy: Proxy, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch, api: Api
 ) -> None:
-    """The client repeats it at once on another connection and takes that answer for the end of the matter."""
+    """The client repeats the request at once on another connection and accepts that answer."""
     writer = bench.writer()
     bench.write(writer, 1)
     proxy.arm(Fault(api, Kind.REQUEST_LATE, 3.0))
@@ -78,7 +79,10 @@ def test_request_that_arrives_in_the_next_transaction_does_not_touch_it(
     def reach(step: Step) -> None:
         if step is held:
             wait_for(lambda: not proxy.late, what="the late request")
-            assert written() == {1, 2}  # it has not ended this transaction, half-written as it is
+            assert written() == {
+                1,
+                2,
+            }  # not ended by the late request, half written as it is
 
     monkeypatch.setattr(writer_module, "reach", reach)
     bench.write(writer, 3)

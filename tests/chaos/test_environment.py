@@ -1,4 +1,4 @@
-"""A job whose surroundings fail it: it ends with an error that says what to do, and has lost nothing."""
+"""A job whose disk or checkpoint fails: it ends with an error that says what to do, and loses nothing."""
 
 import shutil
 import subprocess
@@ -19,17 +19,17 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 FULL = "error: a disk is full: make room "
 CRASH = "error: Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR"
-"""Of a worker that dies of a page that cannot be had."""
+"""Exit code of a worker that touches a mapped page without room on the disk."""
 SMALL = 48 << 20
-"""Bytes of a disk that is soon full."""
+"""Bytes of a disk that is full soon."""
 MOVED = "error: the checkpoint was deleted or moved under a running job; "
 EMPTY = "error: the topics were last written by query "
 MANY = 20
-"""Bursts, more than a full disk takes."""
+"""Number of bursts, more than the disk holds."""
 
 
 @only_thorough
-def test_checkpoint_moved_under_the_job_is_noticed_and_goes_on_once_it_is_back(
+def test_a_moved_checkpoint_ends_the_job_which_continues_once_it_is_back(
     installed: Installation,
 ) -> None:
     checkpoint, away = Path(installed.settings.checkpoint), installed.directory / "away"
@@ -52,7 +52,7 @@ def test_checkpoint_moved_under_the_job_is_noticed_and_goes_on_once_it_is_back(
 
 
 def fill(file: Path) -> None:
-    """Write until nothing more goes onto the disk."""
+    """Write until the disk is full."""
     with suppress(OSError), file.open("wb", buffering=0) as output:
         while output.write(bytes(4096)):
             pass
@@ -60,7 +60,7 @@ def fill(file: Path) -> None:
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[None]:
-    """A file system of a few megabytes; skips where nobody may mount one."""
+    """A file system of a few megabytes; skips where mounting is not permitted."""
     place.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(place)], capture_output=True, check=False
@@ -78,11 +78,11 @@ def small_disk(place: Path) -> Iterator[None]:
     ("what", "words"),
     [
         ("checkpoint", (FULL,)),
-        # Spark's files are there, too: who needs room first differs
+        # Spark's files are there, too: which process needs room first differs
         ("work_dir", (FULL, CRASH)),
     ],
 )
-def test_full_disk_ends_the_job_and_room_lets_it_go_on(
+def test_a_full_disk_ends_the_job_and_free_space_lets_it_continue(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path, what: str, words: tuple[str, ...]
 ) -> None:
     disk = tmp_path / "disk"
@@ -100,7 +100,7 @@ def test_full_disk_ends_the_job_and_room_lets_it_go_on(
                 relay.burst()
         with suppress(FaultError):
             installed.caught_up(relay.job)
-        # a worker that died may leave the next one room for the working copy: then the job goes on
+        # a dead worker may leave the next one enough room for the working copy: then the job continues
         if what == "checkpoint" or not relay.job.runs:
             assert relay.job.exit_code() == 1, relay.job.log
             assert relay.job.error.startswith(words), relay.job.log

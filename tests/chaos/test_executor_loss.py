@@ -1,4 +1,4 @@
-"""The same job on several executors, by settings alone; one of them is killed in the middle of an epoch."""
+"""A job on several executors, by settings alone; one of them is killed within an epoch."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 SLOTS = re.compile(r" WARNING (\d+) task slots for 2 key groups: ")
 
 
-def test_executor_killed_in_an_epoch_is_replaced_without_loss_or_repetition(
+def test_an_executor_killed_within_an_epoch_is_replaced_without_loss_or_repetition(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path
 ) -> None:
     crash_points, topics = tmp_path / "crash-points", topic_names()

@@ -1,4 +1,4 @@
-"""Game days end well: the symptom is seen, the remedy helps, the audit finds nothing; the log is kept."""
+"""Game days: the symptom is observed, the remedy helps, the audit is clean, the log is kept."""
 
 import re
 from pathlib import Path

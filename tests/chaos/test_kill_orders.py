@@ -1,7 +1,7 @@
 """Sidecar, job and broker killed together, in every order: what the sidecar says afterwards is what happened.
 
 A rollout is a canary throughout, and is paused or resumed before each round: the job may die before it has
-applied that.
+applied that. The cards that the canary decides for are the same after every round.
 """
 
 import itertools
@@ -20,6 +20,7 @@ from deploy.local import stack as embedded
 from loadtests.faults.installation import Installation, trained
 from loadtests.faults.relay import Relay
 from loadtests.oracle import Kind
+from loadtests.oracle.membership import is_member, salt_of
 from models.policy import Policy
 from models.rollouts.events import CANARY, Challenger, Event, Type
 from models.rollouts.publishing import publish
@@ -31,6 +32,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 ORDERS = list(itertools.permutations(("broker", "job", "sidecar")))
 ROLLOUT = "trial"
+SHARE_BP = 1_000
+"""Basis points: every card in ten is a member."""
 ADA = Actor("ada")
 
 
@@ -61,14 +64,14 @@ class Scene:
         """Every card in ten is a member of a challenger that is the champion's double."""
         known = trained(self._installed.settings.mlflow_tracking_uri)
         policy, now_ms = Policy(known.quality.threshold, 15), int(time.time() * 1000)
-        double = Challenger("double", CANARY, 1_000, known.ref, policy)
+        double = Challenger("double", CANARY, SHARE_BP, known.ref, policy)
         common = ("ada", "to be killed", now_ms)
         proposed = Event(
             Type.PROPOSED, ROLLOUT, 1, "1", *common,
             champion=known.ref, challengers=(double,), line=known.ref.name,
         )  # fmt: skip
         started = Event(Type.SHADOW_STARTED, ROLLOUT, 2, "2", *common)
-        canary = Event(Type.CANARY_SET, ROLLOUT, 3, "3", *common, challenger="double", share_bp=1_000)
+        canary = Event(Type.CANARY_SET, ROLLOUT, 3, "3", *common, challenger="double", share_bp=SHARE_BP)
         job = self._installed.settings
         publish((proposed, started, canary), job.bootstrap_servers, job.topics.model_rollouts)
 
@@ -105,6 +108,15 @@ class Scene:
                 for reason, count in self._installed.reasons().items()
             },
         }
+
+    def deciders(self) -> dict[str, set[str]]:
+        """Card -> who decided its alerts under the canary, whenever it scored them."""
+        found: dict[str, set[str]] = {}
+        for record in self._installed.read(self._installed.topics.fraud_alerts):
+            alert = json.loads(record.value or b"")
+            if alert["membership"] is not None and alert["challenger_failure"] is None:
+                found.setdefault(alert["card_id"], set()).add(alert["role"])
+        return found
 
     def told(self) -> dict[str, Any]:
         """The rollout as the sidecar has it."""
@@ -146,3 +158,6 @@ def test_counters_and_rollout_are_right_after_kills_in_any_order(
     wait_for(is_told, deadline_s=60, what=f"{expected}")
     wait_for(lambda: scene.told()["state"] == "applied", deadline_s=60, what="the applied event")
     assert scene.told()["phase"] == ("paused" if is_paused else "canary")
+    salt = salt_of(trained(relay.installed.settings.mlflow_tracking_uri).ref.name)
+    for card, roles in scene.deciders().items():
+        assert roles == {"canary" if is_member(card, salt, SHARE_BP) else "champion"}, card

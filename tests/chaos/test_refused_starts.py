@@ -1,11 +1,14 @@
-"""Checkpoints, settings and topics that do not belong together: refused with what to do, and nothing written.
+"""Checkpoints, settings and topics that do not fit: the start is refused with a remedy, and nothing is
+written.
 
 One installation for all of it. The topics lose records on the way, so there is no audit after the first test.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -16,6 +19,7 @@ from thoroughness import THOROUGH, only_thorough
 from deploy.local import topics as broker
 from loadtests.faults.installation import Installation
 from loadtests.faults.relay import Relay
+from loadtests.oracle import Record
 from streaming_job.log.partitioner import Partitioner
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
@@ -25,7 +29,7 @@ Said = dict[str, dict[int, int]]
 
 @pytest.fixture(scope="module")
 def relay(installed: Installation) -> Iterator[Relay]:
-    """A job that has stopped; a copy of its checkpoint was taken before the last transactions."""
+    """A stopped job, with a copy of its checkpoint from before the last transactions."""
     made = Relay(installed)
     try:
         made.burst()
@@ -46,7 +50,7 @@ def old_checkpoint(installed: Installation) -> Path:
 
 
 def said(installed: Installation) -> Said:
-    """Where the outputs end."""
+    """End offsets of the output topics."""
     topics = installed.topics
     return {
         name: installed.ends(name) for name in (topics.fraud_alerts, topics.dead_letters, topics.job_progress)
@@ -54,7 +58,7 @@ def said(installed: Installation) -> Said:
 
 
 def assert_refused(installed: Installation, *starts: tuple[dict[str, object], str]) -> None:
-    """All these starts fail with their words, and say nothing before."""
+    """Check that each start fails with its message and writes nothing."""
     before, offsets = said(installed), committed(installed)
     with ExitStack() as cleanup:
         jobs = [cleanup.enter_context(installed.start(**changes)) for changes, _ in starts]
@@ -74,7 +78,7 @@ def committed(installed: Installation) -> list[TopicPartition]:
 
 
 def delete_records(installed: Installation, topic: str, ends: dict[int, int]) -> None:
-    """As kafka-delete-records does: retention, at once."""
+    """Delete records as kafka-delete-records does."""
     places = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
     admin = broker.admin(installed.stack.bootstrap_servers)
     for answer in admin.delete_records(places).values():
@@ -91,12 +95,12 @@ def test_checkpoint_of_another_job_or_with_other_settings_is_refused(relay: Rela
     )
     another_job = ({"job_id": "another"}, "the checkpoint began with FRAUD_JOB_ID=job-")
     assert_refused(installed, another_job, no_checkpoint, *(others if THOROUGH else ()))
-    if THOROUGH:  # by now it is the checkpoint of another query
+    if THOROUGH:  # now it is the checkpoint of another query
         assert_refused(installed, no_checkpoint)
 
 
 @only_thorough
-def test_state_ahead_of_the_topics_is_refused_until_they_are_restored(relay: Relay) -> None:
+def test_a_state_ahead_of_the_topics_is_refused_until_they_are_restored(relay: Relay) -> None:
     installed = relay.installed
     admin, group = broker.admin(installed.stack.bootstrap_servers), installed.settings.job_id
     saved = committed(installed)
@@ -111,9 +115,17 @@ def test_state_ahead_of_the_topics_is_refused_until_they_are_restored(relay: Rel
     relay.burst()
     installed.caught_up(relay.job)
     assert relay.job.terminate() == 0, relay.job.log
+    # the counts go on, although the progress topic has forgotten them: the state has the last record, too
+    for record in map(progress_of, installed.progress()):
+        assert record["totals"]["commits"] == record["commit_id"]
 
 
-def test_log_that_no_longer_reaches_the_state_is_refused(relay: Relay) -> None:
+def progress_of(record: Record) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(record.value or b"")
+    return decoded
+
+
+def test_a_log_that_no_longer_reaches_back_to_the_state_is_refused(relay: Relay) -> None:
     installed = relay.installed
     topic = installed.topics.transactions
     delete_records(installed, topic, {partition: end - 1 for partition, end in installed.ends(topic).items()})
@@ -122,7 +134,7 @@ def test_log_that_no_longer_reaches_the_state_is_refused(relay: Relay) -> None:
 
 
 @only_thorough
-def test_topic_with_more_partitions_ends_the_job_and_is_refused(relay: Relay) -> None:
+def test_added_partitions_end_the_job_and_are_refused_at_the_next_start(relay: Relay) -> None:
     installed = relay.installed
     topic = installed.topics.transactions
     relay.restart()

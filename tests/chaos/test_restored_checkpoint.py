@@ -1,7 +1,8 @@
 """A checkpoint that is older than the output, or damaged; moved offsets; a killed broker.
 
-The job decides the log again from where the state stands, in silence up to where its output ends: afterwards
-alerts and dead letters are those of the log, and what was there before has not changed. One installation for
+The job decides the log again from the state's position P, in silence up to the output's position Q.
+Afterwards alerts and dead letters are those of the log, and those written before have not changed. One
+installation for
 all of it, with an audit of everything since the beginning after each.
 """
 
@@ -40,7 +41,7 @@ def checkpoint(relay: Relay) -> Path:
 
 
 def outputs(installed: Installation) -> dict[tuple[str, int, int], Record]:
-    """Alerts and dead letters by place."""
+    """Alerts and dead letters by partition and offset."""
     topics = installed.topics
     return {
         (record.topic, record.partition, record.offset): record
@@ -49,7 +50,7 @@ def outputs(installed: Installation) -> dict[tuple[str, int, int], Record]:
     }
 
 
-def test_spoiled_copy_of_a_running_jobs_checkpoint_is_a_backup_even_without_offsets(
+def test_a_damaged_copy_of_a_running_jobs_checkpoint_is_a_backup_even_without_offsets(
     scene: Scene,
 ) -> None:
     relay, installed = scene.relay, scene.relay.installed
@@ -67,10 +68,10 @@ def test_spoiled_copy_of_a_running_jobs_checkpoint_is_a_backup_even_without_offs
     before = outputs(installed)
     shutil.rmtree(checkpoint(relay))
     copy.rename(checkpoint(relay))
-    # of which a power cut has spoiled the last files
+    # whose last files a power cut has damaged
     for file in everything(checkpoint(relay)):
         halved(file)
-    # and nothing but the groups' own progress tells how far they have written
+    # and only the groups' progress records show how far they have written
     delete_group(installed)
     job = relay.restart()
     relay.burst()
@@ -112,7 +113,7 @@ def commits(directory: Path) -> list[Path]:
 
 
 def states(directory: Path) -> list[Path]:
-    """Of each key group the state that is committed, and one that may not be."""
+    """The committed state of each key group, and a newer one that may not be committed."""
     groups = [place for place in (directory / "state" / "0").iterdir() if place.name.isdigit()]
     return [file for group in groups for file in newest(group.iterdir(), versions=2)]
 
@@ -128,7 +129,7 @@ def everything(directory: Path) -> list[Path]:
 @only_thorough
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("last_files", [offsets, commits, states, everything])
-def test_power_cut_that_spoils_the_last_files_costs_nothing(
+def test_a_power_cut_that_damages_the_last_files_loses_nothing(
     relay: Relay, last_files: Callable[[Path], list[Path]], damage: Callable[[Path], None]
 ) -> None:
     relay.burst()
@@ -139,7 +140,7 @@ def test_power_cut_that_spoils_the_last_files_costs_nothing(
     job = relay.restart()
     relay.burst()
     relay.audit()
-    # offsets of an epoch that was not over may go unnoticed: it is begun again
+    # offsets of an unfinished epoch may be ignored: the epoch is begun again
     assert (last_files, damage) == (offsets, deleted) or "going back to epoch " in job.log
 
 
@@ -150,7 +151,8 @@ def delete_group(installed: Installation) -> None:
 
 
 def reset_offsets(installed: Installation) -> None:
-    """As kafka-consumer-groups --reset-offsets does: of one partition backwards, of the other to the end."""
+    """Move one partition's offset back and the other's to the end, as kafka-consumer-groups --reset-offsets
+    does."""
     admin: AdminClient = broker.admin(installed.stack.bootstrap_servers)
     topic, group = installed.topics.transactions, installed.settings.job_id
     ends = installed.ends(topic)
@@ -175,7 +177,7 @@ def test_offsets_moved_under_a_running_job_change_nothing(
 
 @only_thorough
 @pytest.mark.parametrize("tool", TOOLS)
-def test_offsets_moved_while_the_job_stands_change_nothing(
+def test_offsets_moved_while_the_job_is_stopped_change_nothing(
     scene: Scene, tool: Callable[[Installation], None]
 ) -> None:
     relay = scene.relay
@@ -184,7 +186,7 @@ def test_offsets_moved_while_the_job_stands_change_nothing(
     relay.burst()
     tool(relay.installed)
     relay.restart()
-    # none would be awaited in the partition whose offset is at the end
+    # a lag would not be seen in the partition whose offset is at the end
     relay.burst()
     relay.audit()
 

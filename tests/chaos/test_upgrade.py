@@ -1,7 +1,6 @@
-"""A running installation gets a release that computes one more feature, and a model that looks at it.
-
-The next release is this one, changed as a developer would change it. Transactions flow all the time; in the
-end the next release's own audit finds everything as it had to become, before and after.
+"""A running installation gets a release that computes one more feature, and a model that uses it. The next
+release is this one, changed as a developer would change it. Transactions keep flowing; at the end the next
+release's own audit is clean for the time before and after the upgrade.
 """
 
 import json
@@ -36,12 +35,12 @@ CHANGES = (
         "    *_windowed(),\n",
     ),
     (
-        "feature_store/kernels.py",
+        "feature_store/kernels/card_features.py",
         "C_HOUR, C_NIGHT",
         f'C_MINUTE = COLUMN["{FEATURE}"]\nC_HOUR, C_NIGHT',
     ),
     (
-        "feature_store/kernels.py",
+        "feature_store/kernels/card_features.py",
         "    out[C_HOUR] = hour\n",
         "    out[C_HOUR] = hour\n    out[C_MINUTE] = time // 60_000 % 60\n",
     ),
@@ -52,7 +51,7 @@ CHANGES = (
         '    return view.tx.event_time // 60_000 % 60\n\n\n@feature("hour_of_day")\n',
     ),
 )
-"""(file, text, what takes its place)."""
+"""(file, text, its replacement)."""
 MODEL = "next"
 PACE_S = 0.2
 EVENTS = 60
@@ -84,7 +83,7 @@ def run(release: Path, installed: Installation, *command: str, exit_code: int = 
 
 
 def transactions(installed: Installation) -> Sender:
-    """Transactions flow, all the time."""
+    """Send transactions during the test."""
     return Sender(lambda: installed.send(EVENTS, late=0.02, duplicated=0.03), PACE_S)
 
 
@@ -93,7 +92,7 @@ def newest_alert(installed: Installation) -> dict[str, Any]:
     return max(alerts, key=lambda alert: alert["arrival_time"])
 
 
-def test_release_with_one_more_feature_takes_over_and_gets_a_model_that_uses_it(
+def test_a_release_with_one_more_feature_takes_over_and_runs_a_model_that_uses_it(
     relay: Relay, release: Path, tmp_path: Path
 ) -> None:
     installed, history = relay.installed, tmp_path / "history.parquet"

@@ -63,7 +63,7 @@ def test_error_becomes_one_line_and_its_exit_code(
         ["rollouts", "promote", "card-fraud/1", "--threshold", "0.5"],
     ],
 )
-def test_client_settings_that_are_no_json_are_one_line_without_their_value(
+def test_client_settings_that_are_not_json_give_one_line_without_their_value(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("BOOTSTRAP_SERVERS", "MLFLOW_TRACKING_URI", "CHECKPOINT", "WORK_DIR"):

@@ -64,18 +64,18 @@ def run_of(options: Options) -> Run:
     return Run(options.story(), 1_780_000_200.0)
 
 
-def test_run_is_remembered_with_its_processes(tmp_path: Path):
+def test_a_run_and_its_processes_are_stored(tmp_path: Path):
     run = run_of(Options(tmp_path, seed=3))
     run.children["job"] = Server(4711, 12.5, "mark")
     run.save(tmp_path)
     assert state.load(tmp_path) == run
 
 
-def test_nothing_is_remembered_of_an_empty_directory(tmp_path: Path):
+def test_an_empty_directory_has_no_stored_run(tmp_path: Path):
     assert state.load(tmp_path) is None
 
 
-def test_damaged_memory_is_told(tmp_path: Path):
+def test_a_damaged_record_of_a_run_is_reported(tmp_path: Path):
     (tmp_path / state.FILE).write_text('{"story": ')
     with pytest.raises(DemoError, match="damaged; start with --fresh"):
         state.load(tmp_path)
@@ -99,20 +99,20 @@ def test_clearing_leaves_nothing_but_the_lock(tmp_path: Path):
         assert {entry.name for entry in tmp_path.iterdir()} <= state.LOCKS
 
 
-def test_directory_of_somebody_else_is_not_cleared(tmp_path: Path):
+def test_a_directory_of_another_program_is_not_cleared(tmp_path: Path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(DemoError, match="not made by a demo"):
         state.clear(tmp_path)
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_other_seed_is_another_story(tmp_path: Path):
+def test_another_seed_gives_another_run(tmp_path: Path):
     run = run_of(Options(tmp_path, seed=1))
     assert state.differences(run, Options(tmp_path, seed=1, rate=9_000)) == []
     assert state.differences(run, Options(tmp_path, seed=2)) == ["--seed 1, not 2"]
 
 
-def test_callers_own_servers_are_left_out_of_it(monkeypatch: pytest.MonkeyPatch):
+def test_servers_of_the_caller_are_ignored(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", "bank:9092")
     monkeypatch.setenv("FRAUD_TOPICS__TRANSACTIONS", "theirs")
     kept = {"FRAUD_IVY_SETTINGS": "mirror.xml", "FRAUD_WARM_UP_EPOCHS": "3", "FRAUD_DRIVER_JAVA_OPTIONS": ""}
@@ -134,7 +134,7 @@ def test_screen_shows_what_matters():
         assert words in text
 
 
-def test_line_says_it_in_one():
+def test_the_status_line_has_the_same_figures():
     line = view.line(MOMENT)
     assert "\n" not in line
     for words in ("500/s", "39,000", "lag 973", "alerts 55", "dead letters 20", "p50 131 ms p99 284 ms"):
@@ -151,17 +151,17 @@ def test_line_says_it_in_one():
         ({0: {"profiles": 0}, 1: {"profiles": 0}}, True),
     ],
 )
-def test_tables_are_loaded_when_every_key_group_says_so(groups: dict[int, dict[str, int]], loaded: bool):
+def test_tables_are_loaded_when_every_key_group_reports_it(groups: dict[int, dict[str, int]], loaded: bool):
     newest = {group: {"key_groups": 2, "table_lag": lag} for group, lag in groups.items()}
     assert waiting.have_loaded_the_tables(newest) == loaded
 
 
-def test_percentiles_of_nothing_are_unknown():
+def test_percentiles_without_values_are_unknown():
     assert Percentiles.of([]) is None
     assert Percentiles.of([1.0, 2.0, 3.0]) == Percentiles(2.0, pytest.approx(2.98), 3)
 
 
-def test_report_keeps_its_promise(tmp_path: Path):
+def test_the_report_has_the_documented_fields(tmp_path: Path):
     verdict = Verdict(Findings(missing=1), Counter({Kind.PASSED: 7, Kind.ALERT: 2}), Counter({"too_late": 3}))
     measured = summary.Measured(Percentiles(130.04, 280.0, 9), 499.96, 60.0, 2**31, {"score": 2}, 1, 120, 1)
     found = summary.report(verdict, measured)
@@ -188,7 +188,7 @@ def test_tour_of_a_replay_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("other", [{"replay": ...}, {"rollouts": True}, {"speed": "2"}])
-def test_compromised_merchants_bring_their_own_traffic(tmp_path: Path, other: dict[str, Any]):
+def test_the_demo_of_compromised_merchants_has_traffic_of_its_own(tmp_path: Path, other: dict[str, Any]):
     (tmp_path / "t.parquet").touch()
     other = {name: tmp_path / "t.parquet" if name == "replay" else value for name, value in other.items()}
     with pytest.raises(DemoError, match="--merchant-labels brings its own traffic"):
@@ -200,5 +200,5 @@ def test_demo_without_tour_is_not_continued_with_one(tmp_path: Path):
     old = {name: value for name, value in options.story().items() if name != "rollouts"}
     assert state.differences(Run(old, 0.0), options) == ["--rollouts None, not True"]
     assert state.differences(Run(old, 0.0), Options(tmp_path)) == []
-    del old["merchant_labels"]  # as an older release has written it
+    del old["merchant_labels"]  # as written by an older release
     assert state.differences(Run(old, 0.0), Options(tmp_path)) == []

@@ -17,7 +17,7 @@ PACKAGES = ("feature_store", "models", "streaming_job", "service", "loadtests", 
 
 
 def subclasses(error: type[FraudError]) -> set[type[FraudError]]:
-    """All below an error."""
+    """All subclasses of an error."""
     return {error, *(found for child in error.__subclasses__() for found in subclasses(child))}
 
 
@@ -28,12 +28,12 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
 
 
-def test_every_reason_is_told_once() -> None:
+def test_every_reason_is_listed_once() -> None:
     assert sorted(row[0] for row in rows("Dead letters")) == sorted(f"`{reason.value}`" for reason in Reason)
     assert all(len(row) == 3 and all(row) for row in rows("Dead letters"))
 
 
-def test_every_error_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_error_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # otherwise importing locust replaces the sockets and threads of this process, and of all tests after this
     monkeypatch.setenv("LOCUST_SKIP_MONKEY_PATCH", "1")
     for package in PACKAGES:

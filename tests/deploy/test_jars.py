@@ -21,7 +21,7 @@ def test_lock_names_each_archive_once_and_covers_every_group() -> None:
 
 
 @pytest.mark.unit
-def test_comments_and_empty_lines_are_passed_over() -> None:
+def test_comments_and_empty_lines_are_ignored() -> None:
     text = f"# why\n\nconnect,kafka org.example:some-thing_2.13:1.0.Final sha256:{SHA}\n"
     assert jars.parse(text) == (
         jars.Jar(frozenset({"connect", "kafka"}), "org.example", "some-thing_2.13", "1.0.Final", SHA),
@@ -62,7 +62,7 @@ def test_present_archives_need_neither_java_nor_network(
 
 
 def local_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> Path:
-    """A repository on disk, given through FRAUD_IVY_SETTINGS as a mirror would be."""
+    """A repository on disk, configured by FRAUD_IVY_SETTINGS like a mirror."""
     repository = tmp_path / "repository"
     place = repository / "org" / "a" / "b" / "1" / "b-1.jar"
     place.parent.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_archive_with_another_digest_is_not_installed(
 
 
 @pytest.mark.integration
-def test_unreachable_repository_is_said_with_what_to_do(
+def test_an_unreachable_repository_is_reported_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = local_repository(tmp_path, monkeypatch, b"genuine")

@@ -27,7 +27,7 @@ def fake_java(home: Path, version: str) -> Path:
         ("command not found", None),
     ],
 )
-def test_release_is_read_from_any_vendors_words(text: str, release: int | None) -> None:
+def test_the_release_is_read_from_any_vendors_output(text: str, release: int | None) -> None:
     assert java.parse_release(text) == release
 
 
@@ -38,13 +38,13 @@ def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert java.find() == java.Java(new / "bin" / "java", 21)
 
 
-def test_old_java_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_java_is_refused_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, "11.0.2")))
     with pytest.raises(StackError, match=r"is Java 11, too old: install .* 17 or newer"):
         java.find()
 
 
-def test_no_java_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StackError, match=r"^no Java found: install"):

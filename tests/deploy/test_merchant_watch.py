@@ -1,4 +1,4 @@
-"""The demo of compromised merchants: its archive, its labels, and what it counts of them."""
+"""The demo of compromised merchants: its archive, its labels, and its counts of frauds."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def records(archive: Path) -> list[Records]:
     return list(timeline(batches, compromise.chargebacks(0), TOPICS, drain=False))
 
 
-def test_merchants_are_compromised_for_days_and_labels_come_days_after(archive: Path) -> None:
+def test_merchants_are_compromised_for_days_and_labels_follow_days_later(archive: Path) -> None:
     table = pq.read_table(archive).to_pylist()
     frauds = [row for row in table if row["scenario"] == "compromised_merchant"]
     merchant = max((row["merchant_id"] for row in frauds), key=[r["merchant_id"] for r in frauds].count)
@@ -46,7 +46,7 @@ def test_merchants_are_compromised_for_days_and_labels_come_days_after(archive: 
                 assert DAY_MS - 2 * HOUR_MS < since < 3 * DAY_MS + 2 * HOUR_MS
 
 
-def test_training_ends_where_the_archive_begins(archive: Path) -> None:
+def test_the_training_set_ends_where_the_archive_begins(archive: Path) -> None:
     transactions, labels = compromise.history(0, 500, 100.0)
     assert transactions["arrival_time"].to_numpy().max() < compromise.START_MS <= Replay(archive).first_ms
     assert max(labels["reported_at"].to_pylist()) <= compromise.START_MS

@@ -19,7 +19,7 @@ def taken() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_free_ports_are_found_and_all_different() -> None:
+def test_free_ports_are_all_different() -> None:
     chosen = choose(Ports(), {}, NAMES)
     assert set(chosen) == NAMES
     assert len(set(chosen.values())) == len(NAMES)
@@ -31,19 +31,19 @@ def test_ports_of_the_last_start_are_kept() -> None:
     assert choose(Ports(), first, NAMES) == first
 
 
-def test_port_of_the_last_start_that_is_taken_now_is_replaced(taken: int) -> None:
+def test_a_port_of_the_last_start_that_is_in_use_is_replaced(taken: int) -> None:
     assert choose(Ports(), {"kafka": taken}, frozenset({"kafka"}))["kafka"] != taken
 
 
-def test_wanted_port_is_taken_as_it_is() -> None:
+def test_a_given_port_is_used_unchanged() -> None:
     free = choose(Ports(), {}, frozenset({"kafka"}))["kafka"]
     assert choose(Ports(kafka=free), {"kafka": 1}, frozenset({"kafka"})) == {"kafka": free}
 
 
-def test_wanted_port_in_use_is_refused_with_what_to_do(taken: int) -> None:
+def test_a_given_port_in_use_is_refused_with_a_remedy(taken: int) -> None:
     with pytest.raises(StackError, match=rf"port {taken} for postgres is in use .* choose another port"):
         choose(Ports(postgres=taken), {}, NAMES)
 
 
-def test_only_ports_of_services_that_start_are_looked_at(taken: int) -> None:
+def test_only_ports_of_started_services_are_checked(taken: int) -> None:
     assert set(choose(Ports(postgres=taken), {}, frozenset({"kafka"}))) == {"kafka"}

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("module", ["preflight", "setup_venv"])
-def test_runs_before_anything_is_installed(module: str) -> None:
-    """Without site-packages: what runs before the virtual environment must not need it."""
+def test_it_runs_before_any_package_is_installed(module: str) -> None:
+    """Without site-packages, because it runs before the virtual environment exists."""
     code = f"import deploy.local.{module}"
     done = subprocess.run([sys.executable, "-S", "-E", "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -66,7 +66,7 @@ def test_stamp_changes_with_the_lock(tmp_path: Path) -> None:
     assert setup_venv.fingerprint(tmp_path) != before
 
 
-def test_fitting_stamp_means_nothing_to_do(tmp_path: Path) -> None:
+def test_a_current_stamp_installs_nothing(tmp_path: Path) -> None:
     for name in ("requirements.lock", "pyproject.toml"):
         (tmp_path / name).write_text("x==1\n")
     (tmp_path / ".venv").mkdir()
@@ -74,7 +74,7 @@ def test_fitting_stamp_means_nothing_to_do(tmp_path: Path) -> None:
     setup_venv.ensure(tmp_path, lambda line: pytest.fail(line))
 
 
-def test_lock_pins_everything_and_names_no_host() -> None:
+def test_the_lock_pins_every_package_and_names_no_host() -> None:
     lock = (ROOT / "requirements.lock").read_text()
     assert "://" not in lock
     assert "--index-url" not in lock

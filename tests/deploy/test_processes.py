@@ -58,19 +58,19 @@ def test_process_with_the_same_pid_is_not_touched(log: Path) -> None:
     processes.stop(server)
 
 
-def test_own_session_keeps_ctrl_c_away(log: Path) -> None:
+def test_a_server_in_its_own_session_does_not_receive_ctrl_c(log: Path) -> None:
     server = start(OBEYS, log)
     assert os.getsid(server.pid) == server.pid != os.getsid(0)
     processes.stop(server)
 
 
-def test_deaf_server_is_killed_after_the_deadline(log: Path) -> None:
+def test_a_server_that_ignores_sigterm_is_killed_after_the_deadline(log: Path) -> None:
     server = start(DEAF, log)
     assert processes.stop(server, patience_s=0.2)
     assert not psutil.pid_exists(server.pid)
 
 
-def test_children_go_with_their_server(log: Path) -> None:
+def test_a_servers_children_end_with_it(log: Path) -> None:
     server = start(PARENT, log)
     child = int(log.read_text().split()[1])
     assert processes.send(server, signal.SIGKILL)
@@ -78,7 +78,7 @@ def test_children_go_with_their_server(log: Path) -> None:
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
-def test_death_while_starting_shows_the_tail_of_the_log(log: Path) -> None:
+def test_a_server_that_dies_at_its_start_is_reported_with_the_end_of_its_log(log: Path) -> None:
     marker = f"--marker={log}"
     command = [sys.executable, "-c", "print('no room on the moon'); raise SystemExit(3)", marker]
     server = processes.spawn(command, marker=marker, log=log, cwd=log.parent, env=os.environ)
@@ -86,14 +86,14 @@ def test_death_while_starting_shows_the_tail_of_the_log(log: Path) -> None:
         processes.wait_until(lambda: False, server=server, name="kafka", log=log, deadline_s=20)
 
 
-def test_server_that_is_never_ready_runs_into_the_deadline(log: Path) -> None:
+def test_a_server_that_never_becomes_ready_is_reported_at_the_deadline(log: Path) -> None:
     server = start(OBEYS, log)
     with pytest.raises(StackError, match="not ready after 0 s"):
         processes.wait_until(lambda: False, server=server, name="kafka", log=log, deadline_s=0.1)
     processes.stop(server)
 
 
-def test_large_log_is_set_aside(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_log_is_rotated(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOG_LIMIT", 10)
     log.write_text("from a long life before")
     processes.stop(start(OBEYS, log))
@@ -101,6 +101,6 @@ def test_large_log_is_set_aside(log: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert log.with_suffix(".log.1").read_text() == "from a long life before"
 
 
-def test_missing_program_is_an_error_of_ours(log: Path) -> None:
+def test_a_missing_program_is_a_named_error(log: Path) -> None:
     with pytest.raises(StackError, match="cannot start /no/such/program"):
         processes.spawn(["/no/such/program"], marker="/no/such/program", log=log, cwd=log.parent, env={})

@@ -1,4 +1,4 @@
-"""The embedded stack with its real servers: one shared for looking, one of its own for killing."""
+"""The embedded stack with real servers: a shared one to read from, and one to kill."""
 
 import json
 import signal
@@ -37,7 +37,7 @@ PROFILES = Topics().profiles
 
 
 class Reader:
-    """Reads a topic from its beginning, remembering everything."""
+    """Reads a topic from its beginning and keeps all records."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self.consumer = Consumer(
@@ -54,7 +54,7 @@ class Reader:
         self.records: list[tuple[Any, Any]] = []
 
     def found(self, wanted: Callable[[Any, Any], bool]) -> bool:
-        """Reads on a little; whether a record (key, value) like this was ever read."""
+        """Read on briefly; return whether a record with this key and value has been read."""
         for message in self.consumer.consume(1000, timeout=0.1):
             if message.error() is None:
                 self.records.append((decoded(message.key()), decoded(message.value())))
@@ -96,7 +96,7 @@ def test_topics_have_the_settings_of_the_contract(stack: Endpoints) -> None:
     assert values["message.timestamp.type"] == "LogAppendTime"
 
 
-def test_replay_takes_timestamps_from_the_producer_and_back(
+def test_a_replay_switches_the_topic_to_producer_timestamps_and_back(
     stack: Endpoints, topic_names: Callable[[], Topics]
 ) -> None:
     names = topic_names()
@@ -116,7 +116,7 @@ def test_replay_takes_timestamps_from_the_producer_and_back(
     assert timestamps() == "CreateTime"
 
 
-def test_topics_of_a_bank_are_left_alone_and_compared(
+def test_existing_topics_are_compared_and_not_changed(
     stack: Endpoints, topic_names: Callable[[], Topics]
 ) -> None:
     # another test's replay may have changed the profiles' topic, which all share
@@ -136,12 +136,16 @@ def test_topics_of_a_bank_are_left_alone_and_compared(
     assert differences == [
         f"{names.model_rollouts} has message.timestamp.type=CreateTime, the job wants LogAppendTime: "
         f"{alter} {names.model_rollouts} --add-config message.timestamp.type=LogAppendTime",
+        f"{names.model_rollouts} has retention.bytes=4294967296, the job wants -1: "
+        f"{alter} {names.model_rollouts} --add-config retention.bytes=-1",
         f"{names.model_rollouts} has retention.ms=86400000, the job wants -1: "
         f"{alter} {names.model_rollouts} --add-config retention.ms=-1",
         f"{names.model_rollouts} has 2 partitions, not 1: create it anew: the order of rollouts is that of "
         "one partition",
         f"{names.job_progress} has cleanup.policy=compact, the job wants delete: "
         f"{alter} {names.job_progress} --add-config cleanup.policy=delete",
+        f"{names.job_progress} has retention.bytes=4294967296, the job wants -1: "
+        f"{alter} {names.job_progress} --add-config retention.bytes=-1",
     ]
     (found,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, names.job_progress)]).values()
     assert {name: found.result(20)[name].value for name in config} == config
@@ -178,7 +182,7 @@ def test_largest_dead_letter_fits_with_any_client(
     assert [found for _, found in reader.records] == [json.loads(encoded)] * 10
 
 
-def test_debezium_says_that_it_lives_while_nothing_changes(
+def test_debezium_sends_heartbeats_while_nothing_changes(
     stack: Endpoints, wait_for: Callable[..., object]
 ) -> None:
     topic = Topics().heartbeats
@@ -214,7 +218,7 @@ def test_insert_update_and_delete_arrive_in_order(stack: Endpoints, wait_for: Ca
     assert values[2]["before"]["card_id"] == card
 
 
-def test_who_has_the_password_runs_no_programs(stack: Endpoints) -> None:
+def test_the_connectors_user_cannot_run_programs(stack: Endpoints) -> None:
     with (
         psycopg.connect(stack.postgres_dsn) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
@@ -222,7 +226,7 @@ def test_who_has_the_password_runs_no_programs(stack: Endpoints) -> None:
         connection.execute("COPY card_profiles TO PROGRAM 'true'")
 
 
-def test_second_up_keeps_what_runs(stack: Endpoints, stack_dir: Path) -> None:
+def test_a_second_up_keeps_running_servers(stack: Endpoints, stack_dir: Path) -> None:
     before = load(stack_dir)
     assert embedded.up(stack_dir) == stack
     assert load(stack_dir) == before
@@ -230,14 +234,16 @@ def test_second_up_keeps_what_runs(stack: Endpoints, stack_dir: Path) -> None:
     embedded.check(stack_dir)
 
 
-def test_status_tells_memory_within_the_budget(stack: Endpoints, stack_dir: Path) -> None:
+def test_status_shows_memory_within_the_budget(stack: Endpoints, stack_dir: Path) -> None:
     memory = {each.service: each.memory_bytes >> 20 for each in embedded.status(stack_dir)}
     assert 0 < memory["postgres"] < 200
     assert 0 < memory["kafka"] < 900
     assert 0 < memory["connect"] < 600
 
 
-def test_stack_on_other_data_is_another_stack(stack: Endpoints, stack_dir: Path, tmp_path: Path) -> None:
+def test_a_stack_on_another_directory_is_another_stack(
+    stack: Endpoints, stack_dir: Path, tmp_path: Path
+) -> None:
     with pytest.raises(StackError, match=r"port .* for kafka is in use"):
         embedded.up(tmp_path, ports=Ports(kafka=load(stack_dir).ports["kafka"]), services=["kafka"])
     assert embedded.down(tmp_path) == []
@@ -245,11 +251,11 @@ def test_stack_on_other_data_is_another_stack(stack: Endpoints, stack_dir: Path,
 
 
 def heed_ctrl_c() -> None:
-    """What a shell started in the background ignores, its children do not notice either."""
+    """Restore the default handling of SIGINT, which background children of a shell ignore."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def test_ctrl_c_while_starting_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_ctrl_c_during_a_start_leaves_no_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "deploy.cli", "stack", "up", "--data-dir", str(tmp_path)]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heed_ctrl_c
@@ -306,7 +312,7 @@ def test_changes_made_while_connect_is_dead_arrive_after_it(
 
 @pytest.mark.chaos
 @only_thorough
-def test_debezium_finds_back_to_a_restarted_postgres(own_dir: Path, wait_for: Callable[..., object]) -> None:
+def test_debezium_reconnects_to_a_restarted_postgres(own_dir: Path, wait_for: Callable[..., object]) -> None:
     endpoints = embedded.up(own_dir)
     embedded.kill(own_dir, "postgres")
     embedded.up(own_dir)
@@ -316,7 +322,7 @@ def test_debezium_finds_back_to_a_restarted_postgres(own_dir: Path, wait_for: Ca
 
 
 @pytest.mark.chaos
-def test_lost_record_of_a_running_stack_does_not_leave_two(own_dir: Path) -> None:
+def test_a_lost_record_of_a_running_stack_does_not_start_a_second_one(own_dir: Path) -> None:
     embedded.up(own_dir, services=["postgres"])
     orphan = load(own_dir).servers["postgres"]
     (own_dir / "stack.json").unlink()
@@ -326,7 +332,7 @@ def test_lost_record_of_a_running_stack_does_not_leave_two(own_dir: Path) -> Non
 
 
 @only_thorough
-def test_down_stops_everything_and_keeps_the_data(own_dir: Path) -> None:
+def test_down_stops_all_servers_and_keeps_the_data(own_dir: Path) -> None:
     embedded.up(own_dir)
     servers = load(own_dir).servers
     assert embedded.down(own_dir) == ["connect", "postgres", "kafka"]

@@ -18,7 +18,7 @@ def test_state_survives_saving_and_loading(tmp_path: Path) -> None:
     assert state.load(tmp_path) == saved
 
 
-def test_no_record_is_an_empty_stack(tmp_path: Path) -> None:
+def test_a_missing_record_is_an_empty_stack(tmp_path: Path) -> None:
     assert state.load(tmp_path) == State()
     assert {each.state for each in health.status(tmp_path)} == {"stopped"}
     health.check(tmp_path)
@@ -26,18 +26,18 @@ def test_no_record_is_an_empty_stack(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"ports": {}, "servers": {"kafka": 1}}'])
-def test_damaged_record_says_what_to_do(tmp_path: Path, text: str) -> None:
+def test_a_damaged_record_is_reported_with_a_remedy(tmp_path: Path, text: str) -> None:
     (tmp_path / state.FILE).write_text(text)
     with pytest.raises(StackError, match=r"is damaged: delete it"):
         state.load(tmp_path)
 
 
-def test_endpoints_of_nothing_say_how_to_start(tmp_path: Path) -> None:
+def test_endpoints_without_a_stack_say_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(StackError, match=r"no stack runs on .* `fraud stack up --data-dir"):
         stack.endpoints(tmp_path)
 
 
-def test_dead_server_is_noticed_with_its_log(tmp_path: Path) -> None:
+def test_a_dead_server_is_reported_with_its_log(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "kafka.log").write_text("all was well\nthe disk is gone\n")
     state.save(tmp_path, State(ports={"kafka": 1}, servers={"kafka": Server(2**22 + 1, 1.0, "marker")}))
@@ -46,7 +46,7 @@ def test_dead_server_is_noticed_with_its_log(tmp_path: Path) -> None:
     assert [each.state for each in health.status(tmp_path) if each.service == "kafka"] == ["died"]
 
 
-def test_unwritable_directory_says_what_to_do(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with (
         pytest.raises(StackError, match="choose another --data-dir"),

@@ -1,4 +1,4 @@
-"""Which settings of a bank's topic are named, and with which remedy."""
+"""The settings of an existing topic that are reported, and their remedies."""
 
 import pytest
 
@@ -16,6 +16,7 @@ TOPICS = Topics()
         ("retention.ms", str(39 * DAY_MS), "at least 3456000000"),
         ("retention.ms", str(41 * DAY_MS), None),
         ("retention.ms", "-1", None),
+        ("retention.bytes", str(1 << 40), "-1"),
         ("min.insync.replicas", "1", "at least 2"),
         ("min.insync.replicas", "3", None),
         ("max.message.bytes", "1048588", "at least 2097152"),
@@ -23,8 +24,10 @@ TOPICS = Topics()
         ("message.timestamp.type", None, "LogAppendTime"),
     ],
 )
-def test_what_the_topic_of_transactions_lacks_is_told(key: str, found: str | None, told: str | None) -> None:
-    wanted = TOPICS.configs(replicas=3)[TOPICS.transactions]
+def test_settings_that_the_topic_of_transactions_lacks_are_reported(
+    key: str, found: str | None, told: str | None
+) -> None:
+    wanted = TOPICS.configs(replicas=3, any_size=True)[TOPICS.transactions]
     lines = of_settings(TOPICS.transactions, {**wanted, key: found}, wanted)
     if told is None:
         assert lines == []
@@ -42,8 +45,22 @@ def test_versions_of_profiles_must_not_be_compacted_away_at_once() -> None:
     assert line.startswith("p has min.compaction.lag.ms=0, the job wants at least 604800000")
 
 
+def test_no_topic_that_is_read_again_is_cut_by_its_size() -> None:
+    """Dead letters and alerts may be: the job reads neither. Profiles are compacted instead."""
+    kept = {
+        name
+        for name, config in TOPICS.configs(any_size=True).items()
+        if config.get("retention.bytes") == "-1"
+    }
+    assert kept == {
+        TOPICS.transactions, TOPICS.labels, TOPICS.chargebacks, TOPICS.merchant_facts, TOPICS.model_rollouts,
+        TOPICS.job_progress, TOPICS.audit_log,
+    }  # fmt: skip
+    assert not any("retention.bytes" in config for config in TOPICS.configs().values())
+
+
 @pytest.mark.parametrize(("days", "is_told"), [(1, False), (40, False), (41, True)])
-def test_dead_letters_are_to_be_kept_no_longer_than_their_records(days: int, is_told: bool) -> None:
+def test_dead_letters_must_not_be_kept_longer_than_their_records(days: int, is_told: bool) -> None:
     wanted = TOPICS.configs()[TOPICS.dead_letters]
     found = {**wanted, "retention.ms": str(days * DAY_MS)}
     lines = of_settings("d", found, wanted, at_most=["retention.ms"])

@@ -15,17 +15,18 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
-from feature_store.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import MOST_EVENTS, PROFILE, STATUSES, TRANSACTION, country_code
-from loadtests.oracle.card import Card, View
+from feature_store.state.arena import MemoryArena
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
+from loadtests.oracle.card import Card
 from loadtests.oracle.features import compute
 from loadtests.oracle.records import Record, Transaction
 from loadtests.oracle.tables import ProfileLog
+from loadtests.oracle.view import View
 from streaming_job.decode.profiles import profile_change
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -37,7 +38,7 @@ ALERT_FROM = 1_000_000
 
 @dataclass
 class History:
-    """A log of transactions, and one of profile changes; both in the order of arrival."""
+    """Logs of transactions and of profile changes, each in the order of arrival."""
 
     transactions: list[Transaction] = field(default_factory=list)
     changes: list[Record] = field(default_factory=list)
@@ -53,7 +54,7 @@ class History:
         country: str = "FR",
         transaction_id: str | None = None,
     ) -> None:
-        """Append a transaction; times in ms from START; arrives when it happens unless told otherwise."""
+        """Append a transaction; times in ms from START; the arrival defaults to the event time."""
         offset = len(self.transactions)
         self.transactions.append(
             Transaction(
@@ -63,7 +64,7 @@ class History:
         )  # fmt: skip
 
     def again(self, tx: Transaction, arrival: int, **changes: object) -> None:
-        """Append a repetition; `arrival` in ms from START, of the changes only `event_time` is absolute."""
+        """Append a repetition with changed fields; `arrival` in ms from START, `event_time` absolute."""
         changes |= {"arrival": START + arrival, "offset": len(self.transactions)}
         self.transactions.append(tx._replace(**changes))  # type: ignore[arg-type]
 
@@ -109,14 +110,14 @@ class History:
 
 @dataclass
 class Judged:
-    """What became of n transactions."""
+    """Outcomes of n transactions."""
 
     features: NDArray[np.float64]
     """Shape (n, len(FEATURES)); NaN in the rows of duplicates."""
     duplicate: NDArray[np.bool_]
     conflicting: NDArray[np.bool_]
     standing: list[str]
-    """Status of the card by its profile, active without any; `-` in the rows of duplicates."""
+    """Status of the card by its profile, active without one; `-` in the rows of duplicates."""
     late: NDArray[np.bool_]
     suspicious: list[tuple[int, int]]
     """suspicious_count (day, total) of each alert, in log order."""
@@ -135,7 +136,7 @@ class Pieces(MemoryPieces):
 
 
 def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:
-    """The oracle's word; a card with more events in reach than `most_events` is taken for hot."""
+    """Outcomes by the oracle; a card with more than `most_events` events in reach is hot."""
     profiles = ProfileLog()
     assert profiles.read(history.changes) == []
     cards: dict[str, Card] = {}
@@ -162,7 +163,7 @@ def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:
 
 
 def one_batch(state: GroupState, changes: NDArray[np.void], batch: NDArray[np.void]) -> tuple[Judged, Delta]:
-    """One batch as the job runs it: tables, features, alerts; and its delta."""
+    """Run one batch as the job does: tables, features, alerts; return its outcomes and its delta."""
     change_cards = state.card_numbers(changes)
     state.change_profiles(changes, change_cards)
     cards = state.card_numbers(batch)
@@ -189,7 +190,7 @@ def persist(store: Pieces, meta: Meta, state: GroupState, delta: Delta) -> None:
 
 
 def rebuilt(store: Pieces) -> tuple[GroupState, Meta]:
-    """The state that a store holds, in fresh arrays."""
+    """Rebuild the state that a store holds."""
     state, meta = GroupState(MemoryArena()), load_meta(store)
     rebuild(store, meta, state)
     return state, meta
@@ -201,13 +202,13 @@ def replay(
     rebuild_after: Callable[[int], bool] = lambda batch: False,
     read_ahead: int = 0,
 ) -> Judged:
-    """The kernels' word.
+    """Outcomes by the kernels.
 
     Args:
         history: the log.
         cuts: batches end before these transactions.
-        rebuild_after: whether the state is thrown away and rebuilt from its pieces after a batch.
-        read_ahead: ms; each batch holds the profile changes up to its last arrival, and so much further.
+        rebuild_after: whether the state is dropped after a batch and rebuilt from its pieces.
+        read_ahead: ms beyond its last arrival, up to which a batch holds profile changes.
     """
     records, changes = history.records(), history.change_records()
     store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
@@ -241,14 +242,14 @@ def _assert_same_but_features(a: Judged, b: Judged) -> None:
 
 
 def assert_same(a: Judged, b: Judged) -> None:
-    """Bit for bit."""
+    """Check that two outcomes are equal bit for bit."""
     _assert_same_but_features(a, b)
     differs = np.argwhere((a.features != b.features) & ~(np.isnan(a.features) & np.isnan(b.features)))
     assert not len(differs), _first(differs, a, b)
 
 
 def assert_close(a: Judged, b: Judged, tolerance: float = 1e-9) -> None:
-    """Equal; features to a relative and absolute tolerance."""
+    """Check that two outcomes are equal, features to a relative and absolute tolerance."""
     _assert_same_but_features(a, b)
     close = np.isclose(a.features, b.features, rtol=tolerance, atol=tolerance, equal_nan=True)
     assert close.all(), _first(np.argwhere(~close), a, b)
@@ -259,7 +260,7 @@ def _first(places: NDArray[np.int64], a: Judged, b: Judged) -> str:
     return f"{NAMES[column]} of transaction {row}: {a.features[row, column]!r}, {b.features[row, column]!r}"
 
 
-# pauses that put events on, just inside and just outside the edges of windows and retentions
+# pauses that put events on, just inside and just outside the edges of windows and of retention
 _EDGES = (MINUTE, 5 * MINUTE, HOUR, DAY, 7 * DAY, 30 * DAY, 37 * DAY)
 _PAUSES = st.one_of(
     st.just(0),
@@ -286,7 +287,7 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
     for card in draw(st.sets(st.sampled_from(_CARDS))):
         history.profile("r", 0, card, credit_limit=500.0, risk_tier=1)
         with_profile.add(card)
-    # a burst repeats its pause: this many events with none, or hardly any, in between
+    # a burst: this many events with the same short pause between them
     events = draw(st.lists(st.tuples(_PAUSES, st.integers(1, 6)), min_size=1, max_size=most // 2))
     for pause, burst in events:
         clock += pause
@@ -297,7 +298,7 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
             card = draw(st.sampled_from(_CARDS))
             kind = draw(st.integers(0, 9))
             if kind == 0:
-                # a snapshot row in mid-log belongs to a connector that started again: versions exist
+                # a snapshot row within the log is that of a restarted connector: versions exist
                 ops = ("c", "u", "d", "tombstone") + ("r",) * (card in with_profile)
                 history.profile(
                     draw(st.sampled_from(ops)), clock, card,
@@ -311,7 +312,7 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
                 continue
             known = history.transactions if kind <= 2 else []
             timely = [tx for tx in known if START + clock - tx.event_time <= 7 * DAY]
-            if kind == 1 and timely:  # the same once more, on its card or on another
+            if kind == 1 and timely:  # a repetition, on the same card or another
                 history.again(draw(st.sampled_from(timely)), clock, card_id=card)
                 continue
             history.tx(
@@ -327,7 +328,8 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
 
 @st.composite
 def strangers(draw: st.DrawFn) -> History:
-    """Histories of many cards with a transaction or two, and profiles for some; arrivals never go back."""
+    """Histories of many cards with one or two transactions each, some with profiles; arrivals never go
+    back."""
     history, clock = History(), 0
     pauses = st.sampled_from(
         (0, 1, DAY - 1, DAY, DAY + 1, 4 * DAY, 8 * DAY - 1, 8 * DAY, 8 * DAY + 1, 9 * DAY + 1)

@@ -1,15 +1,15 @@
-"""Transactions found again by their ids: in a working copy, and in one that was rebuilt from pieces."""
+"""Lookup of transactions by their ids, in a working copy and in one rebuilt from pieces."""
 
 import numpy as np
 import pytest
 
-from feature_store.arena import MemoryArena
-from feature_store.card_lookup import find_transactions, label_age_ms
 from feature_store.catalogue import DAY_MS, HOUR_MS
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, append, rebuild
 from feature_store.layout import MERCHANT_MASK, PROFILE, TRANSACTION, TRANSACTION_MASK, UPSERT
+from feature_store.state.arena import MemoryArena
+from feature_store.state.card_lookup import find_transactions, label_age_ms
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, append, rebuild
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +19,7 @@ CARD = 77
 
 
 def transactions(times: list[int], amounts: list[float] | None = None) -> np.ndarray:
-    """Of one card; the n-th has the id 2^40 n + n and is at merchant 5 n."""
+    """Transactions of one card; the n-th has the id 2^40 n + n and is at merchant 5 n."""
     batch = np.zeros(len(times), dtype=TRANSACTION)
     number = np.arange(len(times), dtype=np.uint64)
     batch["lo"], batch["hi"] = CARD, 1
@@ -45,7 +45,7 @@ class Card:
         self._store, self._meta = MemoryPieces(), Meta()
         no = np.zeros(batch.size, dtype=np.bool_)
         append(self._store, self._meta, self.state, Delta(changes, change_cards, batch, cards, no, no))
-        for _ in range(3):  # until a snapshot has the card, and no delta
+        for _ in range(3):  # until a snapshot holds the card, and no delta does
             empty = Delta(changes[:0], change_cards[:0], batch[:0], cards[:0], no[:0], no[:0])
             append(self._store, self._meta, self.state, empty)
         assert self._meta.oldest > 1
@@ -57,14 +57,15 @@ class Card:
 
 
 def ask(state: GroupState, number: int, as_of: int) -> list[tuple[int, int, bool]]:
-    """(merchant, arrival from START, spike) of what a label of the n-th transaction finds."""
+    """Look up the n-th transaction as for a label; returns (merchant, arrival from START, spike) of each
+    match."""
     transaction = ((number << 40) + number) & TRANSACTION_MASK
     found = find_transactions(state, CARD, 1, transaction, START + as_of)
     return [(int(m), int(a) - START, bool(s)) for m, a, s in found.tolist()]
 
 
 @pytest.mark.parametrize("count", [5, 700], ids=["card", "hot card"])
-def test_merchant_arrival_and_spike_outlive_a_rebuild(count):
+def test_merchant_arrival_and_spike_survive_a_rebuild(count):
     amounts = [1.0] * (count - 2) + [9.0, 1.0]
     card = Card(transactions([n * HOUR_MS // 2 for n in range(count)], amounts))
     now = count * HOUR_MS // 2 + 7 * DAY_MS

@@ -1,21 +1,21 @@
-"""One card out of persisted pieces, against the state that wrote them and the features it gave."""
+"""The view of one card in persisted pieces, compared with the state that wrote them and its features."""
 
 import numpy as np
 import pytest
 from histories import DAY, HOUR, MINUTE, SECOND, START, History, Pieces, one_batch, persist
 
-from feature_store.arena import MemoryArena
-from feature_store.card_view import describe, find_card
 from feature_store.catalogue import COLUMN, WINDOWS
-from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
-from feature_store.journal import Meta
+from feature_store.kernels.hashing import hash_string
+from feature_store.state.arena import MemoryArena
+from feature_store.state.card_view import describe, find_card
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta
 
 pytestmark = pytest.mark.unit
 
 
 def persisted(history: History, batches: int = 1) -> tuple[Pieces, np.ndarray]:
-    """The pieces after a history, and the features that it got."""
+    """The pieces after a history, and the features of its transactions."""
     store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
     records, changes = history.records(), history.change_records()
     features = []
@@ -33,7 +33,7 @@ def known(store: Pieces, card: str = "c") -> dict:
 
 
 def assert_windows(windows: dict, features: np.ndarray) -> None:
-    """The windows are those that the card's newest transaction got."""
+    """Check that the windows equal the features of the card's newest transaction."""
     for name in WINDOWS:
         for stem, value in windows[name].items():
             assert value == features[COLUMN[f"{stem}_{name}"]], (stem, name)
@@ -59,7 +59,7 @@ def test_windows_are_those_of_the_last_transaction(batches: int) -> None:
     assert not told["hot"]
 
 
-def test_hot_cards_are_told_from_their_rings() -> None:
+def test_windows_of_hot_cards_come_from_their_rings() -> None:
     history = History()
     rng = np.random.default_rng(4)
     for number in range(800):
@@ -106,7 +106,7 @@ def test_late_transaction_does_not_move_the_windows_back() -> None:
     assert known(persisted(history)[0])["last_event_time"] == START + 2 * DAY
 
 
-def test_unknown_card_is_nobody() -> None:
+def test_an_unknown_card_has_no_view() -> None:
     history = History()
     history.tx(0)
     assert find_card(persisted(history)[0].items(), *hash_string("stranger")) is None

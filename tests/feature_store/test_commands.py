@@ -1,4 +1,4 @@
-"""`fraud features`: files in, a training set out, in-process and on Spark."""
+"""`fraud features`: from files to a training set, in one process and on Spark."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from feature_store import training_set
 from feature_store.catalogue import NAMES, feature_hash
 from feature_store.commands import app
 from feature_store.errors import FraudError
 from feature_store.merchants.catalogue import ALL_NAMES, computed
-from feature_store.merchants.payments import MerchantLabels, build
-from feature_store.training_files import FEATURE_HASH
+from feature_store.training import training_set
+from feature_store.training.merchant_payments import MerchantLabels, build
+from feature_store.training.training_files import FEATURE_HASH
 
 NOW = 1_780_000_200_000
 DAY = 86_400_000
@@ -27,7 +27,7 @@ def history(rows: int = 5_000, seed: int = 2) -> pa.Table:
     lateness = np.where(
         rng.random(rows) < 0.1, rng.choice([-DAY // 100, DAY // 50, 5 * DAY, 8 * DAY], rows), 0
     )
-    # half of the traffic on one card: more than are kept one by one
+    # half of the traffic is on one card, which becomes hot
     card = np.where(rng.random(rows) < 0.5, 0, rng.integers(0, 60, rows))
     table = pa.table(
         {
@@ -41,7 +41,7 @@ def history(rows: int = 5_000, seed: int = 2) -> pa.Table:
             "label": (rng.random(rows) < 0.02).astype(np.int8),
         }
     )
-    # one in fifty is the one before it again, and arrives later
+    # one in fifty repeats the one before it, and arrives later
     again = np.arange(rows) - (rng.random(rows) < 0.02) * (np.arange(rows) > 0)
     return table.take(again).set_column(6, "arrival_time", table["arrival_time"])
 
@@ -59,7 +59,7 @@ def profiles() -> pa.Table:
 
 
 def run(directory: Path, table: pa.Table, *options: str, name: str = "out.parquet") -> pa.Table:
-    """What the command writes for a table, and that it says so."""
+    """Run the command on a table; return what it writes."""
     source = directory / "transactions.parquet"
     pq.write_table(table, source, row_group_size=1_234)
     arguments = ["--transactions", str(source), "--output", str(directory / name), *options]
@@ -70,7 +70,7 @@ def run(directory: Path, table: pa.Table, *options: str, name: str = "out.parque
 
 
 def fault(*arguments: str | Path) -> str:
-    """The one line with which the command refuses."""
+    """Run the command, which must fail; return its one line."""
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert isinstance(done.exception, FraudError), done.output
     assert "\n" not in str(done.exception)
@@ -107,14 +107,14 @@ def test_columns_are_identity_outcome_label_and_the_catalogue(tmp_path: Path) ->
 
 
 @pytest.mark.unit
-def test_features_are_those_of_build(tmp_path: Path) -> None:
+def test_features_equal_those_of_build(tmp_path: Path) -> None:
     pq.write_table(profiles(), tmp_path / "profiles.parquet")
     made = run(tmp_path, history(), "--profiles", str(tmp_path / "profiles.parquet"))
     assert bits(made) == training_set.build(history(), profiles()).tobytes()
 
 
 @pytest.mark.unit
-def test_unsorted_input_is_sorted_and_said_so(tmp_path: Path) -> None:
+def test_unsorted_input_is_sorted_with_a_note(tmp_path: Path) -> None:
     table = history()
     shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
     made = run(tmp_path, shuffled)
@@ -137,7 +137,7 @@ def test_labels_are_joined(tmp_path: Path) -> None:
 
 
 @pytest.mark.unit
-def test_merchant_label_features_stand_behind_the_others(tmp_path: Path) -> None:
+def test_merchant_label_features_are_the_last_columns(tmp_path: Path) -> None:
     table, reported = history(), reports(history())
     pq.write_table(reported, tmp_path / "labels.parquet")
     options = ("--labels", str(tmp_path / "labels.parquet"), "--merchant-labels", "--label-delay-days", "2")
@@ -195,7 +195,7 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.unit
-def test_each_mistake_has_its_line(tmp_path: Path) -> None:
+def test_each_mistake_has_a_message_of_one_line(tmp_path: Path) -> None:
     good, output = tmp_path / "good.parquet", tmp_path / "out.parquet"
     pq.write_table(history(10), good)
     options = ("--output", output, "--transactions")
@@ -224,7 +224,7 @@ def _written(table: pa.Table, directory: Path) -> Path:
 
 
 @pytest.mark.unit
-def test_a_fault_in_the_middle_leaves_the_old_output_alone(tmp_path: Path) -> None:
+def test_a_failed_run_leaves_the_old_output_unchanged(tmp_path: Path) -> None:
     output, bad = tmp_path / "out.parquet", tmp_path / "bad.parquet"
     output.write_text("mine")
     amounts = [1.0] * 149_999 + [-1.0]
@@ -238,7 +238,7 @@ def test_a_fault_in_the_middle_leaves_the_old_output_alone(tmp_path: Path) -> No
 @pytest.mark.integration
 @pytest.mark.parametrize("more", [(), ("--merchant-labels", "--label-delay-days", "2")], ids=["cards", "all"])
 def test_spark_gives_the_same_bits(tmp_path: Path, more: tuple[str, ...]) -> None:
-    """Shuffled input with everything odd in it, several row groups, labels and profiles."""
+    """Shuffled input with every oddity, several row groups, labels and profiles."""
     table = history(20_000).take(np.random.default_rng(0).permutation(20_000))
     pq.write_table(reports(table), tmp_path / "labels.parquet")
     pq.write_table(profiles(), tmp_path / "profiles.parquet")
@@ -255,7 +255,7 @@ def test_spark_gives_the_same_bits(tmp_path: Path, more: tuple[str, ...]) -> Non
 
 
 @pytest.mark.integration
-def test_a_fault_on_spark_has_its_line_too(tmp_path: Path) -> None:
+def test_an_error_on_spark_has_a_message_of_one_line(tmp_path: Path) -> None:
     bad = history(100).drop_columns(["amount"]).append_column("amount", pa.array([1.0] * 99 + [-1.0]))
     pq.write_table(bad, tmp_path / "bad.parquet")
     told = fault("--transactions", tmp_path / "bad.parquet", "--output", tmp_path / "out.parquet", "--spark")

@@ -1,18 +1,18 @@
-"""Distances between countries are the same bytes whatever C library computes the sines."""
+"""Distances between countries do not depend on the C library that computes the sines."""
 
 import math
 from itertools import combinations
 
 import pytest
 
-from feature_store.countries import CENTROIDS
-from feature_store.kernels import _speed_kmh
+from feature_store.catalogue import HOUR_MS
+from feature_store.kernels.card_features import _speed_kmh
+from feature_store.kernels.countries import CENTROIDS
 from feature_store.layout import country_name
 from loadtests.oracle.geography import EARTH_RADIUS_KM, kilometres
 
 pytestmark = pytest.mark.unit
 
-HOUR_MS = 3_600_000
 KNOWN = [code for code in range(len(CENTROIDS)) if not math.isnan(CENTROIDS[code, 0])]
 DIAMETER_M = 2000 * EARTH_RADIUS_KM
 UNITS = 16
@@ -20,7 +20,7 @@ UNITS = 16
 
 
 def metres(a: int, b: int) -> float:
-    """The haversine formula as it is written in books, not rounded."""
+    """The haversine formula of the textbooks, not rounded."""
     (phi_a, lambda_a), (phi_b, lambda_b) = (map(math.radians, CENTROIDS[code]) for code in (a, b))
     h = math.sin((phi_b - phi_a) / 2) ** 2
     h += math.cos(phi_a) * math.cos(phi_b) * math.sin((lambda_b - lambda_a) / 2) ** 2
@@ -28,12 +28,13 @@ def metres(a: int, b: int) -> float:
 
 
 def last_bits(distance: float) -> float:
-    """What UNITS in the last places of sines and root come to, metres; much near the antipodes."""
+    """Error of a distance, metres, if sines and root are off by UNITS in the last place; large near
+    antipodes."""
     angle = distance / DIAMETER_M
     return DIAMETER_M * UNITS * math.ulp(1.0) * (angle + math.tan(angle))
 
 
-def test_no_distance_is_so_near_to_half_a_metre_that_last_bits_decide() -> None:
+def test_no_distance_is_so_near_to_half_a_metre_that_the_last_bits_change_its_rounding() -> None:
     distances = [metres(a, b) for a, b in combinations(KNOWN, 2)]
     assert len(distances) > 10_000
     close = [far for far in distances if abs(far % 1 - 0.5) <= last_bits(far)]

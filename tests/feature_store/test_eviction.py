@@ -1,4 +1,4 @@
-"""Cards that are forgotten go, whenever the sweep comes round, and nobody can tell."""
+"""Eviction removes forgotten cards; the time of the sweep changes no result."""
 
 import numpy as np
 import pytest
@@ -22,14 +22,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store import deltas, eviction, journal, pieces
-from feature_store.arena import MemoryArena
-from feature_store.card_view import find_card
-from feature_store.cards import find
-from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
-from feature_store.journal import Meta
+from feature_store.kernels import eviction
+from feature_store.kernels.cards import find
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import EMPTY, EVENTS, MOST_EVENTS
+from feature_store.state import deltas, journal, piece_records
+from feature_store.state.arena import MemoryArena
+from feature_store.state.card_view import find_card
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta
 
 pytestmark = pytest.mark.unit
 
@@ -47,7 +48,7 @@ class Job:
         persist(self.store, self.meta, self.state, delta)
 
     def clock(self, days: float, partition: int = 0) -> None:
-        """Some other card's transaction that tells the time."""
+        """Append a transaction of another card, which moves the time on."""
         history = History()
         history.tx(int(days * DAY), card="clock", transaction_id=f"clock {days} {partition}")
         self.run(history, partition)
@@ -85,7 +86,7 @@ def assert_evicted(history: History, days: float, is_known: bool) -> None:
 
 
 @pytest.mark.parametrize(("hours", "is_known"), [(8 * 24, True), (8 * 24 + 1, False)])
-def test_profile_that_arrives_after_a_stranger_was_forgotten_is_all_that_stays(hours, is_known):
+def test_a_forgotten_stranger_keeps_only_a_profile_that_arrived_later(hours, is_known):
     job, history = Job(), once("c")
     history.profile("c", hours * HOUR, "c")
     job.run(history)
@@ -98,8 +99,8 @@ def test_profile_that_arrives_after_a_stranger_was_forgotten_is_all_that_stays(h
         assert (state.card_count, state.cards_without_profile) == (2, 1)
 
 
-def test_flood_of_strangers_is_swept_as_fast_as_it_comes(monkeypatch):
-    """Days with 40 new cards each, and a sweep that would by itself look at 5 cards and remove 2 a day."""
+def test_flood_of_strangers_is_evicted_as_fast_as_it_arrives(monkeypatch):
+    """40 new cards a day, with a sweep whose basic work is to look at 5 cards and remove 2 a day."""
     monkeypatch.setattr(eviction, "SWEEP", 5)
     monkeypatch.setattr(eviction, "MOST_EVICTED", 2)
     job, known = Job(), []
@@ -109,12 +110,12 @@ def test_flood_of_strangers_is_swept_as_fast_as_it_comes(monkeypatch):
             history.tx(day * DAY, card=f"{day}/{number}")
         job.run(history)
         known.append(job.state.card_count)
-    # ten days of them, and what comes while the sweep goes round once; all that came are 2,400
+    # ten days of cards, and those that arrive during one round of the sweep; 2,400 in total
     assert max(known) <= 40 * 20
     assert job.state.numbers_given <= 40 * 20
 
 
-def test_another_partition_that_is_ahead_evicts_nobody():
+def test_a_partition_that_is_ahead_evicts_no_card_of_another():
     """Partition 1 is read months ahead of partition 0, where the card's next transaction is still to come."""
     job = Job()
     job.run(once("c"), partition=0)
@@ -124,7 +125,7 @@ def test_another_partition_that_is_ahead_evicts_nobody():
     assert job.number("c") < 0
 
 
-def test_profile_stays_and_what_nobody_can_see_of_it_goes():
+def test_the_profile_stays_without_its_invisible_versions():
     job, history = Job(), once("c")
     for day in range(3):
         history.profile("u", day * DAY, "c", risk_tier=day)
@@ -148,7 +149,7 @@ def test_profiles_of_cards_without_transactions_stay():
 
 
 @pytest.mark.parametrize("snapshots", [0, 1, 6], ids=["deltas only", "both", "snapshots"])
-def test_number_is_given_again_and_both_cards_are_told_apart(snapshots, monkeypatch):
+def test_a_reused_number_does_not_mix_up_two_cards(snapshots, monkeypatch):
     monkeypatch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
     job = Job()
     job.run(once("first", "second", "third"))
@@ -175,8 +176,8 @@ def test_number_is_given_again_and_both_cards_are_told_apart(snapshots, monkeypa
         assert found.state.arena.arrays["cards"][found.number]["seen"] == 1
 
 
-def test_room_of_evicted_cards_is_used_again():
-    """Generations of cards follow each other, each silent for ever after; the arrays stay as they were."""
+def test_space_of_evicted_cards_is_used_again():
+    """Generations of cards, each of which falls silent for ever; the arrays do not grow."""
     job, sizes = Job(), []
     for generation in range(8):
         history = History()
@@ -195,8 +196,8 @@ def test_room_of_evicted_cards_is_used_again():
     assert again.card_count == 1
 
 
-def test_index_finds_everyone_whoever_left():
-    """Cards whose places in the index follow each other, every third of them gone."""
+def test_the_index_finds_every_card_after_evictions():
+    """Cards in consecutive slots of the index, every third one evicted."""
     job, names = Job(), [f"card {number}" for number in range(900)]
     job.run(once(*names))
     stay = History()
@@ -216,7 +217,7 @@ def test_work_of_a_batch_is_bounded(monkeypatch):
     for hour in range(12):
         job.clock(100 + hour / 24)
         known.append(job.state.card_count)
-    # the first of them has added the card that tells the time
+    # the first batch has added the card that moves the time on
     assert known == [89, 79, 69, 59, 49, 39, 29, 19, 9, 1, 1, 1]
 
 
@@ -230,15 +231,15 @@ SWEEPS = (
 
 @examples(30, thorough=4_000)
 @given(histories(), *SWEEPS)
-def test_nobody_can_tell_when_cards_were_evicted(history, cuts, when, snapshots):
-    """Whatever the batches, and so the sweeps: the oracle, which evicts nobody, says the same."""
+def test_results_do_not_depend_on_when_cards_are_evicted(history, cuts, when, snapshots):
+    """The oracle, which evicts no card, has the same outcomes for any batches and thus sweeps."""
     assert_indifferent(history, cuts, when, snapshots)
 
 
 @examples(40, thorough=4_000)
 @given(strangers(), *SWEEPS)
-def test_nobody_can_tell_when_strangers_were_evicted(history, cuts, when, snapshots):
-    """Cards with one or two transactions, 8 days apart or so, and profiles that come about then."""
+def test_results_do_not_depend_on_when_strangers_are_evicted(history, cuts, when, snapshots):
+    """Cards with one or two transactions, about 8 days apart, and profiles that arrive near that time."""
     assert_indifferent(history, cuts, when, snapshots)
     assert_close(judge(history), replay(history, range(1, 40)))
 
@@ -247,15 +248,16 @@ def assert_indifferent(history: History, cuts: list[int], when: set[int], snapsh
     whole = replay(history)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
-        for module in (pieces, journal, deltas):
+        for module in (piece_records, journal, deltas):
             patch.setattr(module, "CARDS_PER_PIECE", 2)
         assert_same(replay(history, cuts, when.__contains__), whole)
         assert_same(replay(history, range(1, 40), when.__contains__), whole)
     assert judge(history).duplicate.tolist() == whole.duplicate.tolist()
 
 
-def test_halves_that_are_both_free_become_one_again():
-    """512 one-event cards fill segments of 4; when all are gone, one card can have all of that room."""
+def test_two_free_halves_are_merged():
+    """512 cards with one event fill segments of 4; after their eviction one card can use all of that
+    space."""
     job = Job()
     job.run(once(*(f"card {number}" for number in range(MOST_EVENTS // 4))))
     assert job.state.counters[EVENTS] == MOST_EVENTS

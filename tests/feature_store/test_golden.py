@@ -1,4 +1,4 @@
-"""Today's code reads the state of every format that was ever released, and goes on from it."""
+"""This release reads the state of every format that it supports, and continues from it."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def test_there_is_a_golden_state_of_todays_format():
 
 
 @pytest.mark.parametrize("directory", FORMATS, ids=lambda path: path.name)
-def test_golden_state_is_read_and_goes_on(directory):
+def test_a_golden_state_is_read_and_continued(directory):
     files = {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix != ".json"}
     assert {name[0] for name in files} == {"m", "s", "d"}
     expected = json.loads((directory / "expected.json").read_text())
@@ -40,6 +40,6 @@ def test_golden_state_is_read_and_goes_on(directory):
     assert [list(counts) for counts in judged.suspicious] == expected["suspicious"]
     for row, features in zip(judged.features, expected["features"], strict=True):
         for name, value in features.items():
-            if name in COLUMN:  # of a feature that a newer catalogue dropped there is nothing to compare
+            if name in COLUMN:  # features that a newer catalogue dropped are not compared
                 value = math.nan if value is None else value
                 np.testing.assert_allclose(row[COLUMN[name]], value, rtol=1e-12, err_msg=name)

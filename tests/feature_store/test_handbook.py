@@ -1,12 +1,12 @@
-"""The handbook's columns in the contract's."""
+"""Conversion of the handbook's columns to the contract's."""
 
 from datetime import datetime
 
 import pyarrow as pa
 import pytest
 
-from feature_store import handbook
-from feature_store.handbook import HandbookError
+from feature_store.training import handbook
+from feature_store.training.handbook import HandbookError
 
 pytestmark = pytest.mark.unit
 

@@ -1,9 +1,9 @@
-"""The hash that state on disk depends on: MurmurHash3 x64 128, seed 0."""
+"""The hash of identifiers, which stored state depends on: MurmurHash3 x64 128, seed 0."""
 
 import pyarrow as pa
 import pytest
 
-from feature_store.hashing import hash_string, hash_strings
+from feature_store.kernels.hashing import hash_string, hash_strings
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ def test_reference_vectors(text, lo, hi):
 
 
 def naive(data: bytes) -> tuple[int, int]:
-    """The algorithm as Austin Appleby describes it, in plain integers."""
+    """Austin Appleby's algorithm in plain integers."""
 
     def rotate(x: int, bits: int) -> int:
         return (x << bits | x >> (64 - bits)) & MASK

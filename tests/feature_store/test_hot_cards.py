@@ -1,4 +1,4 @@
-"""A card with more than 512 events in reach: bounded, and off by no more than its buckets."""
+"""Hot cards, with more than 512 events in reach: their cost is bounded, and their error by one bucket."""
 
 import math
 
@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from histories import DAY, HOUR, MINUTE, SECOND, START, History, assert_same, judge, one_batch, replay
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import COLUMN, WINDOWS
-from feature_store.group_state import GroupState
-from feature_store.hot import BUCKETS_PER_CARD
+from feature_store.kernels.hot import BUCKETS_PER_CARD
 from feature_store.layout import MOST_EVENTS, TRANSACTION
-from feature_store.pieces import read_piece, write_piece
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.pieces import read_piece, write_piece
 
 pytestmark = pytest.mark.unit
 
 
 def busy(n: int, pause: int, seed: int = 0) -> History:
-    """A card used every `pause` ms or so; some events late by up to a minute; 30 merchants."""
+    """A card used about every `pause` ms at 30 merchants; some events are up to a minute late."""
     rng, history, clock = np.random.default_rng(seed), History(), 0
     for _ in range(n):
         clock += int(rng.integers(0, 2 * pause))
@@ -38,7 +38,7 @@ def test_card_is_exact_up_to_512_events():
 
 @pytest.mark.parametrize("pause", [SECOND, MINUTE, HOUR], ids=["second", "minute", "hour"])
 def test_hot_windows_are_off_by_no_more_than_one_bucket(pause):
-    """The bucket of t may hold what came after a late t; the oldest one is cut off where it begins.
+    """The bucket of a late t may hold events after t; the oldest bucket is left out as a whole.
 
     (t - w, t]           (-----------------------------]
     buckets         |....|....|....|         |....|....|
@@ -59,7 +59,7 @@ def test_hot_windows_are_off_by_no_more_than_one_bucket(pause):
 
 @pytest.mark.parametrize("pause", [SECOND, MINUTE], ids=["second", "minute"])
 def test_hot_counts_by_arrival_miss_less_than_one_bucket(pause):
-    """Never more than is true, and all but the arrivals of w / 60 at the old edge."""
+    """Counts never exceed the true ones, and miss at most the arrivals of w / 60 at the old edge."""
     history = busy(2500, pause)
     hot, exact = replay(history).features, judge(history, math.inf).features
     arrivals = np.array([tx.arrival for tx in history.transactions])
@@ -74,7 +74,7 @@ def test_hot_counts_by_arrival_miss_less_than_one_bucket(pause):
         assert (ours[:MOST_EVENTS] == wanted[:MOST_EVENTS]).all()
 
 
-def test_hot_card_keeps_exact_what_looks_at_single_events():
+def test_features_of_single_events_stay_exact_on_a_hot_card():
     history = busy(2000, MINUTE)
     hot, exact = replay(history).features, judge(history, math.inf).features
     for name in (
@@ -123,7 +123,7 @@ def test_hot_card_cools_down_when_it_is_forgotten():
 
 
 def test_card_of_fifty_thousand_events_and_merchants_takes_bounded_memory():
-    """All in a minute, each at a merchant of its own: more than any table of merchants holds."""
+    """All within a minute, each at another merchant: more than the table of merchants holds."""
     n = 50_000
     rows = np.zeros(n, dtype=TRANSACTION)
     rows["lo"] = rows["hi"] = 1
@@ -142,7 +142,7 @@ def test_card_of_fifty_thousand_events_and_merchants_takes_bounded_memory():
 
 
 def test_many_cards_become_hot_one_after_another():
-    """Their rings stay whole however the arrays grow; snapshots hold them all."""
+    """Rings survive the growth of the arrays, and snapshots hold all of them."""
     state = GroupState(MemoryArena())
     for card in range(1, 20):
         rows = np.zeros(MOST_EVENTS + 50, dtype=TRANSACTION)

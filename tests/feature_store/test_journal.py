@@ -1,4 +1,4 @@
-"""State survives: pieces and deltas give back the same state, damage is refused, nothing piles up."""
+"""Persistence of the state: it is rebuilt from pieces and deltas, damage is refused, storage is bounded."""
 
 import struct
 
@@ -18,14 +18,15 @@ from histories import (
 )
 from numpy.typing import NDArray
 
-from feature_store import codec, deltas, event_columns, journal, pieces
-from feature_store.arena import MemoryArena
-from feature_store.codec import StateDamagedError
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta, load_meta
 from feature_store.layout import FORMAT_VERSION, OLDEST_FORMAT, PROFILE, TRANSACTION, UPSERT
-from feature_store.pieces import gather, write_piece
+from feature_store.state import codec, deltas, event_columns, journal, piece_records
+from feature_store.state.arena import MemoryArena
+from feature_store.state.codec import StateDamagedError
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, load_meta
+from feature_store.state.piece_records import gather
+from feature_store.state.pieces import write_piece
 from loadtests.bench.feature_load import FeatureLoad
 
 pytestmark = pytest.mark.unit
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Sixteen cards a piece instead of 1,024, so that small states have many pieces."""
-    for module in (pieces, journal, deltas):
+    for module in (piece_records, journal, deltas):
         monkeypatch.setattr(module, "CARDS_PER_PIECE", 16)
 
 
@@ -81,11 +82,11 @@ class Traffic:
 
 
 def logically(state: GroupState) -> list[list[bytes]]:
-    """What a state holds and could be seen, without where in its arrays it lies."""
+    """Contents of a state that can affect a result, independent of their positions in the arrays."""
     out = []
-    for piece in range(-(-state.numbers_given // pieces.CARDS_PER_PIECE)):
+    for piece in range(-(-state.numbers_given // piece_records.CARDS_PER_PIECE)):
         found = gather(state, piece)
-        # whether a transaction id that no repetition can have is still there does not matter
+        # a transaction id too old for a repetition may be there or not
         told = vars(found) | event_columns.split(found.cards, found.events, state.lateness_ms)
         out.append([array.tobytes() for name, array in told.items() if name != "events"])
     return out
@@ -102,7 +103,7 @@ def test_rebuilt_state_equals_the_original_after_many_batches(small_pieces):
         assert logically(state) == logically(traffic.state)
 
 
-def test_rebuilt_state_goes_on_as_the_original(small_pieces):
+def test_a_rebuilt_state_continues_like_the_original(small_pieces):
     traffic = Traffic(cards=300)
     traffic.run(20)
     state, _ = rebuilt(traffic.store)
@@ -151,7 +152,7 @@ def test_each_batch_has_a_token_of_its_own():
     assert "" not in tokens
 
 
-def test_deltas_go_when_every_piece_is_newer(small_pieces):
+def test_deltas_are_removed_when_every_piece_is_newer(small_pieces):
     traffic = Traffic(cards=300)
     traffic.run(100)
     kept = sorted(int(name[1:]) for name in traffic.store if name.startswith("d"))
@@ -161,7 +162,7 @@ def test_deltas_go_when_every_piece_is_newer(small_pieces):
 
 
 def test_quiet_group_keeps_a_bounded_number_of_deltas(monkeypatch):
-    """A big state and tiny batches: the bytes would never pay for a snapshot, the number of deltas does."""
+    """A large state and tiny batches: a snapshot is due by the number of deltas, not by their bytes."""
     monkeypatch.setattr(journal, "MOST_DELTAS", 20)
     traffic = Traffic(cards=3000)
     traffic.run(1, n=5000)
@@ -180,15 +181,15 @@ def test_snapshots_cost_a_bounded_multiple_of_the_bytes_of_deltas_and_a_piece(sm
 
 
 def test_deltas_kept_stay_a_small_share_of_the_state(small_pieces):
-    """What a rebuild has to read is bounded by the state, however long the job has run."""
+    """The bytes that a rebuild reads are bounded by the state's size, however long the job has run."""
     traffic = Traffic(cards=1000)
     traffic.run(150, n=100)
     sizes = {kind: sum(len(b) for n, b in traffic.store.items() if n[0] == kind) for kind in "ds"}
     assert sizes["d"] <= 0.3 * sizes["s"]
 
 
-def test_delta_replays_only_what_its_pieces_do_not_hold(small_pieces, monkeypatch):
-    """A piece snapshot after a delta must not see that delta again: events would count twice."""
+def test_a_delta_is_replayed_only_for_pieces_older_than_it(small_pieces, monkeypatch):
+    """A delta must not be replayed on a piece that was written after it: events would count twice."""
     monkeypatch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", 1)
     traffic = Traffic(cards=100)
     traffic.run(3)
@@ -252,7 +253,7 @@ def test_missing_piece_is_named(persisted, kind):
 
 
 def two_histories() -> tuple[Traffic, Traffic]:
-    """Two attempts at the same epochs: they begin with the same 4 batches and cut the next ones otherwise."""
+    """Two attempts at the same epochs: the same 4 batches first, then the same rows in other batches."""
     traffics = []
     for sizes in ((30, 50), (50, 30)):
         traffic = Traffic(cards=40)
@@ -264,13 +265,13 @@ def two_histories() -> tuple[Traffic, Traffic]:
 
 
 @pytest.mark.parametrize("snapshots", [0, 1], ids=["deltas", "deltas and snapshots"])
-def test_no_blob_of_another_history_is_taken(snapshots, small_pieces, monkeypatch):
-    """Each blob in turn is what the other attempt has left under its name: a zombie's upload."""
+def test_no_blob_of_another_attempt_is_accepted(snapshots, small_pieces, monkeypatch):
+    """Each blob in turn is replaced by the other attempt's of the same name: a zombie's upload."""
     monkeypatch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
     one, other = two_histories()
     assert {*one.store} == {*other.store}
     foreign = [name for name in one.store if one.store[name] != other.store[name]]
-    foreign.remove("meta")  # of one attempt or of the other, so the rest is foreign to one of them
+    foreign.remove("meta")  # the meta of either attempt: the rest is foreign to one of them
     assert {name[0] for name in foreign} == ({"d", "s"} if snapshots else {"d"})
     assert "d4" not in foreign
     for name in foreign:
@@ -281,7 +282,7 @@ def test_no_blob_of_another_history_is_taken(snapshots, small_pieces, monkeypatc
     assert logically(rebuilt(one.store)[0]) == logically(one.state)
 
 
-def test_no_meta_of_another_history_is_taken(small_pieces):
+def test_no_meta_of_another_attempt_is_accepted(small_pieces):
     one, other = two_histories()
     mixed = Pieces(one.store)
     mixed["meta"] = other.store["meta"]
@@ -290,7 +291,7 @@ def test_no_meta_of_another_history_is_taken(small_pieces):
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2], ids=["meta", "snapshot", "delta"])
-def test_newer_format_asks_for_the_newer_program(persisted, kind):
+def test_a_newer_format_is_refused_with_a_hint_at_the_newer_program(persisted, kind):
     newer = Pieces(persisted)
     name = piece_names(persisted)[kind]
     blob = bytearray(newer[name])
@@ -307,12 +308,12 @@ def test_format_that_was_never_released_is_refused(persisted):
         codec.decode(bytes(blob), "meta")
 
 
-def test_blob_of_somebody_else_is_refused():
+def test_a_blob_of_another_program_is_refused():
     with pytest.raises(StateDamagedError, match="is not a piece of this job's state"):
         codec.decode(b"PAR1" + bytes(100), "x")
 
 
-def test_codec_gives_arrays_back_as_they_were():
+def test_the_codec_returns_arrays_unchanged():
     arrays = {
         "none": np.zeros(0, dtype=np.int64),
         "numbers": np.arange(5, dtype=np.uint16),
@@ -326,7 +327,7 @@ def test_codec_gives_arrays_back_as_they_were():
     assert codec.decode(codec.encode({}), "x") == {}
 
 
-def test_delta_gives_back_what_state_depends_on():
+def test_a_delta_returns_the_fields_that_the_state_depends_on():
     traffic = Traffic(cards=50)
     _, delta = one_batch(traffic.state, traffic.changes(5), traffic.transactions(33))
     found = Delta.decode(delta.encode(), "x")
@@ -342,8 +343,8 @@ def test_delta_gives_back_what_state_depends_on():
 def test_snapshot_takes_few_bytes_a_card(resolution_ms, most):
     """Eighty events kept, times in ms or whole seconds; docs/benchmarks.md has the figures."""
     state = GroupState(MemoryArena())
-    FeatureLoad(pieces.CARDS_PER_PIECE, resolution_ms=resolution_ms).warm(state, 40, 4_000)
-    assert len(write_piece(state, 0)) / pieces.CARDS_PER_PIECE < most
+    FeatureLoad(piece_records.CARDS_PER_PIECE, resolution_ms=resolution_ms).warm(state, 40, 4_000)
+    assert len(write_piece(state, 0)) / piece_records.CARDS_PER_PIECE < most
 
 
 def test_column_holds_any_numbers():
@@ -357,8 +358,8 @@ def test_column_holds_any_numbers():
         assert codec.decode(codec.encode({"x": values}), "x")["x"].tobytes() == values.tobytes()
 
 
-def test_idle_cards_give_back_their_events():
-    """After months of silence a card's next transaction starts it afresh; the events before are gone."""
+def test_events_of_idle_cards_are_freed():
+    """After months of silence a card's next transaction starts it afresh, without the events before."""
     history = History()
     for number in range(100):
         history.tx(number * MINUTE)

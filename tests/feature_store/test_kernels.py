@@ -1,4 +1,4 @@
-"""The kernels against the naive oracle, and against themselves in other batches."""
+"""The kernels equal the naive oracle, and themselves in other batches."""
 
 import numpy as np
 import pytest
@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store import deltas, journal, pieces
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import COLUMN
-from feature_store.group_state import GroupState
 from feature_store.layout import MOST_EVENTS, TRANSACTION_BITS
+from feature_store.state import deltas, journal, piece_records
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
 
 pytestmark = pytest.mark.unit
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.unit
 def _small_pieces():
     """Pieces of two cards, so that three cards make snapshots of different ages."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (pieces, journal, deltas):
+        for module in (piece_records, journal, deltas):
             patch.setattr(module, "CARDS_PER_PIECE", 2)
         yield
 
@@ -62,7 +62,9 @@ def test_batches_may_be_cut_anywhere(history, cuts, read_ahead):
     st.sampled_from((0, 1, journal.SNAPSHOT_BYTES_PER_DELTA_BYTE)),
 )
 def test_state_may_be_rebuilt_from_its_pieces_at_any_time(history, cuts, when, snapshots):
-    with pytest.MonkeyPatch.context() as patch:  # histories so small would be all snapshots, or all deltas
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # the defaults would give only snapshots, or only deltas, for so small a history
         patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
         rebuilt = replay(history, cuts, rebuild_after=when.__contains__)
     assert_same(rebuilt, replay(history))
@@ -78,7 +80,7 @@ def test_state_may_be_rebuilt_from_its_pieces_at_any_time(history, cuts, when, s
     st.integers(1, 100),
 )
 def test_busy_card_equals_the_oracle(steps, batch):
-    """Hundreds of events of one card: segments grow, move and drop what is out of reach."""
+    """Hundreds of events of one card: segments grow, move and drop events that are out of reach."""
     history, clock = History(), 0
     for pause, lag, units in steps:
         clock += pause
@@ -136,8 +138,8 @@ def test_repetition_is_recognised_for_the_allowed_lateness_and_an_hour(again_aft
     ids=lambda change: next(iter(change)),
 )
 @pytest.mark.parametrize("others", [0, MOST_EVENTS], ids=["plain", "hot"])
-def test_id_that_comes_again_with_another_content_is_another_transaction(change, others):
-    """x ... x with one thing changed (accepted, and told), then both once more (repetitions)."""
+def test_a_reused_id_with_other_content_is_another_transaction(change, others):
+    """x, x with one field changed (accepted and marked), then both again (repetitions)."""
     history = History()
     for number in range(others):
         history.tx(-number * SECOND, arrival=0, transaction_id=f"other {number}")
@@ -155,8 +157,8 @@ def test_id_that_comes_again_with_another_content_is_another_transaction(change,
 
 
 @pytest.mark.parametrize("others", [0, MOST_EVENTS], ids=["plain", "hot"])
-def test_ids_whose_hashes_meet_silence_nothing(others):
-    """Who finds two ids with the same 48 bits gains a mark in the alert."""
+def test_a_hash_collision_of_ids_suppresses_no_alert(others):
+    """Two ids with the same 48 bits only lead to a mark in the alert."""
     history = History()
     for number in range(others):
         history.tx(-number * SECOND, arrival=0, transaction_id=f"other {number}")
@@ -169,8 +171,9 @@ def test_ids_whose_hashes_meet_silence_nothing(others):
     assert judged.conflicting.tolist() == [False] * (others + 1) + [True]
 
 
-def test_dates_cannot_spread_a_burst_out():
-    """200 transactions in a second, dated six minutes apart: each is alone in its five minutes but one."""
+def test_false_dates_cannot_hide_a_burst():
+    """200 transactions in a second, dated six minutes apart: by event time no window of five minutes has
+    two."""
     history = History()
     history.tx(-10 * DAY)
     for number in range(200):
@@ -205,7 +208,7 @@ def test_lateness_is_below_zero_where_the_senders_clock_is_ahead():
 
 
 def test_arrival_that_goes_back_counts_as_the_one_before_it():
-    """arrivals 10:00, then 9:59 five times, for a broker's clock went back: six within a moment."""
+    """Arrivals 10:00, then five times 9:59, because a broker's clock went back: six at almost one time."""
     history = History()
     history.tx(0, arrival=HOUR)
     for number in range(5):
@@ -262,8 +265,8 @@ def test_profile_makes_a_card_known_if_it_arrives_within_the_8_days(op, at, seen
     assert_same_decisions(history)
 
 
-def test_what_repeats_a_strangers_transaction_is_never_taken_for_new():
-    """Dated five minutes ahead, which is the most; repeated as late as is allowed."""
+def test_a_repetition_of_a_strangers_transaction_is_always_recognised():
+    """Dated five minutes ahead, the greatest skew; repeated at the end of the allowed lateness."""
     history = History()
     history.tx(5 * MINUTE, arrival=0)
     history.again(history.transactions[0], 7 * DAY + 5 * MINUTE)
@@ -271,13 +274,13 @@ def test_what_repeats_a_strangers_transaction_is_never_taken_for_new():
 
 
 def assert_same_decisions(history: History) -> None:
-    """The oracle and the kernels agree, if the tables are read first."""
+    """Check that oracle and kernels agree when the tables are read first."""
     assert_close(judge(history), replay(history, (1,), rebuild_after=lambda batch: True))
 
 
 @pytest.mark.parametrize("cuts", [(), (1,)], ids=["one batch", "two batches"])
-def test_alerts_from_before_the_silence_are_forgotten_in_whatever_batch_they_were(cuts):
-    """alert ---- 91 days of silence ---- alert: the second is the card's first again."""
+def test_alerts_before_a_silence_are_forgotten_in_any_batches(cuts):
+    """alert ---- 91 days of silence ---- alert: the second counts as the card's first."""
     history = History()
     history.profile("c", 0)
     history.tx(0, 2_000_000)
@@ -303,7 +306,7 @@ def test_cards_do_not_see_each_other():
 
 
 def test_state_of_many_cards_grows_and_keeps_every_one():
-    """More cards than the first arrays hold, in batches; each card's third event knows the two before it."""
+    """More cards than the first arrays hold, in batches; each card's third event counts the two before it."""
     history = History()
     for turn in range(3):
         for number in range(3000):
@@ -313,11 +316,11 @@ def test_state_of_many_cards_grows_and_keeps_every_one():
 
 
 def test_arrivals_that_go_back_are_judged_alike_in_any_batches():
-    """A broker's clock stepped back: the third transaction arrives 'before' the two accepted already.
+    """A broker's clock went back: the third transaction has an earlier arrival than the two accepted before.
 
     profile  v1 at 0 ------- v2 at 50 s ---------- v3 at 105 s
     tx                                     100 s                110 s   and then 20 s
-    It is judged as if it arrived with the one before it: what lay further back may be gone.
+    It counts as arrived with the one before it: older versions may have been dropped.
     """
     history = History()
     history.profile("c", 0, risk_tier=1)

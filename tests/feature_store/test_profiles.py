@@ -1,13 +1,13 @@
-"""Profile versions: which one a transaction sees, by the log's order and arrival times."""
+"""The profile version that a transaction sees, by the order of the log and by arrival."""
 
 import numpy as np
 import pytest
 from histories import HOUR, History, Pieces, assert_same, judge, one_batch, persist, rebuilt, replay
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import COLUMN
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +39,7 @@ def test_version_is_visible_from_its_arrival_on():
 
 
 def test_late_event_sees_the_profile_of_its_arrival():
-    """The card was used before the change, the bank hears of it after: it knows the change."""
+    """A transaction from before the change that arrives after it sees the change."""
     history = History()
     history.profile("c", 0, risk_tier=1)
     history.profile("u", HOUR, risk_tier=2)
@@ -89,7 +89,7 @@ def incremental(lsn: int | None) -> dict[str, object]:
         (7, None, False), (None, 7, False), (7, "8", False), (7, True, False), (7, 1 << 56, False),
     ],
 )  # fmt: skip
-def test_row_read_again_replaces_only_what_postgres_says_is_older(op, before, after, replaced):
+def test_a_row_read_again_replaces_only_versions_with_an_older_lsn(op, before, after, replaced):
     """profile   op at 0     row read again at 10
     tx               5       10     15
     """
@@ -108,15 +108,15 @@ def test_tombstone_does_not_hide_when_the_card_was_deleted():
     assert tiers(arriving(history, 5, 15)) == [None, 2]
 
 
-def test_change_after_a_row_read_again_counts_whatever_its_place_in_the_log():
-    """After a restart Debezium may repeat older changes: the order of the topic is what everybody can see."""
+def test_a_change_after_a_row_read_again_counts_whatever_its_lsn():
+    """After a restart Debezium may repeat older changes; the order of the topic counts."""
     history = History()
     history.profile("r", 0, risk_tier=1, source=incremental(9))
     history.profile("u", 10, risk_tier=2, source={"lsn": 5})
     assert tiers(arriving(history, 5, 15)) == [1, 2]
 
 
-def test_unknown_card_read_again_is_known_from_then_on():
+def test_a_row_read_again_of_an_unknown_card_is_visible_from_its_arrival():
     history = History()
     history.profile("r", 10, risk_tier=2, source=incremental(1))
     assert tiers(arriving(history, 5, 10)) == [None, 2]
@@ -145,7 +145,7 @@ def test_deleted_row_keeps_the_status_that_it_had(ops, status):
     history.profile("c", 0)
     history.profile("u", 10, status=status)
     for op in ops:
-        history.profile(op, 20, status="active")  # what a delete says of the row does not matter
+        history.profile(op, 20, status="active")  # the row in a delete does not matter
     history.profile("c", 30)
     whole = replay(arriving(history, 9, 10, 19, 20, 29, 30))
     assert whole.standing == ["active", *[status] * 4, "active"]
@@ -154,7 +154,7 @@ def test_deleted_row_keeps_the_status_that_it_had(ops, status):
     assert_same(whole, replay(history, range(6), lambda batch: batch % 2 == 0))
 
 
-def test_deleted_row_that_nobody_has_seen_leaves_an_active_card():
+def test_the_delete_of_an_unknown_row_leaves_an_active_card():
     history = History()
     history.profile("d", 0, status="blocked")
     assert replay(arriving(history, 5)).standing == judge(history).standing == ["active"]
@@ -181,7 +181,7 @@ def test_profile_is_of_its_card_only():
 
 
 def behind(history: History, op: str, arrival: int) -> int:
-    """How many changes are counted as late when one comes after all transactions are decided."""
+    """Number of changes counted as late when one arrives after all transactions are decided."""
     state = GroupState(MemoryArena())
     records = history.records()
     state.apply(records, state.card_numbers(records))
@@ -196,7 +196,7 @@ def behind(history: History, op: str, arrival: int) -> int:
     [("u", 9, 1), ("u", 10, 1), ("u", 11, 0), ("d", 10, 1), ("d", 11, 0), ("r", 9, 1), ("r", 11, 1)],
 )
 def test_change_behind_a_decided_transaction_is_counted(op, arrival, count):
-    """The card's transaction arrived at 10 and was decided; then the change turns up.
+    """The card's transaction arrived at 10 and was decided before the change was read.
 
     tx                     10
     change            9    10    11
@@ -209,7 +209,7 @@ def test_change_of_a_card_without_transactions_is_never_late():
     assert behind(History(), "u", 0) == 0
 
 
-def test_versions_that_nobody_can_see_any_more_are_given_back():
+def test_invisible_versions_are_freed():
     """A card whose profile changes a thousand times between its transactions keeps two versions."""
     history = History()
     for number in range(1000):

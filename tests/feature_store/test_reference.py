@@ -1,4 +1,4 @@
-"""The page of features is the catalogue."""
+"""docs/features.md is up to date with the catalogue."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 FILE = Path(__file__).parents[2] / "docs" / "features.md"
 
 
-def test_page_is_fresh() -> None:
+def test_the_page_is_up_to_date() -> None:
     assert FILE.read_text() == page(), "docs/features.md is stale: run `make docs`"
 
 

@@ -1,4 +1,4 @@
-"""Room for events: segments never overlap, and what is free becomes whole again."""
+"""The allocator of segments: segments never overlap, and free ones are merged."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.arena import FIRST_SIZES, FileArena, MemoryArena
-from feature_store.group_state import GroupState
+from feature_store.kernels.segments import give_back, take
 from feature_store.layout import (
     CARD,
     EMPTY,
@@ -18,7 +17,8 @@ from feature_store.layout import (
     MOST_EVENTS,
     SIZE_CLASSES,
 )
-from feature_store.segments import give_back, take
+from feature_store.state.arena import FIRST_SIZES, FileArena, MemoryArena
+from feature_store.state.group_state import GroupState
 from loadtests.bench.feature_load import FeatureLoad
 
 pytestmark = pytest.mark.unit
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.unit
     st.lists(st.tuples(st.booleans(), st.integers(0, SIZE_CLASSES - 1), st.integers(0, 1000)), max_size=80)
 )
 def test_segments_never_overlap_and_merge_when_all_are_free(steps):
-    """Against a map of who holds which event; a step takes a segment or frees one."""
+    """Compared with a map from event to holder; each step takes a segment or frees one."""
     arena = MemoryArena()
     events, counters = arena.arrays["events"], arena.arrays["counters"]
     held: list[tuple[int, int]] = []
@@ -56,7 +56,7 @@ def test_segments_never_overlap_and_merge_when_all_are_free(steps):
     assert whole * MOST_EVENTS == counters[EVENTS]
 
 
-def test_array_that_is_too_small_is_not_written_past():
+def test_a_full_array_is_not_written_beyond_its_end():
     arena = MemoryArena()
     events, counters = arena.arrays["events"], arena.arrays["counters"]
     for _ in range(FIRST_SIZES["events"] // MOST_EVENTS):
@@ -66,7 +66,7 @@ def test_array_that_is_too_small_is_not_written_past():
 
 
 def test_working_copy_takes_less_than_twice_its_records(tmp_path):
-    """Cards that grow together, from nothing to eighty events each, as those of a new job do."""
+    """Cards that grow together from zero to eighty events each, as in a new job."""
     cards = 2_000
     state = GroupState(FileArena(tmp_path))
     FeatureLoad(cards).warm(state, 40, 4_000)

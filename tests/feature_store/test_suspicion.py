@@ -1,4 +1,4 @@
-"""Counts, escalation and cooldown of a card's alerts, against three loops that read every alert again."""
+"""Counts, escalation and cooldown of a card's alerts equal those of three loops over all alerts."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.arena import MemoryArena
-from feature_store.deltas import Delta
-from feature_store.group_state import AlertTerms, GroupState
-from feature_store.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
+from feature_store.state.arena import MemoryArena
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import AlertTerms, GroupState
+from feature_store.state.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
 
 pytestmark = pytest.mark.unit
 
@@ -46,9 +46,8 @@ ROWS = st.lists(
 
 
 def naive(rows: list[Row], restarted: list[bool]) -> list[tuple[int, int, int]]:
-    """(day, total, since when it is held back) of each row, all alerts so far looked at each time.
-
-    `restarted`: rows whose card had been forgotten, which is another test's matter.
+    """Compute (day, total, since when it is suppressed) of each row from all alerts before it. `restarted`:
+    rows at which the card was forgotten.
     """
     out: list[tuple[int, int, int]] = []
     alerts: list[tuple[str, int]] = []

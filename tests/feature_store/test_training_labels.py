@@ -1,9 +1,9 @@
-"""Which transactions were fraud."""
+"""Labels of transactions, from reports."""
 
 import pyarrow as pa
 import pytest
 
-from feature_store.labels import LabelError, Labels, is_fraud
+from feature_store.training.labels import LabelError, Labels, is_fraud
 
 pytestmark = pytest.mark.unit
 
@@ -18,7 +18,7 @@ def of(labels: Labels, *identities: tuple[str, str]) -> list[int]:
     return labels.of(pa.chunked_array([cards]), pa.chunked_array([transactions])).tolist()
 
 
-def test_a_transaction_is_known_by_its_card_too() -> None:
+def test_a_transaction_is_identified_by_id_and_card() -> None:
     labels = Labels(reports(("a", "1", "fraud"), ("b", "2", "genuine")))
     assert of(labels, ("a", "1"), ("b", "1"), ("b", "2"), ("", "a1"), ("a1", "")) == [1, 0, 0, 0, 0]
 
@@ -30,12 +30,12 @@ def test_last_report_counts_by_row() -> None:
     assert of(labels, ("a", "1"), ("a", "2")) == [0, 1]
 
 
-def test_last_report_counts_by_its_time_where_that_is_known() -> None:
+def test_the_last_report_counts_by_its_time_if_it_has_one() -> None:
     labels = Labels(reports(("a", "1", "fraud"), ("a", "1", "genuine"), reported_at=[2, 1]))
     assert of(labels, ("a", "1")) == [1]
 
 
-def test_nothing_reported_means_all_genuine() -> None:
+def test_without_reports_all_are_genuine() -> None:
     empty = Labels(reports(("a", "1", "fraud")).slice(0, 0))
     assert of(empty, ("a", "1")) == [0]
 

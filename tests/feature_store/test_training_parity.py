@@ -1,4 +1,4 @@
-"""Training sets equal the stream, row by row, bit by bit; and equal the handbook's authors' own features."""
+"""Training sets equal the stream bit for bit, and the features that the handbook's authors published."""
 
 import os
 from pathlib import Path
@@ -11,9 +11,9 @@ from histories import HOUR, History, histories, replay
 from hypothesis import given
 from thoroughness import examples
 
-from feature_store import handbook, training_set
 from feature_store.catalogue import COLUMN
-from feature_store.training_set import TrainingSetError
+from feature_store.training import handbook, training_set
+from feature_store.training.training_set import TrainingSetError
 
 pytestmark = pytest.mark.unit
 
@@ -100,7 +100,7 @@ def test_columns_of_the_wrong_kind_are_named(name, values):
 
 
 def known(cards: pa.Array) -> pa.Table:
-    """Profiles of cards, all the same."""
+    """Equal profiles of some cards."""
     row = {
         "status": "active", "home_country": "ZZ", "currency": "EUR", "credit_limit": 0.0, "risk_tier": 0,
         "opened_on": 0,
@@ -120,7 +120,7 @@ AUTHORS = {
     "CUSTOMER_ID_NB_TX_30DAY_WINDOW": "count_30d",
     "CUSTOMER_ID_AVG_AMOUNT_30DAY_WINDOW": "mean_30d",
 }
-"""The handbook's columns, and which of ours is the same number."""
+"""The handbook's column -> ours of the same meaning."""
 
 
 @pytest.fixture(scope="module")
@@ -136,11 +136,10 @@ def handbook_files() -> tuple[Path, Path]:
     return found[0][0], found[1][0]
 
 
-def test_handbooks_own_features_come_out_of_our_kernels(handbook_files):
-    """The authors' 9 card and time features of their sample days, from all raw rows before.
-
-    Their windows are pandas' rolling (t - w, t], ours too; the rows are in order of time. Their customers are
-    known: strangers' only transactions are forgotten after 8 days.
+def test_the_handbooks_features_are_reproduced_by_the_kernels(handbook_files):
+    """The authors' 9 card and time features of their sample days, from all raw rows before. Their windows are
+    pandas' rolling (t - w, t], like ours; the rows are in order of time. All customers have profiles: a card
+    without one would be forgotten after 8 days.
     """
     raw, theirs = (pq.read_table(path) for path in handbook_files)
     made = handbook.transactions(raw)

@@ -1,13 +1,20 @@
-"""Tables in, point-in-time features out: order, outcomes, profiles, and what is refused."""
+"""Point-in-time features of tables: order, outcomes, profiles, and refused tables."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from feature_store import training_set
 from feature_store.catalogue import COLUMN
-from feature_store.training_set import ACCEPTED, DUPLICATE, FUTURE, TOO_LATE, PointInTime, TrainingSetError
-from feature_store.transaction_table import to_records
+from feature_store.training import training_set
+from feature_store.training.training_set import (
+    ACCEPTED,
+    DUPLICATE,
+    FUTURE,
+    TOO_LATE,
+    PointInTime,
+    TrainingSetError,
+)
+from feature_store.training.transaction_table import to_records
 
 pytestmark = pytest.mark.unit
 
@@ -35,7 +42,7 @@ def count_all(transactions: pa.Table) -> list[float]:
     return training_set.build(transactions)[:, COLUMN["count_all"]].tolist()
 
 
-def test_rows_are_taken_by_arrival_and_given_back_in_their_place() -> None:
+def test_rows_are_processed_by_arrival_and_returned_in_the_tables_order() -> None:
     assert count_all(table(2, 0, 1)) == [2, 0, 1]
 
 
@@ -43,15 +50,15 @@ def test_equal_arrivals_keep_their_order() -> None:
     assert count_all(table(0, 1, 2, arrivals=[5, 5, 5])) == [0, 1, 2]
 
 
-def test_a_late_transaction_knows_what_arrived_before_it() -> None:
+def test_a_late_transaction_counts_those_that_arrived_before_it() -> None:
     late = table(0, 10 * MINUTE, 5 * MINUTE, arrivals=[0, 10 * MINUTE, 11 * MINUTE])
     features = training_set.build(late)
     assert features[:, COLUMN["count_all"]].tolist() == [0, 1, 2]
     assert features[:, COLUMN["time_since_previous"]].tolist()[2] == 300
 
 
-def test_what_the_stream_does_not_decide_has_no_features_and_leaves_no_trace() -> None:
-    """too late ... duplicate ... future, and one that counts only what was accepted."""
+def test_undecided_transactions_have_no_features_and_no_effect() -> None:
+    """Too late, duplicate, future, and one that counts only the accepted ones."""
     transactions = table(
         0, -7 * DAY, 0, 5 * MINUTE + 3, 4,
         arrivals=[0, 1, 1, 2, 4], transaction_id=["a", "b", "a", "c", "d"],
@@ -84,11 +91,11 @@ def risk(profiles: pa.Table, *times: int) -> list[float]:
     return training_set.build(table(*times), profiles)[:, COLUMN["risk_tier"]].tolist()
 
 
-def test_profiles_are_known_from_the_beginning_and_the_first_of_two_counts() -> None:
+def test_profiles_without_arrival_are_visible_from_the_beginning_and_the_first_of_two_counts() -> None:
     assert risk(profile(risk_tier=[2, 3]), 0, 1) == [2, 2]
 
 
-def test_profiles_with_a_time_of_arrival_are_known_from_then_on() -> None:
+def test_profiles_with_an_arrival_are_visible_from_then_on() -> None:
     changes = profile(risk_tier=[3, 1, 2], arrival_time=[NOW + 10, NOW + 5, None])
     assert risk(changes, 0, 5, 9, 10) == [2, 1, 1, 3]
 
@@ -121,7 +128,7 @@ def test_strings_may_be_dictionaries() -> None:
         ({"event_time": [NOW, None]}, "'event_time' holds 1 nulls"),
     ],
 )
-def test_what_breaks_the_contract_is_refused(changed: dict[str, list[object]], message: str) -> None:
+def test_a_table_that_breaks_the_contract_is_refused(changed: dict[str, list[object]], message: str) -> None:
     with pytest.raises(TrainingSetError, match=message):
         training_set.build(table(0, 1, **changed))
 

@@ -1,4 +1,4 @@
-"""Alerts for the tests of who reads them, checked against their contract."""
+"""Alerts for tests of their consumers, checked against their contract."""
 
 import uuid
 from typing import Any
@@ -14,19 +14,19 @@ USUAL = {
                            ("sum", 48.0), ("mean", 48.0), ("max", 48.0), ("spikes", 0.0))
        for window in ("1m", "5m", "1h", "24h", "7d")},
 }  # fmt: skip
-"""A card that makes a payment of 48 every twelve hours; features that are not here are unknown."""
+"""Features of a card that pays 48 every twelve hours; features not listed are unknown."""
 
 
 def alert(
     number: int, at_ms: int, reasons: tuple[str, ...] = ("count_5m",), **changes: Any
 ) -> dict[str, Any]:
-    """An alert of transaction number `number`.
+    """An alert on transaction number `number`.
 
     Args:
         number: names transaction, card and offset.
         at_ms: arrival, ms.
         reasons: features that raised the score.
-        changes: of fields; `features` only of those that differ from USUAL.
+        changes: changed fields; `features`: only those that differ from USUAL.
     """
     values = {**dict.fromkeys(NAMES), **USUAL, **changes.pop("features", {})}
     record = {

@@ -1,4 +1,4 @@
-"""A backup of a checkpoint, as docs/operations.md says how to take it."""
+"""A backup of a checkpoint, taken as docs/operations.md describes."""
 
 import shutil
 from contextlib import suppress
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def back_up(source: Path, target: Path) -> None:
-    """Copy a checkpoint: the log of ended epochs before the states that it names."""
+    """Copy a checkpoint: first the log of ended epochs, then the states that it names."""
     target.mkdir()
     for name in ("commits", "offsets"):
         _copy(source / name, target / name)
@@ -16,7 +16,7 @@ def back_up(source: Path, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file or a directory; files that vanish meanwhile are left out."""
+    """Copy a file or a directory without the files that are deleted meanwhile."""
     if source.is_dir():
         target.mkdir()
         for each in source.iterdir():

@@ -1,4 +1,4 @@
-"""A bank's table of profiles: in Postgres, followed by a connector of its own, read by a job of its own."""
+"""A bank's table of profiles in Postgres, with its own connector and its own job."""
 
 import http.client
 import json
@@ -20,7 +20,7 @@ from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
 
 NAME = "cdc"
-"""Of connector, slot, publication and topic prefix."""
+"""Name of connector, slot, publication and topic prefix."""
 TABLE = "cdc_profiles"
 PATIENCE_S = 180.0
 
@@ -33,12 +33,12 @@ class Bank:
     """
 
     def __init__(self, stack: Endpoints, stack_dir: Path, topics: Topics, directory: Path) -> None:
-        """Make topics and table; neither the connector nor the job is there yet.
+        """Create topics and table, without connector and job.
 
         Args:
             stack: the servers.
             stack_dir: their data directory.
-            topics: names that nobody else uses; that of the profiles is the connector's.
+            topics: unique names; that of the profiles is the connector's.
             directory: for checkpoint, working copies and logs.
         """
         self.stack, self.stack_dir = stack, stack_dir
@@ -51,7 +51,7 @@ class Bank:
         self.sql(f"CREATE TABLE {TABLE} (LIKE card_profiles INCLUDING ALL)")
 
     def sql(self, *statements: str) -> None:
-        """Run statements, each in a transaction of its own."""
+        """Run statements, each in its own transaction."""
         with psycopg.connect(self.stack.postgres_dsn, autocommit=True) as connection:
             for statement in statements:
                 connection.execute(statement)  # type: ignore[call-overload]
@@ -93,7 +93,7 @@ class Bank:
         assert self.connector("PUT", "/config", config) in (200, 201)
 
     def changes(self, card: str) -> list[tuple[str, str | None]]:
-        """What the topic holds of a card: (op, status); "tombstone" where there is no value."""
+        """Records of a card on the topic as (op, status), or "tombstone" for one without a value."""
         found: list[tuple[str, str | None]] = []
         for record in self.installed.read(self.installed.topics.profiles):
             if json.loads(record.key or b"")["card_id"] == card:
@@ -110,7 +110,7 @@ class Bank:
         return [json.loads(record.value or b"") for record in self.installed.progress()]
 
     def use(self, job: JobProcess, *cards: str) -> dict[str, dict[str, Any]]:
-        """Send a transaction of each card and have it decided; returns the alerts by card."""
+        """Send a transaction of each card, wait until it is decided, and return the alerts by card."""
         sent = {card: transaction(card_id=card) for card in cards}
         self.installed.send_raw([json.dumps(fields).encode() for fields in sent.values()])
         self.installed.caught_up(job)

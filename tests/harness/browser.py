@@ -1,4 +1,5 @@
-"""Chromium through chromedriver, by the W3C WebDriver protocol: the few commands that a page's test needs."""
+"""Chromium through chromedriver and the W3C WebDriver protocol, with the commands that tests of the page
+need."""
 
 import base64
 import json
@@ -17,7 +18,7 @@ TIMEOUT_S = 60
 
 
 def found() -> tuple[str, str] | None:
-    """Programs of Chromium and chromedriver; None if either is missing."""
+    """Paths of Chromium and chromedriver; None if either is missing."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
     return (chromium, driver) if chromium and driver else None
@@ -68,11 +69,11 @@ class Browser:
         self._ask("/url", {"url": url})
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """Value of a function's body in the page."""
+        """Run a function's body in the page and return its value."""
         return self._ask("/execute/sync", {"script": script, "args": list(arguments)})
 
     def element(self, css: str) -> str:
-        """Id of the first element that fits; fails if there is none."""
+        """Id of the first matching element; fails if there is none."""
         return str(self._ask("/element", {"using": "css selector", "value": css})[ELEMENT])
 
     def click(self, css: str) -> None:
@@ -82,22 +83,22 @@ class Browser:
         self._ask(f"/element/{self.element(css)}/value", {"text": text})
 
     def press(self, key: str) -> None:
-        """A key, to whatever has the focus."""
+        """Send a key to the element that has the focus."""
         actions = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
         self._ask("/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
 
     def text(self, css: str) -> str:
-        """What is seen of an element; empty if there is none."""
+        """Visible text of an element; empty if there is none."""
         return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", css))
 
     def role_and_name(self, css: str) -> tuple[str, str]:
-        """As assistive technology has it."""
+        """Role and name of an element for assistive technology."""
         element = self.element(css)
         role = self._call("GET", f"{self._session}/element/{element}/computedrole")
         return str(role), str(self._call("GET", f"{self._session}/element/{element}/computedlabel"))
 
     def look_like(self, width: int, height: int, *, dark: bool = False, phone: bool = False) -> None:
-        """Emulate a screen and what its owner prefers."""
+        """Emulate a screen and its user's preferences."""
         self._devtools(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1, "mobile": phone},
@@ -109,11 +110,11 @@ class Browser:
         self._devtools("Emulation.setEmulatedMedia", {"features": features})
 
     def picture(self, path: Path) -> None:
-        """Write what is seen, as PNG."""
+        """Write a screenshot as PNG."""
         path.write_bytes(base64.b64decode(self._call("GET", f"{self._session}/screenshot")))
 
     def console(self) -> list[str]:
-        """What has been logged since it was last asked, warnings and errors."""
+        """Warnings and errors logged since the last call."""
         entries = self._ask("/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
 

@@ -1,8 +1,8 @@
-"""Java's archive of the classes that a job's JVM loads: each job of the tests starts with less work.
+"""Java's archive of the classes that a job's JVM loads: it shortens the start of each job of the tests.
 
     python -m harness.class_archive FILE
 
-`make test` makes it once a checkout. A JVM that it does not fit starts without it.
+`make test` makes it once a checkout. A JVM with another class path starts without it.
 """
 
 import sys
@@ -18,7 +18,7 @@ from streaming_job.settings import JobSettings
 
 
 def main(target: Path) -> None:
-    """Run a streaming query and write the classes that it took."""
+    """Run a streaming query and write the classes that it loaded."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         made = Path(scratch) / "classes"
@@ -27,7 +27,7 @@ def main(target: Path) -> None:
             mlflow_tracking_uri="none",
             checkpoint=f"{scratch}/checkpoint",
             work_dir=Path(scratch) / "work",
-            # classes that cannot be archived are no news
+            # no warnings about classes that cannot be archived
             driver_java_options=f"-XX:ArchiveClassesAtExit={made} -Xlog:cds=off -Xlog:cds+dynamic=off",
         )
         with session.launching(settings, jars.ensure("spark")) as launch:

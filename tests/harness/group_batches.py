@@ -1,15 +1,16 @@
-"""A key group that takes its log in batches, without the loop."""
+"""A key group that processes its log in batches, without the loop."""
 
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from feature_store.arena import MemoryArena
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
 from loadtests.oracle import Record
-from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.core import GroupCore
+from streaming_job.group.rules import Rules
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
 
@@ -33,7 +34,7 @@ class Group:
         return GroupCore(self._number, self._rules, state, meta, self.store, {})
 
     def take(self, tables: Iterable[Record], transactions: Iterable[Record]) -> None:
-        """One epoch: fold records of tables, then decide those transactions that are the group's."""
+        """Run one epoch: fold records of tables, then decide the group's own transactions."""
         own = self._rules.key_groups.own(self._number)
         mine = [record for record in transactions if record.partition in own]
         changes = list(tables)
@@ -46,7 +47,7 @@ class Group:
         self.core.seal(self.store, self._positions)
 
     def rebuild(self) -> None:
-        """Lose the working copy; what has not been taken of the outcome stays."""
+        """Rebuild the state from its pieces; the outcome collected so far stays."""
         state, meta = GroupState(MemoryArena()), load_meta(self.store)
         rebuild(self.store, meta, state)
         outcome, self.core = self.core.outcome, self._core(state, meta)
@@ -54,7 +55,7 @@ class Group:
 
 
 def merged(outcomes: Iterable[Outcome]) -> Outcome:
-    """What has come of several key groups, in the order of partitions and offsets."""
+    """Merge the outcomes of several key groups, in the order of partitions and offsets."""
     whole = Outcome()
     for outcome in outcomes:
         whole.feature_counts = outcome.feature_counts  # of the last one
@@ -65,7 +66,7 @@ def merged(outcomes: Iterable[Outcome]) -> Outcome:
         whole.dead_letters += outcome.dead_letters
         whole.counts.update(outcome.counts)
         whole.rules.update(outcome.rules)
-        whole.partitions |= outcome.partitions  # no partition is of two groups
+        whole.partitions |= outcome.partitions  # no partition belongs to two groups
         whole.scores = whole.scores + outcome.scores
     whole.alerts.sort(key=lambda alert: (alert.partition, alert.offset))
     whole.dead_letters.sort(key=lambda letter: (letter.topic, letter.partition, letter.offset))
@@ -73,7 +74,7 @@ def merged(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def as_records(records: Iterable[Record]) -> Iterator[Records]:
-    """Records as they are taken from the log, topic by topic."""
+    """Records as read from the log, topic by topic."""
     topics: dict[str, list[Record]] = {}
     for record in records:
         topics.setdefault(record.topic, []).append(record)

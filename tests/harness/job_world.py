@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from feature_store import training_set
 from feature_store.catalogue import IDENTITIES, NAMES, names_of
 from feature_store.merchants.catalogue import ALL_NAMES
+from feature_store.training import training_set
 from harness.group_batches import Group, merged
 from harness.rollout_records import rollout_v1, withdrawal_v1
 from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
@@ -32,7 +32,7 @@ from models.trees import compile_trees
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
-from streaming_job.group.core import Rules
+from streaming_job.group.rules import Rules
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.progress.outcome import Outcome
 
@@ -45,23 +45,23 @@ PARTITIONER = Partitioner.MURMUR2
 
 
 def model_ref(version: str = "1") -> ModelRef:
-    """What a rollout names."""
+    """Reference of a model, as a rollout names it."""
     return ModelRef("card-fraud", version, f"models:/card-fraud/{version}", (version * 64)[:64], IDENTITIES)
 
 
 def subset_ref() -> ModelRef:
-    """A model that looks at a few features, in another order than the catalogue's."""
+    """A model of a few features, in another order than the catalogue's."""
     return replace(model_ref("3"), features=("ratio_robust:1", "count_1h:1", "amount:1"))
 
 
 def newer_ref() -> ModelRef:
-    """A model that looks at a feature which this release does not compute in this version."""
+    """A model of a feature version that this release does not compute."""
     return replace(model_ref("4"), features=("amount:1", "count_1h:2"))
 
 
 @cache
 def scorer(version: str = "1") -> Scorer:
-    """A small gradient-boosted model of real features; another version has learnt from other labels."""
+    """A small gradient-boosted model of real features; each version is trained on other labels."""
     rng = np.random.default_rng(int(version))
     n = 2000
     times = START - DAY + np.sort(rng.integers(0, DAY, n))
@@ -85,7 +85,7 @@ def scorer(version: str = "1") -> Scorer:
 
 @cache
 def small_scorer() -> Scorer:
-    """Of `subset_ref`."""
+    """Scorer of `subset_ref`."""
     ref = subset_ref()
     rng = np.random.default_rng(3)
     x = rng.exponential(20.0, (2000, len(ref.features)))
@@ -98,7 +98,7 @@ def load(ref: ModelRef) -> Scorer:
     """The model of a rollout.
 
     Raises:
-        ModelError: none has been trained on its features.
+        ModelError: there is no model of its features.
     """
     if ref == subset_ref():
         return small_scorer()
@@ -108,14 +108,14 @@ def load(ref: ModelRef) -> Scorer:
 
 
 class World:
-    """The log in the order of arrival, and what the job makes of it."""
+    """A log in the order of arrival, and the job's outcomes."""
 
     def __init__(self, *, rollout: bool = True, partitions: int = 1) -> None:
-        """Begin a log.
+        """Start a log.
 
         Args:
-            rollout: whether it begins with a model.
-            partitions: of the transactions.
+            rollout: whether it starts with a rollout.
+            partitions: number of partitions of the transactions.
         """
         self.partitions = partitions
         self.transactions: list[Record] = []
@@ -151,7 +151,7 @@ class World:
         self.raw_rollout(event.to_json(), arrival)
 
     def raw_rollout(self, value: bytes | None, arrival: int = 0) -> None:
-        """Append any record to the rollouts."""
+        """Append a record of any content to the rollouts."""
         offset = len(self.rollouts)
         self.rollouts.append(Record(TOPICS.model_rollouts, 0, offset, START + arrival, b"r", value))
 
@@ -168,7 +168,7 @@ class World:
         self.raw_profile(value, arrival, json.dumps({"card_id": card}).encode())
 
     def raw_profile(self, value: bytes | None, arrival: int = 0, key: bytes | None = b"{}") -> None:
-        """Append any record to the profiles."""
+        """Append a record of any content to the profiles."""
         offset = len(self.profiles)
         self.profiles.append(Record(TOPICS.profiles, 0, offset, START + arrival, key, value))
 
@@ -181,9 +181,8 @@ class World:
         partition: int | None = None,
         **fields: Any,
     ) -> None:
-        """Append a transaction; times in ms from START; arrives when it happens unless told otherwise.
-
-        It lies in its card's partition unless told otherwise.
+        """Append a transaction; times in ms from START; the arrival defaults to the event time, the partition
+        to the card's.
         """
         value = {
             "transaction_id": f"t{len(self.transactions)}", "card_id": "c", "merchant_id": "m",
@@ -200,7 +199,7 @@ class World:
     def raw_tx(
         self, value: bytes | None, arrival: int = 0, key: bytes | None = b"c", partition: int = 0
     ) -> None:
-        """Append any record to the transactions."""
+        """Append a record of any content to the transactions."""
         offset = self._ends[partition]
         self._ends[partition] += 1
         self.transactions.append(Record(TOPICS.transactions, partition, offset, START + arrival, key, value))
@@ -225,12 +224,12 @@ class World:
         self.raw_label(json.dumps({**value, **fields}).encode(), arrival, card.encode())
 
     def raw_label(self, value: bytes | None, arrival: int, key: bytes | None, *, old: bool = False) -> None:
-        """Append any record to the labels, or to the chargebacks."""
+        """Append a record of any content to the labels or the chargebacks."""
         log, topic = (self.chargebacks, TOPICS.chargebacks) if old else (self.labels, TOPICS.labels)
         log.append(Record(topic, 0, len(log), START + arrival, key, value))
 
     def key_groups(self, groups: int = 1) -> KeyGroups:
-        """Which partition and group a card belongs to."""
+        """Partition and group of each card."""
         assert groups <= self.partitions
         return KeyGroups(PARTITIONER, self.partitions, groups)
 
@@ -240,7 +239,7 @@ class World:
         load_model: Callable[[ModelRef], Scorer] = load,
         merchants: MerchantRules | None = None,
     ) -> Rules:
-        """What decides, beside the log."""
+        """Rules of the job."""
         names = ALL_NAMES if merchants else NAMES
         groups_of_cards = self.key_groups(groups)
         return Rules(
@@ -248,7 +247,7 @@ class World:
         )
 
     def in_order(self) -> list[Record]:
-        """All records as they were written; at the same time those of tables come first."""
+        """All records in the order of writing; at equal times those of tables come first."""
         logs = (self.profiles, self.rollouts, self.labels, self.chargebacks, self.transactions)
         return [record for _, record in sorted((r for log in logs for r in _when_written(log)), key=_time)]
 
@@ -260,9 +259,9 @@ class World:
         load_model: Callable[[ModelRef], Scorer] = load,
         rebuild_each_batch: bool = False,
     ) -> list[Outcome]:
-        """One outcome per batch, of all groups together; batches end before the transactions in `cuts`.
-
-        Each batch reads the tables up to its last transaction's arrival at least, as the job does.
+        """Return one outcome per batch, of all groups together; batches end before the transactions in
+        `cuts`. Each batch first folds the tables at least up to its last transaction's arrival, as the job
+        does.
         """
         rules = self.rules(groups, load_model)
         serving = [Group(number, rules) for number in range(groups)]
@@ -290,7 +289,7 @@ class World:
         return [json.loads(alert.value) for outcome in self.run(**options) for alert in outcome.alerts]
 
     def expected(self, load_model: Callable[[ModelRef], Scorer] = load) -> list[Expected]:
-        """What the oracle says had to become of every record."""
+        """Outcome of every record by the oracle."""
         profiles, rollouts = ProfileLog(), RolloutLog(lambda rollout: load_model(rollout.model))
         out = profiles.read(self.profiles) + rollouts.read(self.rollouts)
         rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, self.partitions, PARTITIONER.value)
@@ -319,7 +318,7 @@ def dead_letters(outcomes: list[Outcome]) -> list[tuple[str, int, int, str]]:
 
 
 def _when_written(records: Sequence[Record]) -> list[tuple[int, Record]]:
-    """When each record was written at the earliest, whatever its timestamp says: after the one before."""
+    """Earliest time of writing of each record: not before the record before it, whatever its timestamp is."""
     times = accumulate((record.timestamp for record in records), max)
     return list(zip(times, records, strict=True))
 

@@ -1,4 +1,4 @@
-"""Writes what the job writes for the sidecar: progress and input offsets, in one transaction."""
+"""A writer of the job's output that the sidecar reads: progress and input offsets, in one transaction."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from streaming_job.transaction.written import Mark
 
 
 class Job:
-    """A job of which only the output is there."""
+    """The output of a job, without the job."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
@@ -32,14 +32,14 @@ class Job:
         trials: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> None:
-        """One commit.
+        """Write one commit.
 
         Args:
             commit_id: its number.
-            end: offset that the group's partition of the transactions is committed at; None: not at all.
+            end: committed offset of the group's partition of the transactions; None: none is committed.
             commit: False: the transaction is aborted.
-            owner: what the offset's mark names as its writer.
-            key_group: and the partition of its number.
+            owner: owner in the metadata of the offset.
+            key_group: key group, and number of its partition.
             trials: of the totals.
             changes: of the record.
         """
@@ -60,7 +60,7 @@ class Job:
             self.producer.abort_transaction(30)
 
     def feed(self, count: int, partition: int = 0) -> None:
-        """Input records that wait for the job."""
+        """Append input records, which wait for the job."""
         feeder = Producer({"bootstrap.servers": self.settings.bootstrap_servers})
         for _ in range(count):
             feeder.produce(self.settings.topics.transactions, b"{}", partition=partition)

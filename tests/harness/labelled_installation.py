@@ -15,7 +15,7 @@ import pyarrow as pa
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS, HOUR_MS, MINUTE_MS
-from feature_store.hashing import hash_strings
+from feature_store.kernels.hashing import hash_strings
 from feature_store.merchants.facts import merchant_hash
 from harness.job_world import START, World
 from harness.labelled_world import labelled_world
@@ -68,7 +68,7 @@ class LabelledInstallation(Installation):
                 self.flush()
                 self._sent_until = record.timestamp
             self._producer.produce(
-                kinds[record.topic], record.value, record.key, record.partition, timestamp=record.timestamp
+                kinds[record.topic], record.key, record.value, record.partition, record.timestamp
             )
             self.sent += record.topic == DEFAULT.transactions
         self.flush()

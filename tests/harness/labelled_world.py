@@ -9,11 +9,11 @@ from harness.memory_job import FACTS, MemoryJob
 from harness.memory_log import Fate, KilledError, MemoryLog
 from loadtests.oracle import Record
 from streaming_job.facts.table import MerchantRules
-from streaming_job.group.core import Rules
+from streaming_job.group.rules import Rules
 
 
 def labelled_world(seed: int, n: int, partitions: int, *, cards: int = 6, merchants: int = 3) -> World:
-    """Weeks (days if the seed is even) of a few cards, all alerts; labels early, late, reversed, broken."""
+    """A log over weeks (days if the seed is even); all alerts; labels are early, late, reversed or broken."""
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)
     world.rollout("all", -HOUR, threshold=0.0)
@@ -51,19 +51,20 @@ class MemoryGroups:
     """All key groups of a job, over one log."""
 
     def __init__(self, rules: Rules, records: list[Record], fate: Fate) -> None:
-        """Nothing has happened.
+        """Start before the first epoch.
 
         Args:
             rules: of the job.
             records: of all topics, in the order in which they are written (`as_written`).
-            fate: of everything.
+            fate: draws amounts and decides about kills.
         """
         self.log = MemoryLog(records, fate, own=[FACTS])
         self.jobs = [MemoryJob(group, rules, self.log, fate) for group in range(rules.key_groups.groups)]
         self._fate = fate
 
     def disturb(self, group: int, before: str | int | None, looks: int, last_call: int | None) -> None:
-        """One epoch of a group, which may be moved, put back or killed."""
+        """Run one epoch of a group, which may be moved to another process, restored to an older checkpoint,
+        or killed."""
         job = self.jobs[group % len(self.jobs)]
         if before == "another process":
             job.lose_process()
@@ -80,7 +81,7 @@ class MemoryGroups:
             self._fate.left = None
 
     def finish(self) -> None:
-        """Let all groups come to the end of the log."""
+        """Run all groups to the end of the log."""
         for _ in range(400):
             if all(job.is_done for job in self.jobs):
                 return
@@ -104,7 +105,7 @@ class MemoryGroups:
         return sorted(_letters(self.jobs))
 
     def facts(self) -> list[dict[str, object]]:
-        """All facts on the log but promises."""
+        """All facts on the log except promises."""
         told = [json.loads(value) for job in self.jobs for value in job.output.facts]
         return [fact for fact in told if fact["kind"] != "promise"]
 
@@ -118,5 +119,5 @@ def _letters(jobs: list[MemoryJob]) -> Iterator[tuple[str, int, int, str]]:
 
 
 def merchant_rules(delay_ms: int = DAY) -> MerchantRules:
-    """Of a job in memory."""
+    """Rules of merchant facts of a job in memory."""
     return MerchantRules("card-fraud", delay_ms)

@@ -1,4 +1,4 @@
-"""A page of the sidecar's metrics without a job behind it: what progress tells grows with time."""
+"""A page of the sidecar's metrics without a job: its counters grow with time."""
 
 import threading
 import time
@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from feature_store.catalogue import HOUR_MS
 from harness.progress_records import progress
+from models.guards.counts import Labelled
 from service.health.codes import Verdict
 from service.health.diagnosis import Diagnosis, Reason
 from service.health.job_watch import View
@@ -22,7 +23,7 @@ from service.health.readiness import NAMES, Check
 from service.metrics.collector import of_view
 from service.metrics.http import HttpMetrics
 from service.metrics.of_quality import of_quality
-from service.metrics.of_rollouts import of_guards
+from service.metrics.of_rollouts import of_guards, of_labelled
 from service.quality.outcomes import Quality
 from service.settings import ServiceSettings
 from streaming_job.progress.outcome import LATENCY_MS
@@ -34,7 +35,7 @@ ALERTS_OF = (("rule", "score"), ("model", "card-fraud 1"), ("rollout", "r1"))
 
 
 class LivePage(Collector):
-    """Collects what the sidecar would tell of a job that commits steadily."""
+    """Collector of the metrics that a sidecar would export for a job with steady commits."""
 
     def __init__(self) -> None:
         self._began = time.time()
@@ -45,6 +46,7 @@ class LivePage(Collector):
         now = time.time()
         yield from of_view(self._view(now, 2 + int((now - self._began) * COMMITS_PER_S)), 60.0)
         yield from of_guards([("r1", "b", "alert_rate", "pass")])
+        yield from of_labelled([("r1", "b", "challenger", Labelled(3, 1))])
         yield from of_quality([Quality(by, name, 3, 1, 40) for by, name in ALERTS_OF])
 
     def _view(self, now: float, commits: int) -> View:

@@ -1,4 +1,4 @@
-"""A client on this machine: what the sidecar serves without a tokens file."""
+"""An HTTP client on this machine, which the sidecar serves without a tokens file."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A key group's job in memory: its output and its checkpoints, which outlive processes, and the processes.
+"""A key group's job in memory: its processes, and its output and checkpoints, which survive them.
 
 The parts keep the contracts of `group.committer`, `runtime.epochs` and Spark's state store, whose changes
 become durable together; the log is that of `memory_log`.
@@ -13,18 +13,20 @@ from typing import Any
 import orjson
 import pytest
 
-from feature_store import deltas, journal, pieces
-from feature_store.arena import MemoryArena
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild, seal
+from feature_store.state import deltas, journal, piece_records
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild, seal
 from harness.job_world import TOPICS
 from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.group import core, loop
-from streaming_job.group.core import GroupCore, Rules, positions_of, save_positions
+from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit
+from streaming_job.group.rules import Rules
+from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
@@ -38,13 +40,13 @@ class Output:
     """The output topics, as committed."""
 
     alerts: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    """By partition of their transactions, in the order of the topic."""
+    """Alerts by partition of their transactions, in the order of the topic."""
     suppressed: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     shadow_alerts: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     dead_letters: dict[PartitionId, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    """By partition of their records, in the order of the topic."""
+    """Dead letters by partition of their records, in the order of the topic."""
     facts: list[bytes] = field(default_factory=list)
-    """Of this group, in the order of the topic."""
+    """Facts of this group, in the order of the topic."""
     counts: Counter[str] = field(default_factory=Counter)
     """Of all progress records together."""
     trials: Trials = field(default_factory=Trials)
@@ -55,7 +57,7 @@ class Output:
     """Ends of the last progress record."""
 
     def add(self, outcome: Outcome) -> None:
-        """Append what has come of records."""
+        """Append an outcome."""
         for told, topic in (
             (outcome.alerts, self.alerts),
             (outcome.suppressed, self.suppressed),
@@ -70,7 +72,7 @@ class Output:
         self.counts.update(outcome.counts)
 
     def counted(self) -> dict[str, Any]:
-        """The trials' counts without times, and without sums, which depend on the order of additions."""
+        """Counts of the trials without times and without sums, which depend on the order of additions."""
         told: dict[str, Any] = orjson.loads(orjson.dumps(self.trials.to_json()))
         for trial in told.values():
             for counts in trial["challengers"].values():
@@ -85,7 +87,7 @@ class MemoryCommitter:
     """See `loop.Committer`; a kill may leave the transaction committed, or not."""
 
     def __init__(self, output: Output, fate: Fate, log: MemoryLog) -> None:
-        """Go on after what has been said."""
+        """Continue after the committed output."""
         self._output, self._fate, self._log = output, fate, log
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
@@ -103,7 +105,7 @@ class MemoryCommitter:
 
 
 class MemoryEpoch:
-    """See `loop.Epoch`; over after so many looks."""
+    """See `loop.Epoch`; over after a number of calls."""
 
     def __init__(self, looks: int, fate: Fate) -> None:
         """Begin."""
@@ -121,10 +123,10 @@ class MemoryEpoch:
 
 
 class MortalPieces(MemoryPieces):
-    """A store in which each call may be the last."""
+    """A store whose process may be killed at each call."""
 
     def __init__(self, pieces: MemoryPieces, fate: Fate) -> None:
-        """A copy: nothing becomes durable by itself."""
+        """Copy the pieces: changes become durable together, at the epoch's end."""
         super().__init__(pieces)
         self._fate = fate
 
@@ -141,22 +143,23 @@ class MortalPieces(MemoryPieces):
 
 @contextmanager
 def mortal(fate: Fate) -> Iterator[None]:
-    """Failpoints are calls, too; deltas and snapshots are small, and several deltas have no snapshot yet."""
+    """Failpoints count as calls, too; deltas and snapshots are small, so that several deltas have no
+    snapshot."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "reach", fate.call)
         patch.setattr(loop, "reach", fate.call)
         patch.setattr(loop, "DELTA_ROWS", DELTA_ROWS)
         patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", 1)
-        for module in (deltas, journal, pieces):
+        for module in (deltas, journal, piece_records):
             patch.setattr(module, "CARDS_PER_PIECE", CARDS_PER_PIECE)
         yield
 
 
 class MemoryJob:
-    """One key group, from epoch to epoch."""
+    """One key group over its epochs."""
 
     def __init__(self, group: int, rules: Rules, records: Sequence[Record] | MemoryLog, fate: Fate) -> None:
-        """Nothing has happened.
+        """Start before the first epoch.
 
         Args:
             group: number.
@@ -169,9 +172,9 @@ class MemoryJob:
         self.log = records if isinstance(records, MemoryLog) else MemoryLog(records, fate)
         self.output = Output()
         self.checkpoints = [MemoryPieces()]
-        """Every one that ever was."""
+        """All checkpoints so far."""
         self.pieces = self.checkpoints[0]
-        """The pieces of the one in force."""
+        """The pieces of the current checkpoint."""
         own = rules.key_groups.own(group)
         self._mine = [place for place in self.log.ends([rules.topics.transactions]) if place[1] in own]
         self._now = 0.0
@@ -181,7 +184,7 @@ class MemoryJob:
         return GroupState(MemoryArena(), keeps_ids=self._rules.merchants is not None)
 
     def restore(self, number: int) -> None:
-        """Put a checkpoint of earlier in place, in a new process."""
+        """Restore an earlier checkpoint, in a new process."""
         self.pieces = self.checkpoints[number % len(self.checkpoints)]
         self.lose_copy()
 
@@ -194,10 +197,10 @@ class MemoryJob:
         self._follower, self._meta = None, Meta()
 
     def epoch(self, looks: int) -> None:
-        """One epoch; see `group.processor`.
+        """Run one epoch; see `group.processor`.
 
         Raises:
-            KilledError: its process was killed; what it had put in the store is gone.
+            KilledError: its process was killed; its changes to the store are lost.
         """
         store = MortalPieces(self.pieces, self._fate)
         try:
@@ -255,6 +258,6 @@ class MemoryJob:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything has been written, said and persisted."""
+        """Whether the whole log is written, decided and persisted."""
         ends = self.log.ends(self._rules.tables) | {p: self.log.end(p) for p in self._mine}
         return self.log.is_complete and positions_of(load_meta(self.pieces)) == ends

@@ -1,8 +1,8 @@
-"""A growing log in memory, and what follows it as the loop of a key group wants it.
+"""A growing log in memory, with followers for the loop of a key group.
 
 It keeps the contracts of `log.follower` and `log.table_follower`: bounded amounts in any mixture of
-partitions, positions that move over marks of transactions, limits. How much each call hands out is drawn;
-each call may be its process's last.
+partitions, positions that move over transaction markers, limits. The amount that a call returns is drawn; the
+process may be killed at each call.
 """
 
 import zlib
@@ -17,7 +17,7 @@ from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.log.records import Offsets, PartitionId, Records
 
 MARKED = 4
-"""After so many records of a partition lies the mark of a producer's transaction, which takes an offset."""
+"""Number of records of a partition between two transaction markers; a marker takes an offset."""
 
 
 class KilledError(Exception):
@@ -25,20 +25,20 @@ class KilledError(Exception):
 
 
 class Fate:
-    """Draws amounts, and decides which call is a process's last."""
+    """Draws the amounts that calls return, and the call at which a process is killed."""
 
     def __init__(self, chance: int) -> None:
-        """Calm until told otherwise.
+        """Start without a kill.
 
         Args:
-            chance: everything that is drawn follows from it.
+            chance: source of all draws.
         """
         self.random = Random(chance)
         self.left: int | None = None
         """Calls until the process is killed."""
 
     def call(self, *_: object) -> None:
-        """One call."""
+        """Count a call; kill the process if it is the last one."""
         if self.left is not None:
             self.left -= 1
             if self.left < 0:
@@ -46,12 +46,12 @@ class Fate:
                 raise KilledError
 
     def up_to(self, most: int) -> int:
-        """An amount."""
+        """Draw an amount."""
         return self.random.randint(0, most)
 
 
 def as_written(world: World) -> list[Record]:
-    """The world's log with profiles in two partitions, and marks of transactions."""
+    """The world's log with profiles in two partitions, and transaction markers."""
     counts: Counter[PartitionId] = Counter()
     written = []
     for record in world.in_order():
@@ -65,14 +65,14 @@ def as_written(world: World) -> list[Record]:
 
 
 class MemoryLog:
-    """Partitions, of which a growing part has been written."""
+    """Partitions whose records are written one after another."""
 
     def __init__(self, records: Sequence[Record], fate: Fate, own: Sequence[PartitionId] = ()) -> None:
-        """Only the first snapshot of the profiles has been written: the job waits for it.
+        """Start with the first snapshot of the profiles, for which the job waits.
 
         Args:
-            records: in the order in which they are going to be (`as_written`).
-            fate: tells how fast.
+            records: in the order of writing (`as_written`).
+            fate: draws how many records are written at a time.
             own: partitions that the job itself writes.
         """
         self._records, self._fate = records, fate
@@ -83,7 +83,7 @@ class MemoryLog:
         self._write(min(ends, default=0))
 
     def grow(self, most: int) -> None:
-        """Time passes."""
+        """Write the next records."""
         self._write(min(self._written + self._fate.up_to(most), len(self._records)))
 
     def _write(self, until: int) -> None:
@@ -92,7 +92,7 @@ class MemoryLog:
         self._written = until
 
     def append(self, place: PartitionId, values: Sequence[bytes]) -> None:
-        """The job writes."""
+        """Append records that the job writes."""
         for value in values:
             self._by_place[place].append(Record(*place, self.end(place), 0, None, value))
 
@@ -102,16 +102,16 @@ class MemoryLog:
         return self._written == len(self._records)
 
     def end(self, place: PartitionId) -> int:
-        """The offset after the last record, and after the mark that follows it if one does."""
+        """Offset after the last record, and after the marker that follows it."""
         count = len(self._by_place[place])
         return count + count // MARKED
 
     def ends(self, topics: Sequence[str]) -> Offsets:
-        """Of all partitions of some topics."""
+        """End offsets of all partitions of some topics."""
         return {place: self.end(place) for place in self._by_place if place[0] in topics}
 
     def between(self, starts: Offsets, ends: Offsets) -> list[Record]:
-        """What has been written there."""
+        """Records between two offsets."""
         return [
             record
             for place, start in starts.items()
@@ -120,7 +120,7 @@ class MemoryLog:
         ]
 
     def read(self, positions: Offsets, most: int, limit: Offsets) -> list[Records]:
-        """Some of what comes next, in any partitions; positions move on, over marks if they are noticed."""
+        """Read some of the next records, in any partitions; positions move on, in part also over markers."""
         found: list[Record] = []
         for place in self._fate.random.sample(sorted(positions), len(positions)):
             end = min(self.end(place), limit.get(place, self.end(place)))

@@ -1,4 +1,4 @@
-"""A rollout log in memory, with one writer at a time as the broker has it; and what tests put on it."""
+"""A rollout log in memory with one writer at a time, as with a broker; and rollouts for tests."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,20 +23,20 @@ ADA, BOB = Actor("ada", "operator", "127.0.0.1"), Actor("bob", "admin", "127.0.0
 
 
 def ref(version: int) -> ModelRef:
-    """A registered model; its files are nowhere."""
+    """A registered model without files."""
     return ModelRef(
         "card-fraud", str(version), f"models:/card-fraud/{version}", f"{version:064x}", ("amount:1",)
     )
 
 
 def proposal(key: str = "k1", *, rollout_id: str = "r2", version: int = 2, **changes: Any) -> Proposal:
-    """One challenger, meant as a canary of 10 %."""
+    """A proposal of one challenger as a canary of 10 %."""
     draft = Draft("next", "canary", 1_000, f"card-fraud/{version}", Policy(0.5, 6))
     return Proposal((draft,), "a better one", key, rollout_id=rollout_id, **changes)
 
 
 class KnownModels(ModelRegistry):
-    """A registry of models 1 to 9, all good."""
+    """A registry of models 1 to 9, all valid."""
 
     def __init__(self) -> None:
         super().__init__("known")
@@ -75,14 +75,14 @@ class KnownModels(ModelRegistry):
 
 
 class MemoryRollouts:
-    """The log; each record's time is a minute after that of the one before it."""
+    """The log; each record is a minute after the one before it."""
 
     def __init__(self, *, champion: int | None = 1) -> None:
         self.records: list[Record] = []
         self.refusals: list[tuple[str, str, str, str]] = []
         """(action, target, actor, check)."""
         self.before_write: Callable[[], None] = lambda: None
-        """Called once the writer is open, before it writes: where another one may come in between."""
+        """Called when the writer is open, before it writes: another writer may intervene here."""
         self._writer, self._lock = 0, threading.Lock()
         if champion is not None:
             self.put(*events.installation(ref(champion), Policy(0.5, 6), f"r{champion}", "test", START))
@@ -91,7 +91,7 @@ class MemoryRollouts:
         """Append records; returns their offsets."""
         offsets = []
         for event in new:
-            # offsets have gaps: a transaction ends with a mark
+            # offsets have gaps: a transaction ends with a marker
             offset = 2 * len(self.records)
             self.records.append(Record(offset, START + 60_000 * len(self.records), event.to_json()))
             offsets.append(offset)

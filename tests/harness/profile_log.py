@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 Row = tuple[bytes, bytes | None]
-"""Key and value of a record; a compacted topic takes none without a key."""
+"""Key and value of a record; a compacted topic requires a key."""
 
 
 def key(card: str) -> bytes:
@@ -38,7 +38,7 @@ def snapshot(cards: list[str], lsn: int, **fields: Any) -> Iterator[Row]:
 
 
 def broken(card: str) -> list[Row]:
-    """Records whose keys or values do not keep the contract, each refused for itself."""
+    """Records whose key or value breaks the contract, each refused alone."""
     row, good = key(card), change(card, "u", lsn=9)[1]
     return [
         (b"", None),
@@ -52,7 +52,7 @@ def broken(card: str) -> list[Row]:
 
 
 def odd(card: str) -> list[Row]:
-    """Good records of a card whose keys are not plain."""
+    """Valid records of a card whose keys are not in the usual form."""
     value = change(card, "u", lsn=9, risk_tier=2)[1]
     return [
         (b"", value),

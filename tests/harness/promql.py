@@ -1,4 +1,4 @@
-"""What PromQL expressions use, checked against what is exported."""
+"""Check of PromQL expressions against the exported metrics."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ AUDIT = (
     "fraud_audit_different_total",
     "fraud_audit_timestamp_seconds",
 )
-"""Of `fraud verify --follow`, a process of its own."""
+"""Metrics of `fraud verify --follow`, a process of its own."""
 VALUES: dict[str, set[str]] = {
     "fraud_verdict": {verdict.value for verdict in Verdict},
     "fraud_partition_verdict": {verdict.value for verdict in OF_PARTITIONS},
@@ -43,12 +43,12 @@ VALUES: dict[str, set[str]] = {
 
 
 class QueryError(AssertionError):
-    """An expression that asks for what nothing exports."""
+    """An expression uses a metric, label or value that is not exported."""
 
 
 @cache
 def exported() -> dict[str, frozenset[str]]:
-    """Labels of every exported sample's name, by docs/metrics.md, with those that a target gets."""
+    """Sample name -> labels by docs/metrics.md, with those that Prometheus adds to a target."""
     found = {"up": TARGET, "ALERTS": TARGET | {"alertname", "alertstate", "severity"}}
     rows = re.findall(r"^\| `(\w+)` \|([^|]*)\| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     for name, labels, meaning in rows:
@@ -68,7 +68,7 @@ def exported() -> dict[str, frozenset[str]]:
 
 @cache
 def recorded() -> dict[str, frozenset[str]]:
-    """Labels of what our recording rules record."""
+    """Recorded metric -> labels, by the recording rules."""
     found: dict[str, frozenset[str]] = {}
     for file in sorted(RULES.glob("*.yml")):
         for rule in rules(file):
@@ -82,7 +82,7 @@ def check(expression: str) -> frozenset[str]:
 
     Raises:
         QueryError: a metric, label or label value that nothing exports.
-        ValueError: it is no PromQL.
+        ValueError: it is not PromQL.
     """
     return labels_of(ast.parse(expression), {**exported(), **recorded()})
 

@@ -1,4 +1,4 @@
-"""Rules run by promtool: an alert over made-up series, and the moments in which it must fire or not."""
+"""Rules run by promtool: an alert over synthetic series, and the times at which it must fire or not."""
 
 import re
 import shutil
@@ -23,21 +23,21 @@ Rule = dict[str, Any]
 
 @dataclass(frozen=True)
 class Slope:
-    """A counter that grows by so much in a step."""
+    """A counter that grows by an amount in each step."""
 
     per_step: float
 
 
 @dataclass(frozen=True)
 class Clock:
-    """The time of the sample, and so many seconds."""
+    """The time of the sample plus a number of seconds."""
 
     ahead_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Pulse:
-    """One value at the first and then at every so many steps of a phase, another between."""
+    """One value at the first step of a phase and every n steps, another value between."""
 
     value: float
     between: float
@@ -58,17 +58,17 @@ class Case:
 
     alert: str
     good: Series
-    """By series, written as in PromQL without job and instance."""
+    """Good values by series, written as in PromQL without job and instance."""
     bad: Series
-    """What differs while it is bad."""
+    """Series that differ while it is bad."""
     fires_after: int
     """Steps from the first bad sample to the first evaluation in which the alert fires."""
     quiet_after: int
     """Steps from the first good sample to the first evaluation in which it does not fire any more."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the firing alert, besides those of the rule."""
+    """Labels of the firing alert, besides those of the rule."""
     almost: Sequence[Series] = ()
-    """What differs from good and must not fire, each for as long as `bad` lasts."""
+    """Series that differ from good and must not fire, each for as long as `bad` lasts."""
     select: Mapping[str, str] = field(default_factory=dict)
     """Labels of the rule, where several rules have one name."""
     quiet_without: bool = True
@@ -80,7 +80,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """Name of the alert, and what tells its rules apart."""
+        """Name of the alert, with the labels that distinguish its rules."""
         return "-".join([self.alert, *self.select.values()])
 
 
@@ -94,7 +94,7 @@ RECORDED = {rule["record"]: rule for rule in all_rules() if "record" in rule}
 
 
 def rule_of(case: Case) -> Rule:
-    """The one rule that a case is about."""
+    """The rule of a case."""
     (found,) = [
         rule
         for rule in all_rules()
@@ -104,7 +104,7 @@ def rule_of(case: Case) -> Rule:
 
 
 def needed(rule: Rule, recorded: Mapping[str, Rule] = RECORDED) -> list[Rule]:
-    """The recording rules that a rule rests on, each after those that it rests on itself."""
+    """The recording rules that a rule uses, each after those that it uses itself."""
     names = [name for name in re.findall(r"job:[\w:]+", rule["expr"]) if name in recorded]
     found: list[Rule] = []
     for name in dict.fromkeys(names):
@@ -114,12 +114,12 @@ def needed(rule: Rule, recorded: Mapping[str, Rule] = RECORDED) -> list[Rule]:
 
 
 def seconds(text: str) -> int:
-    """Of 30s, 1m, 5m."""
+    """Seconds of a duration such as 30s, 1m, 5m."""
     return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
 
 
 def written(name: str) -> str:
-    """A series with job and instance, unless it says both itself."""
+    """A series with job and instance, unless it has both."""
     metric, _, labels = name.rstrip("}").partition("{")
     given = dict(re.findall(r'(\w+)="([^"]*)"', labels))
     every = {**HERE, **given}
@@ -147,7 +147,7 @@ def samples(phases: Sequence[tuple[int, Value]], step_s: int) -> str:
 
 
 def series(case: Case, differs: Sequence[tuple[int, Series]]) -> list[dict[str, str]]:
-    """Input series: so many steps each of the good series with what differs."""
+    """Input series: phases of steps, each the good series with its differences."""
     names = dict.fromkeys([*case.good, *(name for _, other in differs for name in other)])
     return [
         {
@@ -162,7 +162,7 @@ def series(case: Case, differs: Sequence[tuple[int, Series]]) -> list[dict[str, 
 
 
 def document(case: Case, rule: Rule) -> dict[str, Any]:
-    """promtool's test file: it fires, recovers; keeps quiet; keeps quiet without its series."""
+    """promtool's test file: it fires and recovers, keeps quiet, and keeps quiet without its series."""
     step = seconds(case.step)
     select = {"alertname": case.alert, "alertstate": "firing", **case.select}
     query = "ALERTS{" + ",".join(f'{key}="{value}"' for key, value in select.items()) + "}"
@@ -198,13 +198,13 @@ def document(case: Case, rule: Rule) -> dict[str, Any]:
 
 
 def run(case: Case, home: Path, rule: Rule | None = None, recorded: Mapping[str, Rule] = RECORDED) -> str:
-    """What promtool has against a case; empty when all is as it must be.
+    """Failures that promtool reports for a case; empty if there are none.
 
     Args:
         case: what is expected.
         home: an empty directory.
-        rule: instead of the one that is kept.
-        recorded: recording rules instead of those that are kept.
+        rule: replaces the stored rule.
+        recorded: replace the stored recording rules.
     """
     rule = rule or rule_of(case)
     group = {"name": "under-test", "rules": [*needed(rule, recorded), rule]}

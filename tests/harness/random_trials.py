@@ -1,4 +1,4 @@
-"""Rollouts of the second version, drawn at random: open ones, canaries, pauses, breaches, rollbacks."""
+"""Random rollouts of the second version: canaries, pauses, breaches, rollbacks."""
 
 import random
 from dataclasses import replace
@@ -10,8 +10,9 @@ from harness.rollout_records import challenger, event, proposed
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts import machine
-from models.rollouts.events import Event, Type, read
-from models.rollouts.machine import Line
+from models.rollouts.events import Event, Type
+from models.rollouts.reading import read
+from models.rollouts.state import Line
 from models.scoring import Scorer
 
 RAISES, NO_NUMBER = model_ref("6"), model_ref("7")
@@ -19,7 +20,7 @@ RAISES, NO_NUMBER = model_ref("6"), model_ref("7")
 
 
 class _Failing:
-    """A model that raises about large amounts, or never gives a number."""
+    """A model that raises an error for large amounts, or never returns a number."""
 
     def __init__(self, ref: ModelRef) -> None:
         self._raises = ref == RAISES
@@ -36,14 +37,14 @@ class _Failing:
 
 
 def load_any(ref: ModelRef) -> Scorer:
-    """As `load`; also of models that fail."""
+    """Load a model like `load`, or one that fails."""
     if ref in (RAISES, NO_NUMBER):
         return replace(scorer("2"), version=ref.version, digest=ref.digest, classifier=_Failing(ref))
     return load(ref)
 
 
 def random_policy(rng: random.Random) -> Policy:
-    """Of any rules."""
+    """A policy with random rules."""
     return Policy(
         rng.choice([0.0, 0.3, 0.5, rng.random()]), rng.choice([2, 4, 50]), rng.choice(["score", "review"]),
         rng.choice([None, 2]), rng.choice([None, 4]), rng.choice(["decline", "review", "ignore"]),
@@ -52,7 +53,7 @@ def random_policy(rng: random.Random) -> Policy:
 
 
 def random_event(rng: random.Random, world: World) -> Event:
-    """One that may follow in the log so far; sometimes one that may not."""
+    """An event that may follow the log so far; sometimes one that may not."""
     line = Line()
     for record in world.rollouts:
         try:
@@ -75,7 +76,7 @@ def random_event(rng: random.Random, world: World) -> Event:
         )  # fmt: skip
     kind = rng.choice(kinds or tuple(Type)[1:])
     if kind in (Type.ROLLED_BACK, Type.BREACHED, Type.PROMOTED) and rng.random() < 0.6:
-        kind = rng.choice(kinds)  # trials are to last
+        kind = rng.choice(kinds)  # trials should last
     known = line.trials.get(name)
     seq = (known.seq if known else 0) + rng.choice([1] * 9 + [2])
     if known is None or kind not in (Type.CANARY_SET, Type.BREACHED, Type.PROMOTED):

@@ -1,4 +1,4 @@
-"""A log drawn at random, with a little of everything that can lie on it."""
+"""A random log with records of every kind."""
 
 import random
 
@@ -59,7 +59,7 @@ def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool =
             again = rng.choice(world.transactions)
             world.raw_tx(again.value, clock, key=again.key, partition=again.partition)
             continue
-        # an id of another card, or one that this card may have used before
+        # an id of another card, or one that this card may have used
         ids = (f"t{rng.randrange(number + 1)}", f"{card} {rng.randrange(5)}")
         fields = {"transaction_id": rng.choice(ids)} if rng.random() < 0.15 else {}
         world.tx(

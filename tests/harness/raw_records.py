@@ -1,4 +1,4 @@
-"""Transactions as bytes: good ones, and what a broken producer or a bad disk makes of them."""
+"""Transactions as bytes: valid ones, and ones damaged by a broken producer or a bad disk."""
 
 import json
 import random
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import country_code
 from loadtests.oracle.partitions import partition_of
 from streaming_job.contracts import Reason
@@ -25,7 +25,7 @@ PARTITION = partition_of("c-1", KEY_GROUPS.partitions, "murmur2")
 
 
 def neighbours(cards: Iterable[str]) -> list[str]:
-    """Those of some cards that belong to PARTITION."""
+    """The cards among some that belong to PARTITION."""
     return [card for card in cards if partition_of(card, KEY_GROUPS.partitions, "murmur2") == PARTITION]
 
 
@@ -42,18 +42,18 @@ GOOD: dict[str, Any] = {
 
 
 def record(**changes: Any) -> bytes:
-    """A good transaction with some fields changed or added."""
+    """A valid transaction with some fields changed or added."""
     return json.dumps({**GOOD, **changes}, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def raw(name: str, value: str) -> bytes:
-    """A good transaction in which a field's value is this text, or with this text in a new field."""
+    """A valid transaction with a raw text as the value of a field."""
     text = json.dumps({**GOOD, name: "HERE"}).replace('"HERE"', value)
     return text.encode("utf-8", "surrogatepass")
 
 
 def without(name: str) -> bytes:
-    """A good transaction less a field."""
+    """A valid transaction without a field."""
     return json.dumps({key: value for key, value in GOOD.items() if key != name}).encode()
 
 
@@ -65,7 +65,7 @@ def records(
     partitions: Sequence[int] | None = None,
     topic: str = "transactions",
 ) -> Records:
-    """Records as they are fetched; record i lies at offset i, by default in PARTITION."""
+    """Records as fetched; record i is at offset i, by default of PARTITION."""
     n = len(values)
     return Records(
         topic,
@@ -78,7 +78,7 @@ def records(
 
 
 def decode(values: Sequence[bytes | None], arrivals: Sequence[int] | None = None) -> Decoded:
-    """The vectorised path; record i lies at offset i of PARTITION."""
+    """Decode by the vectorised path; record i is at offset i of PARTITION."""
     return transactions.decode(records(values, arrivals), LIMITS, KEY_GROUPS)
 
 
@@ -86,7 +86,7 @@ Verdict = Reason | tuple[int, ...]
 
 
 def alone(value: bytes | None, arrival: int = NOW) -> Verdict:
-    """What `strict` says, and the partition: a reason, or the fields as the kernels take them."""
+    """Outcome of `strict` and of the check of the partition: a reason, or the kernels' fields."""
     try:
         fields = strict.transaction(value)
         strict.check_card_number(fields["card_id"])
@@ -103,7 +103,7 @@ def alone(value: bytes | None, arrival: int = NOW) -> Verdict:
 
 
 def together(values: list[bytes | None], arrivals: list[int] | None = None) -> list[Verdict]:
-    """What the vectorised path says about each record of one batch; each gets exactly one verdict."""
+    """Outcome of each record of a batch by the vectorised path; each has exactly one."""
     decoded = decode(values, arrivals)
     rows = decoded.rows.tolist() + [rejection.row for rejection in decoded.rejections]
     assert sorted(rows) == list(range(len(values)))
@@ -128,11 +128,11 @@ _TOKENS = [
     b'{"a":' * 300 + b"1" + b"}" * 300, b"[" * 2000, b',"amount":2', b',"x":NaN', b',"x":{"a":1,"a":2}',
     b'"transaction_id":"u",', b'"event_time":1.0,', b"x" * 64, b"x" * 70_000, b'{"x":{}', b'{"x":[{}',
 ]  # fmt: skip
-"""What is apt to be read in two ways, or to sit on some limit."""
+"""Values that could be read in two ways, or lie at a limit."""
 
 
 def seeds(rng: random.Random, now: int = NOW, cards: Sequence[str] = CARDS) -> bytes:
-    """A record of one of the cards that is good, or bad in one plain way."""
+    """A record of one of the cards, valid or with one simple fault."""
     changes: dict[str, Any] = {
         "transaction_id": f"t-{rng.randrange(10**6)}",
         "card_id": rng.choice(cards),
@@ -156,7 +156,7 @@ def seeds(rng: random.Random, now: int = NOW, cards: Sequence[str] = CARDS) -> b
 
 
 def mutated(rng: random.Random, record: bytes, other: bytes) -> bytes:
-    """A record after one to three accidents."""
+    """A record with one to three random damages."""
     out = bytearray(record)
     for _ in range(rng.choice([1, 1, 2, 3])):
         at = rng.randrange(len(out) + 1)
@@ -166,15 +166,15 @@ def mutated(rng: random.Random, record: bytes, other: bytes) -> bytes:
                     out[at] ^= 1 << rng.randrange(8)
             case 1:  # cut off, at either end
                 out = out[:at] if rng.random() < 0.7 else out[at:]
-            case 2:  # a piece of another record
+            case 2:  # a part of another record
                 start = rng.randrange(len(other))
                 out[at:at] = other[start : start + rng.randrange(1, 60)]
-            case 3:  # a piece repeated or lost
+            case 3:  # a part repeated or lost
                 end = min(at + rng.randrange(1, 40), len(out))
                 out[at:end] = bytes(out[at:end]) * rng.choice([0, 2])
-            case 4:  # something odd in between
+            case 4:  # an odd value inserted
                 out[at:at] = rng.choice(_TOKENS)
-            case _:  # something odd instead of a value
+            case _:  # an odd value in place of a value
                 colon = out.find(b":", at)
                 comma = out.find(b",", colon) if colon >= 0 else -1
                 if comma >= 0:

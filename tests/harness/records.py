@@ -11,7 +11,7 @@ _numbers = itertools.count()
 
 
 def transaction(world_card: int = 0, **fields: object) -> dict[str, object]:
-    """A transaction that keeps its contract, happening now, with some fields changed."""
+    """A valid transaction of now, with some fields changed."""
     card = world().cards.ids[world_card].as_py()
     number = next(_numbers)
     return {

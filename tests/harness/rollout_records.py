@@ -1,4 +1,4 @@
-"""Records of the model-rollouts topic: those of the first version, which are still read, and short events."""
+"""Records of the model-rollouts topic: of the first version, which are still read, and events."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ AT = 1_780_000_200_000
 
 
 def rollout_v1(name: str, model: ModelRef, policy: Policy) -> bytes:
-    """A model-rollout.v1: this model decides from now on."""
+    """A model-rollout.v1: promotes a model."""
     said = {key: getattr(policy, key) for key in ("threshold", "max_count_5m", "missing_profile")}
     fields = {
         "schema_version": 1, "rollout_id": name, "model": asdict(model), "policy": said,
@@ -23,7 +23,7 @@ def rollout_v1(name: str, model: ModelRef, policy: Policy) -> bytes:
 
 
 def withdrawal_v1(name: str, *, from_the_beginning: bool = False) -> bytes:
-    """A model-withdrawal.v1: takes the rollouts of a name back."""
+    """A model-withdrawal.v1: withdraws the rollouts of a name."""
     fields = {
         "schema_version": 1, "withdraws": name, "from_the_beginning": from_the_beginning, "reason": "because",
         "created_by": "test", "created_at": AT,
@@ -40,7 +40,7 @@ def event(kind: Type, name: str, seq: int, **fields: Any) -> Event:
 
 
 def proposed(name: str, *challengers: Challenger, **fields: Any) -> Event:
-    """A proposal against whatever is in force."""
+    """A proposal that accepts any model in force."""
     given = {"any_champion": "champion" not in fields, "line": "card-fraud", **fields}
     return event(Type.PROPOSED, name, 1, challengers=challengers, **given)
 
@@ -48,5 +48,5 @@ def proposed(name: str, *challengers: Challenger, **fields: Any) -> Event:
 def challenger(
     model: ModelRef, name: str = "b", role: str = "canary", policy: Policy | None = None
 ) -> Challenger:
-    """One that is to get a tenth of the cards."""
+    """A challenger for a tenth of the cards."""
     return Challenger(name, role, 1_000 if role == "canary" else 0, model, policy or Policy(0.5, 10))

@@ -1,4 +1,4 @@
-"""Rules with one thing wrong: a test that does not notice does not test the rule."""
+"""Mutants of rules, each with one fault: cases that pass with a mutant do not test the rule."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _SWAPPED = {"and": "unless", "unless": "and", "or": "and"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """A rule and what was done to it."""
+    """A changed rule, and a description of the change."""
 
     what: str
     rule: Rule

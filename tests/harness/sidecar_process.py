@@ -1,4 +1,4 @@
-"""`fraud serve` in a process of its own, as an operator runs it."""
+"""`fraud serve` in its own process, as an operator runs it."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ STOP_S = 30.0
 
 
 class SidecarProcess:
-    """The sidecar on a free port; use as a context manager, nothing of it is left behind."""
+    """The sidecar on a free port, a context manager that stops it."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
-        """Start it, and wait until it listens.
+        """Start it and wait until it listens.
 
         Args:
             arguments: of `fraud serve`, beside the port.
@@ -33,7 +33,7 @@ class SidecarProcess:
         line = self.process.stdout.readline()
         assert line.startswith("sidecar: http"), line or self.process.communicate()
         self.url = line.split()[1]
-        """With a slash at its end."""
+        """Base URL, ending with a slash."""
 
     def __enter__(self) -> "SidecarProcess":
         return self
@@ -53,7 +53,7 @@ class SidecarProcess:
         return self.process.returncode, out, err
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and body of an answer."""
+        """Send a GET request; return status and body."""
         try:
             with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
                 return answer.status, answer.read().decode()
@@ -61,12 +61,12 @@ class SidecarProcess:
             return error.code, error.read().decode()
 
     def samples(self) -> dict[str, float]:
-        """What `/metrics` exports, see `samples_of`."""
+        """Samples of `/metrics`; see `samples_of`."""
         return samples_of(self.get("metrics")[1])
 
 
 def samples_of(text: str) -> dict[str, float]:
-    """Samples of an exposition: those without labels by name, those with labels by name{value,...}."""
+    """Samples of an exposition: name, or name{value,...} with labels -> value."""
     return {
         sample.name + (f"{{{','.join(sample.labels.values())}}}" if sample.labels else ""): sample.value
         for family in text_string_to_metric_families(text)

@@ -1,4 +1,4 @@
-"""A real Spark cluster on this machine: a master and workers, each a process of its own."""
+"""A Spark cluster on this machine: a master and workers, each in its own process."""
 
 import os
 import secrets
@@ -14,14 +14,14 @@ from deploy.local.ports import HOST, Ports, choose
 from streaming_job.runtime.session import SPARK_HOME
 
 MEMORY = "1g"
-"""Of each executor, and of each worker to give away."""
+"""Memory of each executor, and of each worker for its executors."""
 
 
 class SparkCluster:
     """Standalone master with some workers of one core each; use as a context manager."""
 
     def __init__(self, directory: Path, workers: int, environment: Mapping[str, str]) -> None:
-        """Start it; whoever connects too early tries again.
+        """Start it; clients that connect too early retry.
 
         Args:
             directory: for logs and the executors' working directories.
@@ -36,13 +36,13 @@ class SparkCluster:
             "spark.network.crypto.enabled": "true",
             "spark.io.encryption.enabled": "true",
         }
-        """Spark's settings of all who take part: nobody else is heard."""
+        """Spark's settings for all processes of the cluster, which accept no others."""
         self._environment = {
             **os.environ,
             **environment,
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": HOST,
-            # what bin/load-spark-env.sh would set
+            # as bin/load-spark-env.sh sets it
             "SPARK_SCALA_VERSION": "2.13",
         }
         port = choose(Ports(), {}, frozenset({"kafka"}))["kafka"]
@@ -71,7 +71,7 @@ class SparkCluster:
             )
 
     def executors(self) -> list[psutil.Process]:
-        """The executors' JVMs that run now."""
+        """The running JVMs of executors."""
         return [child for worker in self._processes[1:] for child in worker.children()]
 
     def __enter__(self) -> "SparkCluster":

@@ -1,4 +1,4 @@
-"""Writers of key groups alone, on topics of their own, and what a consumer finds there."""
+"""Writers of key groups without the job, on their own topics, and the records that a consumer reads there."""
 
 import secrets
 from pathlib import Path
@@ -25,7 +25,7 @@ OWN = {0: (0, 2), 1: (1, 3)}
 
 
 class WriterBench:
-    """Topics of a test of its own with four partitions, writers of two key groups, and what they wrote."""
+    """Topics with four partitions for one test, writers of two key groups, and their output."""
 
     def __init__(self, stack: Endpoints, topics: Topics, directory: Path, **settings: Any) -> None:
         broker.create(stack.bootstrap_servers, topics, partitions=4)
@@ -46,19 +46,19 @@ class WriterBench:
         )
 
     def new(self, instance: str, *, group: int = 0, query: str = "q") -> GroupWriter:
-        """One that has not taken the group over yet."""
+        """A writer that has not taken the group over yet."""
         made = GroupWriter(self.settings, group, OWN[group], query, instance)
         self._made.append(made)
         return made
 
     def writer(self, instance: str | None = None, *, group: int = 0, query: str = "q") -> GroupWriter:
-        """One that has taken the group over; of a new instance, if none is named."""
+        """A writer that has taken the group over; by default of a new instance."""
         made = self.new(instance or secrets.token_hex(4), group=group, query=query)
         made.take_over(self.ends(0, group))
         return made
 
     def close(self) -> None:
-        """Let all writers go."""
+        """Close all writers."""
         for writer in self._made:
             writer.close()
 
@@ -68,7 +68,7 @@ class WriterBench:
         return {**own, (self.topics.model_rollouts, 0): 1000}
 
     def output(self, commit_id: int, group: int = 0, query: str = "q") -> Output:
-        """Two alerts, a dead letter, and as much of a progress record as its readers look at."""
+        """Two alerts, a dead letter, and the fields of a progress record that its readers use."""
         ends = self.ends(commit_id, group)
         first = OWN[group][0]
         progress = {
@@ -109,8 +109,9 @@ class WriterBench:
         return self.committed_of(self.topics.transactions, OWN[group])
 
     def committed_of(self, topic: str, partitions: tuple[int, ...]) -> dict[int, int]:
-        """Offsets by partition; what a commit has just said is waited for: the group's log tells it later."""
-        # of committed transactions alone, so the broker answers once none is open
+        """Committed offsets by partition; waits for the latest commit, which the group's log shows with a
+        delay."""
+        # only of committed transactions: the broker answers once none is open
         consumer = topic_reader.consumer(self.servers, {}, self.settings.job_id)
         try:
             found = consumer.committed([TopicPartition(topic, part) for part in partitions], 30.0)
@@ -118,28 +119,29 @@ class WriterBench:
             consumer.close()
         return {place.partition: place.offset for place in found if place.offset >= 0}
 
-    def commit_as_a_tool(self, offset: int, group: int = 0) -> None:
-        """Move the group's offsets, as kafka-consumer-groups --reset-offsets does."""
+    def commit_as_a_tool(self, offset: int, *partitions: int) -> None:
+        """Move offsets, of group 0's partitions if none are named, as kafka-consumer-groups does."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.settings.job_id})
-        places = [TopicPartition(self.topics.transactions, part, offset) for part in OWN[group]]
+        places = [TopicPartition(self.topics.transactions, part, offset) for part in partitions or OWN[0]]
         consumer.commit(offsets=places, asynchronous=False)
         consumer.close()
 
     def delete_group(self) -> None:
-        """As kafka-consumer-groups --delete does."""
+        """Delete the group, as kafka-consumer-groups --delete does."""
         client = broker.admin(self.servers)
         for answer in client.delete_consumer_groups([self.settings.job_id]).values():
             answer.result()
 
     def empty_progress(self) -> None:
-        """As kafka-delete-records does."""
+        """Delete the progress records, as kafka-delete-records does."""
         place = TopicPartition(self.topics.job_progress, 0, -1)
         client = broker.admin(self.servers)
         for answer in client.delete_records([place]).values():
             answer.result()
 
     def assert_written_once(self, *commits: int, group: int = 0) -> None:
-        """Exactly these transactions of the group are on the topics, whole and once, as the offsets say."""
+        """Check that exactly these transactions of the group are on the topics, whole and once, and agree
+        with the offsets."""
         alerts = [
             record.value for record in self.log.read(self.topics.fraud_alerts) if _group(record) == group
         ]

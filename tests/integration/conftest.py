@@ -15,7 +15,7 @@ from streaming_job.contracts.topics import Topics
 def installed(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
 ) -> Installation:
-    """Topics, settings and a model in charge; the job does not run yet, and has to say who it is."""
+    """Topics, settings and a champion; the job is not running yet. It logs in to its brokers."""
     assert stack.guarded is not None
     servers, client = stack.guarded
     directory = tmp_path_factory.mktemp("installed")
@@ -26,7 +26,7 @@ def installed(
 
 @pytest.fixture
 def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> Iterator[WriterBench]:
-    """Writers of key groups alone, on topics of a test's own."""
+    """Writers of key groups without the job, on unique topics."""
     made = WriterBench(stack, topic_names(), tmp_path)
     yield made
     made.close()

@@ -1,4 +1,5 @@
-"""Run as a program with the job's settings in its environment: prints, as JSON, what Spark makes of them."""
+"""Program that starts Spark with the job's settings from its environment, and prints their effects as
+JSON."""
 
 import json
 import time
@@ -17,11 +18,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from deploy.local import jars
 from streaming_job.group.placement import grouping_values
 from streaming_job.runtime import session
+from streaming_job.runtime.checkpoint import FIXED, Checkpoint, CheckpointError
 from streaming_job.settings import JobSettings
 
 GROUPS = (1, 2, 3, 12, 48, 200)
 DEADLINE_S = 60.0
 GROUP = "waiting"
+STARTS = {"killed": (FIXED,), "lost": ("offsets/0",), "damaged": (FIXED, "offsets/0")}
+"""Name of a checkpoint -> its files, all of them empty."""
 
 
 def main() -> None:
@@ -40,7 +44,7 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
     hadoop = spark._jsc.hadoopConfiguration()
     path = spark._jvm.org.apache.hadoop.fs.Path(f"file://{settings.checkpoint}")
     managers = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-    # the context is the session's: its settings decide
+    # the session's context, whose settings count
     manager = managers.create(path, spark._jsparkSession.sessionState().newHadoopConf())
     return {
         "partitions": partitions,
@@ -52,13 +56,25 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
             for connection in process.net_connections("inet")
             if connection.status == psutil.CONN_LISTEN
         ],
+        "fixed": [fixed_by(spark, settings.work_dir / name, *files) for name, files in STARTS.items()],
         "ended_by_kill_links": is_ended_by_kill_links(spark, settings.work_dir / "release"),
         "settings": dict(spark.sparkContext.getConf().getAll()),
     }
 
 
+def fixed_by(spark: SparkSession, directory: Path, *files: str) -> str:
+    """What a checkpoint's first start has fixed, by a file of which nothing had been written yet."""
+    for file in files:
+        (directory / file).parent.mkdir(parents=True, exist_ok=True)
+        (directory / file).touch()
+    try:
+        return str(Checkpoint(spark, str(directory)).fixed())
+    except CheckpointError as fault:
+        return str(fault)
+
+
 def is_ended_by_kill_links(spark: SparkSession, release: Path) -> bool:
-    """Whether anybody ends a running job with the links of Spark's UI."""
+    """Whether the links of Spark's UI can end a running job."""
 
     def wait(rows: Iterator[int]) -> Iterator[int]:
         deadline = time.monotonic() + DEADLINE_S

@@ -1,4 +1,4 @@
-"""`fraud compare` from end to end: every engine makes the same alerts, each once."""
+"""`fraud compare` from end to end: every engine writes the same alerts, each once."""
 
 import json
 import subprocess

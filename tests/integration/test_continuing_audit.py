@@ -1,4 +1,4 @@
-"""The continuing audit of a real job's log: a lost and a doubled alert are found in time, and exported."""
+"""The continuing audit of a real job's log: a lost and a duplicated alert are found in time and exported."""
 
 import json
 import time
@@ -6,20 +6,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
+from thoroughness import only_thorough
 
 from deploy.local import topics as broker
+from deploy.local.ports import HOST, free_port
 from deploy.local.stack import Endpoints
+from deploy.prometheus import server
 from loadtests.audit import endless, one_alert
 from loadtests.audit.judging import from_registry
 from loadtests.audit.topic_log import TopicLog
+from loadtests.faults.http_servers import get, running
 from loadtests.faults.installation import Installation
 from loadtests.oracle import Record
-from models import registry
+from models import loading
 from streaming_job.settings import JobSettings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -30,11 +35,16 @@ SENT = 2_000
 
 @pytest.fixture(scope="module")
 def settings(stack: Endpoints, installed: Installation) -> JobSettings:
-    """Of a job that has decided something; its alerts, but the third, are on a topic that tests write."""
+    """Settings of a job with alerts; all but the third are copied to a topic that tests write to."""
     with installed.start() as running:
         installed.send(SENT)
         installed.caught_up(running)
-    topics = installed.topics.model_copy(update={"fraud_alerts": f"{installed.topics.fraud_alerts}-copied"})
+    return copied_without_the_third(stack, installed, "copied")
+
+
+def copied_without_the_third(stack: Endpoints, installed: Installation, name: str) -> JobSettings:
+    """Settings in which the job's alerts, but the third, are on another topic."""
+    topics = installed.topics.model_copy(update={"fraud_alerts": f"{installed.topics.fraud_alerts}-{name}"})
     copied = installed.settings.model_copy(update={"topics": topics})
     broker.create(stack.bootstrap_servers, topics)
     alerts = alerts_of(installed.settings)
@@ -48,7 +58,7 @@ def alerts_of(settings: JobSettings) -> list[Record]:
 
 
 def write(settings: JobSettings, alerts: list[Record]) -> None:
-    """Append alerts, each as it is, as a producer of the bank's could."""
+    """Append alerts unchanged, as another producer could."""
     producer = Producer({**settings.kafka, "bootstrap.servers": settings.bootstrap_servers})
     for alert in alerts:
         producer.produce(settings.topics.fraud_alerts, alert.value, alert.key, headers=list(alert.headers))
@@ -57,7 +67,7 @@ def write(settings: JobSettings, alerts: list[Record]) -> None:
 
 @contextmanager
 def followed(settings: JobSettings, plan: endless.Plan) -> Iterator[str]:
-    """A continuing audit; gives the address of its metrics."""
+    """Run a continuing audit; yields the address of its metrics."""
     stop, ports = Event(), []
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
     thread = Thread(
@@ -79,7 +89,7 @@ def followed(settings: JobSettings, plan: endless.Plan) -> Iterator[str]:
 
 
 def scraped(address: str, topic: str) -> dict[str, float]:
-    """Samples without a topic, or of this one, by name."""
+    """Samples by name: those without a topic, and those of this topic."""
     with urlopen(address, timeout=10) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         return {
@@ -90,7 +100,7 @@ def scraped(address: str, topic: str) -> dict[str, float]:
         }
 
 
-def test_lost_and_doubled_alert_are_found_within_two_minutes_and_once(
+def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
     settings: JobSettings, wait_for: WaitFor, tmp_path: Path
 ) -> None:
     topic, state = settings.topics.fraud_alerts, tmp_path / "state"
@@ -125,7 +135,45 @@ def test_lost_and_doubled_alert_are_found_within_two_minutes_and_once(
     assert found["fraud_audit_missing_total"] == found["fraud_audit_checked_total"] == 0
 
 
-def test_alerts_of_a_real_job_are_made_again_byte_for_byte(
+@contextmanager
+def scraping(directory: Path, audit: str) -> Iterator[Callable[[], set[str]]]:
+    """A Prometheus with the project's rules that scrapes an audit; gives the alerts that page now."""
+    targets, config, listen = directory / "audit.json", directory / "prometheus.yml", f"{HOST}:{free_port()}"
+    targets.write_text(json.dumps([{"targets": [audit]}]))
+    server.write_config(config, f"{HOST}:{free_port()}", audit=targets)  # no sidecar runs
+    command = server.command(config, f"--storage.tsdb.path={directory / 'data'}", listen)
+
+    def pages() -> set[str]:
+        alerts = json.loads(get(f"http://{listen}/api/v1/alerts"))["data"]["alerts"]
+        paging = [one for one in alerts if one["state"] == "firing" and one["labels"]["severity"] == "page"]
+        return {one["labels"]["alertname"] for one in paging if one["labels"]["job"] == "card-fraud-audit"}
+
+    with running(command, directory / "prometheus.log", {}, f"http://{listen}/-/ready"):
+        yield pages
+
+
+@only_thorough
+@pytest.mark.skipif(not server.is_installed(), reason="needs prometheus: apt install prometheus")
+def test_a_lost_and_a_doubled_alert_page_within_two_minutes(
+    stack: Endpoints, installed: Installation, settings: JobSettings, wait_for: WaitFor, tmp_path: Path
+) -> None:
+    """With everything as shipped: a minute behind the job, scraped every 5 s, rules evaluated every 15."""
+    copied = copied_without_the_third(stack, installed, "paged")
+    plan = endless.Plan(share=1.0, metrics_port=0)
+    with followed(copied, plan) as address, scraping(tmp_path, urlsplit(address).netloc) as pages:
+        wait_for(
+            lambda: "FraudAlertsMissing" in pages(), deadline_s=FOUND_WITHIN_S, what="the lost alert's page"
+        )
+        write(copied, [alerts_of(copied)[5]])
+        wait_for(
+            lambda: "FraudAlertsDuplicated" in pages(),
+            deadline_s=FOUND_WITHIN_S,
+            what="the doubled alert's page",
+        )
+        assert pages() == {"FraudAlertsMissing", "FraudAlertsDuplicated"}
+
+
+def test_alerts_of_a_real_job_are_recomputed_byte_for_byte(
     installed: Installation, settings: JobSettings
 ) -> None:
     log = TopicLog(installed.settings.bootstrap_servers, installed.settings.kafka)
@@ -134,7 +182,7 @@ def test_alerts_of_a_real_job_are_made_again_byte_for_byte(
         found = one_alert.rebuild(
             log,
             installed.settings,
-            lambda ref: registry.load(ref, settings.mlflow_tracking_uri, directory),
+            lambda ref: loading.load(ref, settings.mlflow_tracking_uri, directory),
             json.loads(alert.value or b"")["alert_id"],
         )
         assert found.is_clean, found.report()

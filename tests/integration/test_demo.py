@@ -1,4 +1,4 @@
-"""`fraud demo` as a user meets it: live, over a file, ended by a job that died and then continued."""
+"""`fraud demo` as a user runs it: live, over a file, and continued after the job died."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 from thoroughness import only_thorough
 
 from deploy.demo import state
+from deploy.grafana import pictures
+from deploy.prometheus import server
 from loadtests.simulator import parquet
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
@@ -27,7 +30,7 @@ DEADLINE_S = 420.0
 
 
 class Demo:
-    """A demo in a process of its own, its output in a file."""
+    """A demo in its own process, its output in a file."""
 
     def __init__(self, data_dir: Path, *arguments: str) -> None:
         self.data_dir = data_dir
@@ -42,7 +45,7 @@ class Demo:
 
     @property
     def decided(self) -> int:
-        """The last count of decided transactions that it printed."""
+        """The last printed count of decided transactions."""
         counts = re.findall(r"decided ([\d,]+) ", self.output)
         return int(counts[-1].replace(",", "")) if counts else 0
 
@@ -63,7 +66,7 @@ class Demo:
         return found
 
     def kill_job(self) -> None:
-        """SIGKILL for the job's own process."""
+        """Kill the job's process with SIGKILL."""
         memory = state.load(self.data_dir)
         assert memory is not None
         os.kill(memory.children["job"].pid, signal.SIGKILL)
@@ -71,7 +74,7 @@ class Demo:
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
-    """Starts demos on one directory; what a failed test leaves running is stopped."""
+    """Function that starts demos on one directory; they are stopped when the test fails."""
     started: list[Demo] = []
 
     def start(*arguments: str) -> Demo:
@@ -100,7 +103,7 @@ def assert_right(report: dict[str, object]) -> None:
 SMALL = ("--cards", "2000", "--rate", "300")
 
 
-def test_transactions_stream_in_alerts_come_out_and_are_verified(demo, tmp_path, wait_for):
+def test_transactions_become_verified_alerts(demo, tmp_path, wait_for):
     report = tmp_path / "out.json"
     run = demo(*SMALL, "--report", str(report), "--for", "15s")
     wait_for(lambda: run.decided > 500 or run.process.poll() is not None, deadline_s=DEADLINE_S)
@@ -122,7 +125,7 @@ def assert_complete(found: dict[str, object]) -> None:
 
 
 @only_thorough
-def test_job_that_dies_ends_the_demo_and_the_next_one_continues_it(demo, tmp_path, wait_for):
+def test_a_dead_job_ends_the_demo_and_the_next_demo_continues(demo, tmp_path, wait_for):
     report = tmp_path / "out.json"
     small = (*SMALL, "--report", str(report))
     first = demo(*small)
@@ -147,7 +150,7 @@ def test_job_that_dies_ends_the_demo_and_the_next_one_continues_it(demo, tmp_pat
 
 
 @only_thorough
-def test_demo_over_a_file_verifies_itself(demo, tmp_path):
+def test_a_demo_over_a_file_is_verified(demo, tmp_path):
     path = tmp_path / "transactions.parquet"
     stream = Stream(World.create(5, 1_000), 2.0, 1_700_000_000_000)
     parquet.write(stream.blocks(events=60_000), path)
@@ -159,7 +162,7 @@ def test_demo_over_a_file_verifies_itself(demo, tmp_path):
     # records that break the contract have no columns and are not in the file
     assert 59_000 < found["events"] <= 60_000
     assert found["alerts"] > 0
-    assert found["p50_ms"] is None  # arrivals of years ago tell no latency
+    assert found["p50_ms"] is None  # arrivals of years ago give no latency
 
 
 def assert_labels_show_compromised_merchants(run: Demo, found: dict[str, Any]) -> None:
@@ -170,9 +173,62 @@ def assert_labels_show_compromised_merchants(run: Demo, found: dict[str, Any]) -
     assert f"first label of a fraud at {found['merchants']['followed']['merchant_id']}" in run.output
 
 
+MOST_CARD_HOURS = 200
+"""By docs/rollouts.md the trigger-happy model is stopped within so many."""
+
+
+@only_thorough
+@pytest.mark.skipif(not server.is_installed(), reason="needs prometheus: apt install prometheus")
+def test_tour_of_rollouts_with_every_dashboard_full(demo, tmp_path, wait_for):
+    """A better model is promoted, a bad one is stopped by its guard; meanwhile every panel has data."""
+    report = tmp_path / "out.json"
+    run = demo("--rollouts", "--with-prometheus", "--for", "600s", "--report", str(report))
+    wait_for(
+        lambda: "is rolled back after" in run.output or run.process.poll() is not None, deadline_s=DEADLINE_S
+    )
+    assert run.process.poll() is None, run.output
+    links = dict(re.findall(r"^ {4}(\w+) +(http://\S+)$", run.output, re.MULTILINE))
+    label_some(links["sidecar"])
+    home = Path(os.environ.get("DASHBOARD_PICTURES", tmp_path))
+    wait_for(
+        lambda: pictures.draw_all(links["Prometheus"], home) == [], deadline_s=120, what="data for each panel"
+    )
+    run.process.send_signal(signal.SIGINT)
+    assert run.end() == 0, run.output
+    found = json.loads(report.read_text())
+    assert_right(found)
+    assert found["shadow_alerts"] > 0
+    better, bad = found["rollouts"].values()
+    assert better["phase"] == "promoted"
+    assert 0.05 < better["canary_decided"] / better["canary_transactions"] < 0.15
+    assert (bad["phase"], bad["guard"]) == ("rolled_back", "alert_rate")
+    assert bad["card_hours"] <= MOST_CARD_HOURS
+
+
+def label_some(sidecar: str) -> None:
+    """An analyst's verdicts on the newest alerts: without labels there is no precision."""
+    with urllib.request.urlopen(f"{sidecar}v1/alerts", timeout=30) as answer:
+        alerts = json.load(answer)["alerts"]
+    said = ({"verdict": "fraud"}, {"verdict": "genuine", "reason": "travel"})
+    labels = [
+        {
+            "card_id": alert["card_id"],
+            "transaction_id": alert["transaction_id"],
+            "kind": "verdict",
+            **said[at % 2],
+        }
+        for at, alert in enumerate(alerts)
+    ]
+    body, kind = json.dumps({"labels": labels}).encode(), {"Content-Type": "application/json"}
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{sidecar}v1/labels", body, kind), timeout=30
+    ) as answer:
+        assert json.load(answer)["written"] == len(labels) > 5
+
+
 @only_thorough
 def test_labels_show_a_compromised_merchant(demo, tmp_path):
-    """The model knows nothing of a merchant's frauds before their first label, and nearly all after it."""
+    """Hardly any fraud at a merchant is alerted before its first label, and nearly all after it."""
     report = tmp_path / "out.json"
     run = demo("--merchant-labels", "--report", str(report))
     assert run.end() == 0, run.output

@@ -1,4 +1,4 @@
-"""The first load of the tables: in bounded pieces, before anything is decided; a kill in it loses nothing."""
+"""The first load of the tables: in bounded batches, before any decision; a kill during it loses nothing."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,7 +37,7 @@ def installed(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Pat
 
 
 def rows() -> Iterator[profile_log.Row]:
-    """First snapshot, broken and odd records, and behind them some rows of a later snapshot."""
+    """First snapshot, broken and odd records, and after them some rows of a later snapshot."""
     simulated = world().cards.ids.to_pylist()
     # the simulated cards are the last of the first snapshot, and the first of the second one
     others = [f"card-of-nobody-{number}" for number in range(CARDS - len(simulated) // 2)]
@@ -52,7 +52,7 @@ def rows() -> Iterator[profile_log.Row]:
     yield from profile_log.broken(new[0])
 
 
-def test_transactions_wait_until_the_tables_are_loaded_and_a_kill_does_not_change_it(
+def test_transactions_wait_for_the_tables_even_after_a_kill(
     installed: Installation, wait_for: Callable[..., Any]
 ) -> None:
     topic = installed.topics.profiles
@@ -78,7 +78,7 @@ def test_transactions_wait_until_the_tables_are_loaded_and_a_kill_does_not_chang
         mine = [record for record in records[len(before) :] if record["key_group"] == group]
         lag = [record["table_lag"].get(topic, 0) for record in mine]
         assert lag == sorted(lag, reverse=True)
-        assert len(set(lag)) > 5  # in pieces
+        assert len(set(lag)) > 5  # in several batches
         assert lag[-1] == 0
         decided = [record for record in mine if record["counts"]["transactions"]]
         assert decided

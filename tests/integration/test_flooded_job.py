@@ -1,4 +1,4 @@
-"""Backlogs of junk and of alerts: a worker takes no more memory for them, however many there are."""
+"""Backlogs of junk and of alerts: a worker's memory does not grow with their size."""
 
 import random
 from collections.abc import Callable
@@ -22,11 +22,11 @@ MEGABYTE = 1_000_000
 NOISE, BLANKS = 200, 1_000
 """Records of a megabyte that cannot be compressed, and that shrink to some kilobytes."""
 LARGEST = 3 * MEGABYTE
-"""More than a topic takes, if it is not compressed."""
+"""Bytes that exceed the topic's limit if not compressed."""
 ALERTS = 20_000
 """Of some three kilobytes each."""
 MOST_MEMORY = 640 << 20
-"""Of a worker, of which its libraries are 300 MB; the flood has more than a gigabyte."""
+"""Limit for a worker, whose libraries take 300 MB; the flood has more than a gigabyte."""
 
 
 @only_thorough
@@ -36,7 +36,7 @@ def test_floods_of_junk_and_of_alerts_take_no_more_memory(
     topics = topic_names()
     topics = topics.model_copy(update={"profiles": f"profiles-of-{topics.transactions}"})
     installed = Installation(stack, topics, tmp_path, max_bytes=TAKEN_BYTES)
-    installed.roll_out(max_count_5m=1)  # any second transaction is one too many
+    installed.roll_out(max_count_5m=1)  # the second transaction in five minutes already alerts
     rng = random.Random(7)
     for _ in range(NOISE):
         installed.send_raw([rng.randbytes(MEGABYTE)], rng.randbytes(8))
@@ -69,7 +69,7 @@ def test_floods_of_junk_and_of_alerts_take_no_more_memory(
 
 
 def peak(process: psutil.Process) -> int:
-    """Bytes of memory that a process has had at most."""
+    """Peak memory of a process, bytes."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) << 10

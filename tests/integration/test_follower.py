@@ -1,6 +1,8 @@
-"""Following a real broker's log: every committed record once, in order, whole; what is missing is told."""
+"""Follower of a real broker's log: each committed record once, in order and whole; missing records are an
+error."""
 
 import random
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -12,13 +14,14 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from deploy.local.stack import Endpoints
-from streaming_job.log import end_offsets, follower, message_batch, topic_reader
+from streaming_job.log import end_offsets, follower, message_batch, table_follower, topic_reader
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import LogError
 from streaming_job.log.ffi import LibraryError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Offsets, PartitionId, Records
+from streaming_job.log.table_follower import TableFollower
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -36,7 +39,7 @@ def brokers(stack: Endpoints) -> dict[str, str]:
 
 @pytest.fixture
 def topics(brokers: dict[str, str]) -> Iterator[Callable[[], str]]:
-    """Makes topics of PARTITIONS partitions, their names new."""
+    """Function that creates topics of PARTITIONS partitions with unique names."""
     admin, names = AdminClient(brokers), []
 
     def make() -> str:
@@ -57,7 +60,7 @@ def topic(topics: Callable[[], str]) -> str:
 
 @pytest.fixture
 def follow(brokers: dict[str, str]) -> Iterator[Callable[..., LogFollower]]:
-    """Follows partitions until the test is over."""
+    """Function that follows partitions until the end of the test."""
     made: list[LogFollower] = []
 
     def begin(positions: Offsets, **client: str) -> LogFollower:
@@ -81,7 +84,7 @@ def ends(brokers: dict[str, str], *topics: str) -> Offsets:
 
 
 def add(rows: dict[PartitionId, list[Row]], taken: list[Records]) -> None:
-    """Add records to their partitions' rows, having looked at how they are laid out."""
+    """Check the layout of records, and add them to the rows of their partitions."""
     assert len({records.topic for records in taken}) == len(taken)
     for records in taken:
         partitions = records.partitions.tolist()
@@ -99,7 +102,7 @@ def add(rows: dict[PartitionId, list[Row]], taken: list[Records]) -> None:
 def read(
     log: LogFollower, end: Offsets, most: int = 50_000, most_bytes: int = ALL
 ) -> dict[PartitionId, list[Row]]:
-    """Everything up to the ends."""
+    """Read all records up to the ends."""
     rows: dict[PartitionId, list[Row]] = {}
     deadline = time.monotonic() + DEADLINE_S
     while any(log.positions[place] < offset for place, offset in end.items()):
@@ -126,7 +129,7 @@ def as_confluent_kafka_reads(brokers: dict[str, str], places: Offsets) -> dict[P
 
 
 def fill(brokers: dict[str, str], topics: tuple[str, ...], rng: random.Random, transactions: int) -> None:
-    """Records in transactions over all partitions, some of which are aborted."""
+    """Write records in transactions over all partitions, some of which are aborted."""
     producer = Producer({**brokers, "transactional.id": topics[0]})
     producer.init_transactions()
     for _ in range(transactions):
@@ -134,7 +137,7 @@ def fill(brokers: dict[str, str], topics: tuple[str, ...], rng: random.Random, t
         for _ in range(rng.randrange(1, 20)):
             key, value = (rng.choice((None, b"", rng.randbytes(rng.randrange(300)))) for _ in range(2))
             producer.produce(rng.choice(topics), value, key, partition=rng.randrange(PARTITIONS))
-        producer.flush()  # what is to be aborted is to be there
+        producer.flush()  # the records must be on the broker before the abort
         if rng.random() < 0.7:
             producer.commit_transaction()
         else:
@@ -154,14 +157,14 @@ def delete_before(brokers: dict[str, str], topic: str, offset: int) -> None:
 
 
 def add_partition(brokers: dict[str, str], topic: str) -> None:
-    admin = AdminClient(brokers)  # has to be there when the answer comes
+    admin = AdminClient(brokers)  # must exist when the answer arrives
     admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
 
 
 @pytest.mark.parametrize(
     ("most", "most_bytes"), [(1, ALL), (7, ALL), (50_000, 1), (50_000, 500), (50_000, ALL)]
 )
-def test_each_committed_record_of_all_partitions_comes_once_however_it_is_cut(
+def test_each_committed_record_is_read_once_in_any_batches(
     brokers: dict[str, str],
     topics: Callable[[], str],
     follow: Callable[..., LogFollower],
@@ -173,7 +176,7 @@ def test_each_committed_record_of_all_partitions_comes_once_however_it_is_cut(
     end, start = ends(brokers, *names), from_beginning(*names)
     expected = as_confluent_kafka_reads(brokers, start)
     assert set(expected) == set(start)
-    # aborted records and marks
+    # aborted records and transaction markers
     assert 100 < sum(map(len, expected.values())) < sum(end.values()) - 60
     assert {row[3] for rows in expected.values() for row in rows} > {None, b""}
     log = follow(start)
@@ -182,7 +185,7 @@ def test_each_committed_record_of_all_partitions_comes_once_however_it_is_cut(
     assert log.take(most, most_bytes, 0.0) == []
 
 
-def test_a_follower_goes_on_from_any_position(
+def test_a_follower_continues_from_any_position(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
 ) -> None:
     rng = random.Random(2)
@@ -193,7 +196,7 @@ def test_a_follower_goes_on_from_any_position(
         assert read(follow(cuts), end) == as_confluent_kafka_reads(brokers, cuts)
 
 
-def test_an_open_transaction_is_not_read_and_its_mark_moves_the_position(
+def test_an_open_transaction_is_not_read_and_its_marker_moves_the_position(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
 ) -> None:
     producer = Producer({**brokers, "transactional.id": topic})
@@ -229,7 +232,7 @@ def test_take_waits_for_the_first_record_and_lingers_for_more(
     produce(brokers, topic, b"d", b"e")
     begin = time.monotonic()
     rows = [value for _ in range(2) for records in log.take(1, ALL, 10.0, 10.0) for value in records.values]
-    assert [value.as_py() for value in rows] == [b"d", b"e"]  # full: there is nothing to linger for
+    assert [value.as_py() for value in rows] == [b"d", b"e"]  # full: take does not linger
     assert time.monotonic() - begin < 5
 
 
@@ -244,18 +247,19 @@ def test_very_large_records_are_bounded_by_their_bytes(
             values += records.values.to_pylist()
             sizes.append(records.values.nbytes)
     assert values == [*large, b"small", b"x" * (18 << 20)]
-    # the first batch does not know yet how large records are
+    # the size of records is unknown at the first batch
     assert len(sizes) >= 4
     assert max(sizes[1:-1]) <= (6 + 4 + 1) << 20
 
 
-def test_a_small_batch_that_unpacks_to_much_is_handed_out_in_parts(
+def test_a_small_batch_that_unpacks_to_many_bytes_is_returned_in_parts(
     brokers: dict[str, str],
     topic: str,
     follow: Callable[..., LogFollower],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """40 records of a megabyte of blanks, some kilobytes in all; 8 MiB go together, whatever is asked for."""
+    """40 records of a megabyte of blanks, some kilobytes compressed; a call returns 8 MiB at most, whatever
+    its limit."""
     monkeypatch.setattr(message_batch, "MOST_BYTES", 8 << 20)
     large = {"batch.size": 64 << 20, "message.max.bytes": 64 << 20}
     blanks = Producer({**brokers, "compression.type": "gzip", "linger.ms": 500, **large})
@@ -272,7 +276,7 @@ def test_a_small_batch_that_unpacks_to_much_is_handed_out_in_parts(
     assert max(sizes) <= (8 << 20) + (1 << 16)
 
 
-def test_records_that_retention_has_taken_are_missed(
+def test_records_deleted_by_retention_are_an_error(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
 ) -> None:
     produce(brokers, topic, *(str(number).encode() for number in range(20)))
@@ -287,17 +291,17 @@ def test_records_that_retention_has_taken_are_missed(
     assert log.positions[topic, 0] == 3
     with pytest.raises(LogError, match="are gone"):
         log.take(1, ALL, 0.0)
-    # a position beyond the end: the topic was made anew
+    # a position beyond the end: the topic was recreated
     with pytest.raises(LogError, match=rf"records of {topic}-0 from offset 21 on are gone"):
         read(follow({(topic, 0): 21}), {(topic, 0): 22})
     with EndOffsets(brokers, (topic,)) as asked:
         assert asked.first() == {(topic, 0): 5, (topic, 1): 0, (topic, 2): 0}
 
 
-def test_a_partition_that_fails_goes_on_where_it_was_and_holds_up_no_other(
+def test_a_failing_partition_resumes_at_its_position_and_delays_no_other(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower, "GONE", ())  # an error that passes
+    monkeypatch.setattr(follower, "GONE", ())  # a temporary error
     produce(brokers, topic, b"0", b"1")
     log = follow({(topic, 0): 3, (topic, 1): 0})
     deadline = time.monotonic() + DEADLINE_S
@@ -312,7 +316,7 @@ def test_a_partition_that_fails_goes_on_where_it_was_and_holds_up_no_other(
     assert log.trouble() == ""
 
 
-def test_a_partition_that_keeps_failing_is_given_up(
+def test_a_partition_that_keeps_failing_is_an_error(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower, "GONE", ())
@@ -324,7 +328,7 @@ def test_a_partition_that_keeps_failing_is_given_up(
         read(log, {(topic, 0): 2})
 
 
-def test_a_partition_that_is_not_there_yet_is_waited_for(
+def test_a_partition_that_does_not_exist_yet_is_awaited(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
 ) -> None:
     produce(brokers, topic, b"before")
@@ -335,7 +339,7 @@ def test_a_partition_that_is_not_there_yet_is_waited_for(
     assert [row[3] for row in read(log, {(topic, PARTITIONS): 1})[topic, PARTITIONS]] == [b"late"]
 
 
-def test_a_limit_is_not_passed_and_lifted_without_a_gap(
+def test_a_limit_is_kept_and_can_be_lifted_without_a_gap(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
 ) -> None:
     fill(brokers, (topic,), random.Random(4), transactions=40)
@@ -359,7 +363,7 @@ def test_a_limit_is_not_passed_and_lifted_without_a_gap(
     assert log.positions == end
 
 
-def test_a_broker_that_is_away_is_told_and_holds_up_nothing(follow: Callable[..., LogFollower]) -> None:
+def test_an_absent_broker_is_reported_and_blocks_no_call(follow: Callable[..., LogFollower]) -> None:
     log = follow({("topic", 0): 0}, bootstrap_servers="127.0.0.1:9")
     deadline = time.monotonic() + DEADLINE_S
     while "refused" not in log.trouble():
@@ -374,7 +378,7 @@ def test_a_broker_that_is_away_is_told_and_holds_up_nothing(follow: Callable[...
         end_offsets.TIMEOUT_S = patience
 
 
-def test_what_is_promised_is_not_for_settings_to_change(
+def test_settings_cannot_change_what_exactly_once_depends_on(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower]
 ) -> None:
     careless = {
@@ -395,13 +399,13 @@ def test_settings_that_librdkafka_does_not_know_are_refused() -> None:
         LogFollower({"bootstrap.server": "x"}, {})
 
 
-def test_nothing_to_follow(follow: Callable[..., LogFollower]) -> None:
+def test_a_follower_without_partitions_returns_no_records(follow: Callable[..., LogFollower]) -> None:
     log = follow({})
     assert log.take(10, ALL, 0.01) == []
     assert log.positions == {}
 
 
-def test_a_closed_follower_gives_threads_and_memory_back(brokers: dict[str, str], topic: str) -> None:
+def test_a_closed_follower_releases_threads_and_memory(brokers: dict[str, str], topic: str) -> None:
     produce(brokers, topic, *(bytes(100_000) for _ in range(400)))
     process = psutil.Process()
     before = process.num_threads()
@@ -418,14 +422,14 @@ def test_a_closed_follower_gives_threads_and_memory_back(brokers: dict[str, str]
     assert sizes[-1] - sizes[0] < 64 << 20
 
 
-def test_ends_are_looked_up_quickly_and_of_new_partitions_too(
+def test_end_offsets_are_read_quickly_and_for_new_partitions_too(
     brokers: dict[str, str], topics: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = (topics(), topics())
     produce(brokers, names[1], b"a", b"b", partition=2)
     with EndOffsets(brokers, names) as asked:
         assert asked.partitions(names[0]) == [0, 1, 2]
-        # a partition that was made just now has no leader for a moment
+        # a new partition has no leader for a moment
         assert with_retries(lambda: asked.last(names[1:])) == {
             (names[1], 0): 0,
             (names[1], 1): 0,
@@ -441,10 +445,95 @@ def test_ends_are_looked_up_quickly_and_of_new_partitions_too(
         asked.last()
 
 
+class OpenTransaction:
+    """A transaction with one record on a topic, as a slow writer leaves it."""
+
+    def __init__(self, brokers: dict[str, str], topic: str, value: bytes) -> None:
+        self.producer = Producer({**brokers, "transactional.id": f"slow-{uuid.uuid4()}"})
+        self.producer.init_transactions(DEADLINE_S)
+        self.producer.begin_transaction()
+        self.producer.produce(topic, value, partition=0)
+        assert self.producer.flush(DEADLINE_S) == 0
+
+
+def read_to_ends(tables: TableFollower) -> list[bytes]:
+    return [value for records in tables.read_to_ends() for value in records.values.to_pylist()]
+
+
+@pytest.fixture
+def tables(brokers: dict[str, str], topics: Callable[[], str]) -> Iterator[tuple[TableFollower, str, str]]:
+    """Two tables; open transactions on the first are waited for."""
+    awaited, other = topics(), topics()
+    made = TableFollower(brokers, (awaited, other), (awaited,), from_beginning(awaited, other), 1_000, ALL)
+    yield made, awaited, other
+    made.close()
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_an_open_transaction_on_an_awaited_table_is_waited_for(
+    brokers: dict[str, str], tables: tuple[TableFollower, str, str], is_committed: bool
+) -> None:
+    """Its records take effect when they were written, which is before they can be read."""
+    follower_of_tables, awaited, other = tables
+    produce(brokers, other, b"a profile")
+    open_one = OpenTransaction(brokers, awaited, b"an event")
+    end = open_one.producer.commit_transaction if is_committed else open_one.producer.abort_transaction
+    ended = threading.Event()
+
+    def end_it() -> None:
+        end(DEADLINE_S)
+        ended.set()
+
+    timer = threading.Timer(0.5, end_it)
+    timer.start()
+    found = read_to_ends(follower_of_tables)
+    assert sorted(found) == sorted([b"a profile", *([b"an event"] if is_committed else [])])
+    # a commit is seen before the producer knows of it
+    assert ended.wait(DEADLINE_S)
+    timer.join()
+    assert read_to_ends(follower_of_tables) == []
+
+
+def test_an_open_transaction_on_another_table_is_not_waited_for(
+    brokers: dict[str, str], tables: tuple[TableFollower, str, str]
+) -> None:
+    follower_of_tables, awaited, other = tables
+    produce(brokers, awaited, b"an event")
+    open_one = OpenTransaction(brokers, other, b"a fact")
+    assert read_to_ends(follower_of_tables) == [b"an event"]
+    open_one.producer.commit_transaction(DEADLINE_S)
+    assert read_to_ends(follower_of_tables) == [b"a fact"]
+
+
+def test_a_transaction_that_hangs_is_waited_for_once_and_the_next_one_again(
+    brokers: dict[str, str],
+    tables: tuple[TableFollower, str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(table_follower, "OPEN_S", 0.5)
+    follower_of_tables, awaited, other = tables
+    hung = OpenTransaction(brokers, awaited, b"late")
+    begun = time.monotonic()
+    assert read_to_ends(follower_of_tables) == []
+    assert time.monotonic() - begun > 0.5
+    assert f"transaction on {awaited}-0@1 has been open" in caplog.text
+    produce(brokers, other, b"a profile")
+    begun = time.monotonic()
+    assert read_to_ends(follower_of_tables) == [b"a profile"]
+    assert time.monotonic() - begun < 0.5
+    hung.producer.commit_transaction(DEADLINE_S)
+    assert read_to_ends(follower_of_tables) == [b"late"]
+    OpenTransaction(brokers, awaited, b"never")
+    begun = time.monotonic()
+    assert read_to_ends(follower_of_tables) == []
+    assert time.monotonic() - begun > 0.5
+
+
 @pytest.mark.parametrize(
     ("partitioner", "setting"), [(Partitioner.MURMUR2, "murmur2_random"), (Partitioner.CRC32, None)]
 )
-def test_cards_are_where_producers_put_them(
+def test_cards_are_in_the_partitions_that_producers_choose(
     brokers: dict[str, str],
     topic: str,
     follow: Callable[..., LogFollower],

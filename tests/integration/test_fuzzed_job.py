@@ -1,4 +1,4 @@
-"""Spoiled records through the running job: it goes on, and each becomes a decision or a dead letter."""
+"""Damaged records in a running job: it continues, and each becomes a decision or a dead letter."""
 
 import random
 import time
@@ -15,12 +15,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600), only_thorough]
 RECORDS = 1_250_000
 CHUNK = 1_000
 SPOILED = 0.8
-"""Share of the records; some of them stay good."""
+"""Share of damaged records; some of them remain valid."""
 ASTRAY = 10
-"""Records of a chunk that are sent to any partition."""
+"""Number of records of a chunk that are sent to a random partition."""
 
 
-def test_spoiled_records_neither_stop_the_job_nor_get_lost(installed: Installation) -> None:
+def test_damaged_records_neither_stop_the_job_nor_get_lost(installed: Installation) -> None:
     rng = random.Random(7)
     cards = world().cards.ids.to_pylist()
 
@@ -33,11 +33,11 @@ def test_spoiled_records_neither_stop_the_job_nor_get_lost(installed: Installati
                 else seeds(rng, now, cards)
                 for _ in range(CHUNK)
             ]
-            # in the partition of the card that each names, whatever has become of the name
+            # in the partition of the card that each names, damaged or not
             installed.send_raw(values[:-ASTRAY])
             installed.send_raw(values[-ASTRAY:], partition=rng.randrange(2))
 
-    send(RECORDS // 2)  # a backlog, in large pieces
+    send(RECORDS // 2)  # a backlog, in large chunks
     with installed.start() as job:
         send(RECORDS // 2)
         installed.caught_up(job)

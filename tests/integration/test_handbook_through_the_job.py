@@ -1,4 +1,4 @@
-"""The handbook's transactions and labels through a real job: its scores and figures are the evaluation's."""
+"""The handbook's transactions and labels in a real job: scores and figures equal the evaluation's."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS
 from feature_store.merchants.catalogue import ALL_NAMES, computed
-from feature_store.merchants.reports import Undated
-from feature_store.transaction_files import TransactionFiles
+from feature_store.training.merchant_reports import Undated
+from feature_store.training.transaction_files import TransactionFiles
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation
 from loadtests.simulator.chargebacks import Chargebacks
@@ -22,7 +22,7 @@ from loadtests.simulator.kafka_feed import KafkaFeed
 from loadtests.simulator.pacing import Pace
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.timeline import timeline
-from models import registry
+from models import loading, registry
 from models.algorithms import Learner
 from models.evaluation.history import History, Source, read
 from models.evaluation.protocol import Fold, Windows, split
@@ -38,7 +38,7 @@ WINDOWS, FOLDS = Windows(date(2018, 6, 20)), 4
 DELAY_MS = 7 * DAY_MS
 BUDGET = 0.005
 NOTHING, EVERYTHING = Policy(1.0, 10_000), Policy(0.0, 10_000)
-"""Whether a transaction becomes an alert, which tells its score."""
+"""Policies by which every transaction, or none, becomes an alert; an alert has the score."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def registered(history: History, fold: Fold, tracking_uri: str) -> ModelRef:
 
 
 def send(installed: Installation, replay: Replay, until_ms: int) -> int:
-    """Send the transactions before a time, and their labels a week after each; returns how many."""
+    """Send the transactions before a time, and their labels a week after each; returns their number."""
     arrivals = np.concatenate([batch.arrival for batch in replay.batches()])
     rows = int(np.searchsorted(arrivals, until_ms))
     topics = installed.topics
@@ -94,7 +94,8 @@ def streamed(installed: Installation, first_id: int) -> tuple[np.ndarray, np.nda
 def test_streamed_scores_and_figures_are_those_of_the_evaluation(
     file: Path, stack: Endpoints, topic_names, tmp_path: Path
 ) -> None:
-    """Each fold's model is in force in its test week, where everything is an alert; before, nothing is."""
+    """Each fold's model is in force in its test week, in which every transaction is an alert; before it none
+    is."""
     last = WINDOWS.fold(FOLDS - 1)
     source = Source(TransactionFiles(file), Undated(DELAY_MS), None, DELAY_MS)
     history = read(source, WINDOWS.train_start, last.test_start + timedelta(last.test_days))
@@ -121,7 +122,7 @@ def test_streamed_scores_and_figures_are_those_of_the_evaluation(
     assert features.tobytes() == history.features[tested].tobytes()
     figures = []
     for model, fold in zip(models, folds, strict=True):
-        scorer = registry.load(model, uri, tmp_path / "models")
+        scorer = loading.load(model, uri, tmp_path / "models")
         theirs = scores[fold.test - tested[0]]
         assert theirs.tobytes() == scorer.score(history.features[fold.test]).tobytes()
         offline = fit(history, fold, Learner()).predict_proba(history.features[fold.test])[:, 1]

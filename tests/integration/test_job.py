@@ -1,6 +1,5 @@
-"""The whole path with real servers: transactions and profiles in, alerts out, as an outsider sees it.
-
-The last test audits all that the others have sent.
+"""The whole path with real servers, seen from outside: transactions and profiles in, alerts out. The last
+test audits everything that the others have sent.
 """
 
 import base64
@@ -10,7 +9,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -43,6 +42,7 @@ from loadtests.oracle import Kind
 from loadtests.simulator.profiles import ProfileLoader
 from service.rollouts import reading
 from service.settings import ServiceSettings
+from streaming_job import explain
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.dead_letters.record import MAX_LETTER
 from streaming_job.explain import UnknownCardError, look_up
@@ -58,12 +58,12 @@ BLOCKED = 7
 
 
 EPOCH = re.compile(r"^(.{23}) INFO epoch \d+: (\d+) transactions, (\d+) alerts, (\d+) dead letters", re.M)
-"""What the job logs at the end of each epoch."""
+"""The job's log line at the end of each epoch."""
 PROGRESS = "StreamingQueryListener$QueryProgressEvent"
 STOP_S = 3.0
-"""From SIGTERM to the end of the epoch; what has been taken is decided first."""
+"""Seconds from SIGTERM to the end of the epoch; transactions already read are decided first."""
 LARGE = 3 << 20
-"""Bytes of a record that no dead letter holds."""
+"""Bytes of a record too large for a dead letter."""
 
 
 def events(installed: Installation) -> Path:
@@ -72,13 +72,13 @@ def events(installed: Installation) -> Path:
 
 
 def event_log(installed: Installation) -> list[str]:
-    """Its lines so far."""
+    """Lines of the event log so far."""
     return [line for path in events(installed).rglob("events_*") for line in path.read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
 def job(installed: Installation) -> Iterator[JobProcess]:
-    """The job, which has decided some thousand transactions of all kinds."""
+    """A job that has decided some thousand transactions of all kinds."""
     ProfileLoader(installed.stack.postgres_dsn).load(world())
     events(installed).mkdir()
     spark = {
@@ -107,7 +107,7 @@ def by_group(installed: Installation) -> dict[int, list[dict[str, Any]]]:
     return groups
 
 
-def test_alerts_and_dead_letters_are_the_oracles(installed: Installation, job: JobProcess) -> None:
+def test_alerts_and_dead_letters_equal_the_oracles(installed: Installation, job: JobProcess) -> None:
     verdict = installed.audit()
     # nothing is suppressed: the policy has no cooldown
     assert {kind for kind in Kind if verdict.kinds[kind]} == set(Kind) - {Kind.SUPPRESSED}
@@ -133,16 +133,14 @@ def test_records_keep_their_contracts(installed: Installation, job: JobProcess) 
             assert int(headers["commit_id"] or b"") > 0
 
 
-def test_progress_is_keyed_and_gapless_in_each_group(installed: Installation, job: JobProcess) -> None:
+def test_progress_has_keys_and_no_gaps_in_each_group(installed: Installation, job: JobProcess) -> None:
     assert {record.key for record in installed.progress()} == {installed.settings.job_id.encode()}
     for told in by_group(installed).values():
         assert told
         assert [record["commit_id"] for record in told] == list(range(1, len(told) + 1))
 
 
-def test_idle_groups_say_that_they_are_there(
-    installed: Installation, job: JobProcess, wait_for: WaitFor
-) -> None:
+def test_idle_groups_send_heartbeats(installed: Installation, job: JobProcess, wait_for: WaitFor) -> None:
     installed.caught_up(job)
     before = {group: told[-1]["commit_id"] for group, told in by_group(installed).items()}
 
@@ -161,7 +159,7 @@ def test_idle_groups_say_that_they_are_there(
         assert record["written_at"] - record["started_at"] < 1500 * HEARTBEAT_S
 
 
-def test_admin_client_sees_the_true_offsets(installed: Installation, job: JobProcess) -> None:
+def test_an_admin_client_sees_the_correct_offsets(installed: Installation, job: JobProcess) -> None:
     installed.caught_up(job)
     admin = AdminClient({"bootstrap.servers": installed.stack.bootstrap_servers})
     group = installed.settings.job_id
@@ -177,7 +175,7 @@ def test_admin_client_sees_the_true_offsets(installed: Installation, job: JobPro
     for partition in range(2):
         mark = Mark.from_metadata(committed[transactions, partition].metadata)
         assert mark is not None
-        # a heartbeat may come between the two looks
+        # a heartbeat may come between the two calls
         assert mark.commit_id in [record["commit_id"] for record in groups[partition][-3:]]
         assert mark.query_id == groups[partition][-1]["query_id"]
 
@@ -189,31 +187,35 @@ def test_all_workers_come_from_one_daemon(installed: Installation, job: JobProce
 
 
 def open_to_others(installed: Installation) -> list[Path]:
-    """What of the job's files others may read, write or enter.
-
-    Copies of models keep the modes of the registry's files; they lie where nobody else enters.
+    """The job's files that other users may read, write or enter. Copies of models keep the modes of the
+    registry's files, in a directory that is closed to others.
     """
     found = []
     work, models = installed.settings.work_dir, installed.settings.work_dir / "models"
     for root in (work, Path(installed.settings.checkpoint)):
         assert root.exists()
         for path in (root, *(path for path in root.rglob("*") if models not in path.parents)):
-            with suppress(FileNotFoundError):  # a file that the running job has removed meanwhile
+            with suppress(FileNotFoundError):  # a file that the running job has deleted meanwhile
                 mode = path.lstat().st_mode
                 found += [path] if mode & 0o077 and not stat.S_ISLNK(mode) else []
     return found
 
 
-def test_nobody_else_gets_at_what_the_job_keeps_and_listens_on(
+def assert_on_loopback(sockets: Sequence[Any]) -> None:
+    """Some of these connections (psutil's) listen, and they do it for this machine alone."""
+    listening = {ip_address(socket.laddr.ip) for socket in sockets if socket.status == psutil.CONN_LISTEN}
+    assert listening
+    assert all((getattr(address, "ipv4_mapped", None) or address).is_loopback for address in listening)
+
+
+def test_other_users_can_reach_neither_files_nor_ports_of_the_job(
     installed: Installation, job: JobProcess
 ) -> None:
     assert open_to_others(installed) == []
     family = [psutil.Process(job.process.pid), *job.descendants()]
     sockets = [socket for process in family for socket in process.net_connections("all")]
-    listening = {ip_address(socket.laddr.ip) for socket in sockets if socket.status == psutil.CONN_LISTEN}
-    assert listening
-    assert all((getattr(address, "ipv4_mapped", None) or address).is_loopback for address in listening)
-    # Spark's, over which Python processes get their work
+    assert_on_loopback(sockets)
+    # Spark's, over which Python processes receive their tasks
     paths = {Path(socket.laddr) for socket in sockets if socket.family == AF_UNIX and socket.laddr}
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in paths if path.is_socket()}
     assert modes
@@ -228,7 +230,7 @@ def set_status(installed: Installation, card: str, status: str) -> None:
 
 
 def statuses(installed: Installation, card: str) -> list[str]:
-    """What Debezium has told of a card, in order."""
+    """Statuses of a card on Debezium's topic, in order."""
     found = [
         decoded(record.value)["after"]["status"]
         for record in installed.read(installed.topics.profiles)
@@ -249,7 +251,7 @@ def test_card_blocked_in_postgres_is_declined_from_then_on(
     for number, (name, status) in enumerate((("blocked", "blocked"), ("unblocked", "active")), told + 1):
         set_status(installed, card, status)
         wait_for(lambda n=number: len(statuses(installed, card)) == n, deadline_s=120, what="the change")
-        # not before: what the bank knew when the transaction arrived decides
+        # not before: the profile at the transaction's arrival decides
         installed.send_raw([json.dumps(sent[name]).encode()], card.encode())
         installed.caught_up(job)
     assert statuses(installed, card)[told:] == ["blocked", "active"]
@@ -328,11 +330,11 @@ OF_ROLLOUTS = {
 }
 
 
-def test_each_bad_record_becomes_a_dead_letter_with_its_bytes(
+def test_each_invalid_record_becomes_a_dead_letter_with_its_bytes(
     installed: Installation, job: JobProcess
 ) -> None:
     key = b"not even a card \xff"
-    # once by themselves, once among good ones
+    # once alone, once among valid ones
     installed.send_raw([value for value, _ in BAD.values()], key)
     installed.send(500, **UNDISTURBED)
     installed.send_raw([value for value, _ in BAD.values()], key)
@@ -352,7 +354,7 @@ def test_each_bad_record_becomes_a_dead_letter_with_its_bytes(
     assert job.runs
 
 
-def test_record_that_no_letter_holds_becomes_one_that_fits(
+def test_a_record_too_large_for_a_letter_becomes_one_with_its_beginning(
     installed: Installation, job: JobProcess, wait_for: WaitFor
 ) -> None:
     servers, topic = installed.stack.bootstrap_servers, installed.topics.transactions
@@ -383,11 +385,11 @@ def test_record_that_no_letter_holds_becomes_one_that_fits(
     assert letter["value_sha256"] == hashlib.sha256(value).hexdigest()
 
 
-def test_bad_rollouts_and_profiles_become_dead_letters(installed: Installation, job: JobProcess) -> None:
+def test_invalid_rollouts_and_profiles_become_dead_letters(installed: Installation, job: JobProcess) -> None:
     topics = installed.topics
     for value in (b"not json", b"{}", None):
         installed.produce(topics.model_rollouts, b"bad", value)
-    # a topic that all installations share: each of them gets these
+    # a topic that all installations share: each of them reads these records
     for key, value in (
         (b"{", None),
         (b'{"card_id": "c"}', b"not json"),
@@ -401,10 +403,10 @@ def test_bad_rollouts_and_profiles_become_dead_letters(installed: Installation, 
     assert len([letter for letter in letters if letter["topic"] == topics.profiles]) == 3
 
 
-def test_mended_dead_letters_are_decided_once(
+def test_corrected_dead_letters_are_decided_once(
     installed: Installation, job: JobProcess, tmp_path: Path
 ) -> None:
-    """Cut short on the way, listed, mended in a file, sent again, decided; sent a second time, left out."""
+    """Truncated records are listed, corrected in a file, replayed and decided; a second replay sends none."""
     card = world().cards.ids[2].as_py()
     whole = [json.dumps(transaction(2)).encode() for _ in range(3)]
     installed.send_raw([value[:-1] for value in whole], card.encode())
@@ -413,7 +415,7 @@ def test_mended_dead_letters_are_decided_once(
     file = tmp_path / "mend.jsonl"
     fraud(environment, "list", "--reason", "malformed_json", "--raw", str(file))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    # the simulator may have spoiled one of this card, too
+    # the simulator may have damaged one of this card, too
     mine = [line for line in lines if line.get("key") == card and line["value"].encode() + b"}" in whole]
     assert [line["value"].encode() + b"}" for line in mine] == whole
     assert card not in fraud(environment, "list", "--json")
@@ -426,7 +428,7 @@ def test_mended_dead_letters_are_decided_once(
         "would_send": 2,
         "sent_before": 0,
     }
-    # a replay that was killed before its commit has not happened, its notes neither
+    # a replay killed before its commit leaves neither records nor notes
     killed = Producer(
         {
             "bootstrap.servers": installed.stack.bootstrap_servers,
@@ -454,7 +456,7 @@ def test_mended_dead_letters_are_decided_once(
     assert [dict(r.headers)["dead_letter"] for r in again] == [line["dead_letter"].encode() for line in mine]
     sent_to = {record.partition for record in again}
     assert sent_to == {line["partition"] for line in mine}
-    installed.audit()  # three more transactions that are decided, none twice
+    installed.audit()  # three more transactions are decided, none twice
 
 
 def test_transactions_in_a_wrong_partition_are_refused_and_replayed_to_the_right_one(
@@ -491,7 +493,7 @@ def test_transactions_in_a_wrong_partition_are_refused_and_replayed_to_the_right
 
 
 def fraud(environment: dict[str, str], *arguments: str) -> str:
-    """The output of `fraud dead-letters`."""
+    """Run `fraud dead-letters`; return its output."""
     done = CliRunner().invoke(cli.app, ["dead-letters", *arguments], env=environment)
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -501,11 +503,11 @@ IDLE_WORKER_ENDED = re.compile(
     r"Traceback \(most recent call last\):\n(?:  File .*/pyspark/daemon\.py\", .*\n(?:    .*\n)*)+"
     r"BrokenPipeError: .*\n"
 )
-"""What Spark's daemon prints when a worker that was idle for a minute has been sent away."""
+"""Output of Spark's daemon when it ends a worker that was idle for a minute."""
 
 
 def observed_by_spark(installed: Installation) -> list[dict[str, int]]:
-    """The query's observed metrics of each epoch, from the event log, which shows no secret."""
+    """Observed metrics of each epoch from the event log, which must contain no secret."""
     lines = event_log(installed)
     assert not [line for line in lines if installed.settings.kafka["sasl.password"] in line]
     told = [json.loads(line)["progress"]["observedMetrics"]["epoch"] for line in lines if PROGRESS in line]
@@ -518,7 +520,7 @@ def observed_by_spark(installed: Installation) -> list[dict[str, int]]:
 def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
     installed: Installation, job: JobProcess
 ) -> None:
-    """Other bytes than were rolled out, no such version, features of another release."""
+    """Models with changed files, with an unknown version, with features of another release."""
     good = installed.roll_out()
     for change in (
         {"digest": "0" * 64},
@@ -534,7 +536,7 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
         assert sorted(told[-1]["rollouts_set_aside"].values()) == sorted(refused)
         assert told[-1]["rollout_id"] == good.rollout_id
 
-    # what promote asks: which features the running job computes
+    # the features of the running job, which promote asks for
     known = installed.settings
     for job_id, topic, told in (
         (known.job_id, known.topics.job_progress, list(IDENTITIES)),
@@ -549,15 +551,20 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
 
 
 def assert_a_card_is_explained(installed: Installation) -> None:
-    """`fraud explain-card` tells what the state holds, beside the job."""
+    """Check the output of `fraud explain-card` while the job runs."""
     checkpoint, card = str(installed.settings.checkpoint), world().cards.ids[2].as_py()
+    with explain._session() as spark:
+        jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
+        assert_on_loopback(
+            [socket for process in (jvm, *jvm.children()) for socket in process.net_connections()]
+        )
     shell = CliRunner()
     asked = ["explain-card", card, "--checkpoint", checkpoint]
     shown = shell.invoke(cli.app, asked, env={"COLUMNS": "120"})
     assert shown.exit_code == 0, shown.output
     transactions = re.search(r"transactions (\d+), ", shown.output)
     assert transactions is not None
-    assert int(transactions[1]) >= 3  # the mended ones
+    assert int(transactions[1]) >= 3  # the corrected ones
     assert "as of the last event" in shown.output
     assert "suspicious_count" in shown.output
     with pytest.raises(UnknownCardError, match=r"card ca\*\*\*dy is not in the job's state"):
@@ -566,7 +573,7 @@ def assert_a_card_is_explained(installed: Installation) -> None:
         look_up(card, str(installed.directory / "none"))
 
 
-def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
+def test_a_graceful_stop_ends_the_epoch_at_once_and_the_next_start_continues(
     installed: Installation, job: JobProcess
 ) -> None:
     installed.send(4_000)
@@ -577,7 +584,7 @@ def test_graceful_stop_ends_the_epoch_at_once_and_the_next_start_goes_on(
     last = datetime.strptime(epochs[-1][0], "%Y-%m-%d %H:%M:%S,%f")
     assert (last - told_to_stop).total_seconds() < STOP_S
     assert open_to_others(installed) == []
-    # log and Spark's own metrics tell of each epoch what its groups said
+    # the log and Spark's metrics show the summaries of each epoch's groups
     groups, observed = by_group(installed).values(), observed_by_spark(installed)
     for place, name in enumerate(("transactions", "alerts", "dead_letters"), 1):
         said = sum(told[-1]["totals"]["counts"][name] for told in groups)

@@ -1,5 +1,6 @@
-"""Load tests of a real job: what they measure, and what makes them fail."""
+"""Load tests of a real job: their measurements, and the conditions under which they fail."""
 
+import json
 import os
 import signal
 import time
@@ -7,31 +8,38 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import psutil
 import pytest
 from thoroughness import only_thorough
 
+from deploy.local.ports import HOST, free_port
 from loadtests.audit.topic_log import TopicLog
+from loadtests.faults.http_servers import get
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
 from loadtests.locust_run import histograms, identity
 from loadtests.locust_run.launch import LocustProcesses
+from loadtests.locust_run.locust_stats import NAME
 from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.report import Report
 from loadtests.locust_run.result import HISTOGRAMS
+from loadtests.locust_run.search import Search
 from loadtests.locust_run.sender import INTENDED_AT
+from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Audit, Bounds, failures
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]
 BUSY = Bounds(slip_p99_ms=5_000.0, achieved_share=0.5, backlog_s=30.0)
-"""For a machine that runs other tests meanwhile: how fast it was is no matter of these tests."""
+"""Limits for a machine that runs other tests at the same time: speed is not tested here."""
 PAUSE_S = 2.0
 
 
 @pytest.fixture(scope="module")
 def job(installed: Installation) -> Iterator[JobProcess]:
-    """The job, which has compiled everything and decided something."""
+    """A job that has decided transactions, so that its code is compiled."""
     with installed.start() as running:
         installed.send(2_000)
         installed.caught_up(running)
@@ -45,7 +53,7 @@ def plan(tmp_path: Path) -> Plan:
 
 
 def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
-    """Whether a run has sent for so long."""
+    """Whether a run has been sending for a time."""
 
     def reached() -> bool:
         shown: dict[str, Any] = run.progress()
@@ -54,9 +62,7 @@ def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
     return reached
 
 
-def test_every_alert_of_a_run_is_seen_and_none_is_missing(
-    installed: Installation, job: JobProcess, plan: Plan
-) -> None:
+def test_all_alerts_of_a_run_are_seen(installed: Installation, job: JobProcess, plan: Plan) -> None:
     log = TopicLog(installed.settings.bootstrap_servers, installed.settings.kafka)
     before = Audit.of(installed.verdict())
     with LocustProcesses(plan, installed.settings, 2) as run:
@@ -73,7 +79,7 @@ def test_every_alert_of_a_run_is_seen_and_none_is_missing(
 
 
 def _require_headers(log: TopicLog, topic: str, events: int) -> None:
-    """See that every record says when it was meant to be sent, as its identifier does."""
+    """Check that each record's header and identifier have the time at which it was due."""
     starts, count = set(), 0
     for record in log.read(topic):
         headers = dict(record.headers)
@@ -88,7 +94,7 @@ def _require_headers(log: TopicLog, topic: str, events: int) -> None:
 
 
 @only_thorough
-def test_a_job_that_stands_still_for_two_seconds_shows_in_the_tail(
+def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
     installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
     with LocustProcesses(replace(plan, for_s=12.0), installed.settings, 1) as run:
@@ -102,7 +108,7 @@ def test_a_job_that_stands_still_for_two_seconds_shows_in_the_tail(
             for process in family:
                 process.resume()
         result = run.wait()
-    # nothing is left out because the system did not answer: what was due in the pause waited for its rest
+    # no record is left out because the system did not answer: those due in the pause waited for its end
     assert result.latency_ms["p99"] > PAUSE_S * 1_000 * 0.75
     assert result.latency_ms["p50"] < PAUSE_S * 1_000 / 2
     assert result.unsent == 0
@@ -118,7 +124,7 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
         wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
         os.kill(run.main.pid, signal.SIGSTOP)
         try:
-            time.sleep(8.0)  # beyond the end of its schedule and the grace after it
+            time.sleep(8.0)  # after the end of its schedule and the grace period
         finally:
             os.kill(run.main.pid, signal.SIGCONT)
         result = run.wait()
@@ -127,6 +133,42 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
     assert {line.split(":")[0] for line in found} >= {"achieved rate", "unsent"}
     assert result.unsent > 300
     assert code == 1
+
+
+@only_thorough
+def test_a_search_for_the_peak_tries_rates_until_one_fails(
+    installed: Installation, job: JobProcess, plan: Plan
+) -> None:
+    bounds = replace(BUSY, p99_ms=60_000.0)
+    target = Target(installed.settings, own_topics=True)
+    search = Search(replace(plan, for_s=4.0), target, bounds, 1, lambda _: None)
+    found = search.find(300.0, 600.0, 0.05, 4)
+    assert [(probe.rate, probe.passed) for probe in found.probes] == [(300.0, True), (600.0, True)]
+    impossible = Search(search.plan, target, replace(bounds, p99_ms=0.001), 1, lambda _: None)
+    failed = impossible.find(300.0, 600.0, 0.05, 1)
+    assert (failed.rate, failed.probes[0].generator_limited) == (None, False)
+    assert "latency: p99" in failed.limited_by
+    report = Report("find-peak", {}, search.results[600.0], bounds, None, (), found)
+    assert report.as_html().count("<svg") == 6
+
+
+@only_thorough
+def test_locusts_web_page_shows_the_run_and_ends_with_it(
+    installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
+) -> None:
+    port = free_port()
+    page = f"http://{HOST}:{port}/"
+    with LocustProcesses(plan, installed.settings, 2, web_port=port) as run:
+        wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
+        assert "locust" in get(page).lower()
+        wait_for(
+            lambda: any(row["name"] == NAME for row in json.loads(get(f"{page}stats/requests"))["stats"]),
+            what="the alerts among locust's statistics",
+        )
+        result = run.wait()
+    assert failures(result, BUSY) == []
+    with pytest.raises(URLError):
+        get(page)
 
 
 @only_thorough

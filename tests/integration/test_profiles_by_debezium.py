@@ -1,7 +1,6 @@
-"""A table of its own in Postgres, a connector of its own: what becomes of it on the way to the alerts.
-
-Every transaction alerts here, so every alert shows which version of the profile it was decided with, and its
-features. The tests are one story: each goes on where the one before ended, and the audit covers all of it.
+"""The path of profiles from their own table in Postgres, with their own connector, to the alerts. Every
+transaction is an alert here, and an alert shows its version of the profile and its features. The tests are
+one story: each continues where the one before ended, and the audit covers all of it.
 """
 
 import json
@@ -31,7 +30,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 WaitFor = Callable[..., Any]
 ROWS = 3_000
-"""Of the first snapshot, beside those of the simulated world."""
+"""Cards in the first snapshot, beside those of the simulated world."""
 EVENTS = 1_500
 """Simulated transactions before and after a change of every profile."""
 DISTURBED = {"late": 0.05, "out_of_order": 0.1, "duplicated": 0.05, "future": 0.0, "malformed": 0.0}
@@ -73,7 +72,7 @@ def test_the_first_start_waits_for_the_snapshot(bank: Bank, job: JobProcess, wai
     progress = bank.progress()
     assert sum(record["counts"]["missing_profile"] for record in progress) == 0
     assert sum(record["counts"]["profile_changes"] for record in progress) == ROWS + simulated_cards.size
-    # when a group decided its first transaction, it had all rows of its cards
+    # a group that decided its first transaction had all rows of its cards
     decided = next(number for number, record in enumerate(progress) if record["counts"]["transactions"])
     group = progress[decided]["key_group"]
     loaded = sum(r["counts"]["profile_changes"] for r in progress[: decided + 1] if r["key_group"] == group)
@@ -84,14 +83,14 @@ def test_the_first_start_waits_for_the_snapshot(bank: Bank, job: JobProcess, wai
 
 
 def partitions_of(bank: Bank, progress: list[dict[str, Any]], group: int) -> list[int]:
-    """The partitions of the transactions that a key group follows, as it says itself."""
+    """The partitions of the transactions in a key group's progress records."""
     newest = next(record for record in reversed(progress) if record["key_group"] == group)
     topic = bank.installed.topics.transactions
     return [part["partition"] for part in newest["partitions"] if part["topic"] == topic]
 
 
 def archive(bank: Bank, directory: Path) -> tuple[Path, Path]:
-    """The topics as an archive keeps them: transactions and profiles with their times of arrival."""
+    """The topics as an archive stores them: transactions and profiles with their arrivals."""
     installed = bank.installed
     transactions = [
         {**json.loads(record.value or b""), "arrival_time": record.timestamp}
@@ -109,7 +108,7 @@ def archive(bank: Bank, directory: Path) -> tuple[Path, Path]:
     return paths
 
 
-def test_streamed_features_are_the_training_sets(
+def test_streamed_features_equal_those_of_the_training_set(
     bank: Bank, job: JobProcess, wait_for: WaitFor, tmp_path: Path
 ) -> None:
     """Features of the alerts equal those of `fraud features` on the same events, bit for bit."""
@@ -174,7 +173,7 @@ def test_every_kind_of_change_is_seen_from_its_arrival_on(
     assert (alerts["card-2"]["decision"], alerts["card-new"]["decision"]) == ("decline", "review")
 
 
-def test_columns_come_and_go(bank: Bank, job: JobProcess, wait_for: WaitFor) -> None:
+def test_columns_can_be_added_and_dropped(bank: Bank, job: JobProcess, wait_for: WaitFor) -> None:
     for number, change in enumerate(("ADD COLUMN branch text DEFAULT 'Köln'", "DROP COLUMN branch"), 4):
         card = f"card-{number}"
         bank.sql(
@@ -185,7 +184,7 @@ def test_columns_come_and_go(bank: Bank, job: JobProcess, wait_for: WaitFor) -> 
         assert bank.use(job, card)[card]["decision"] == "decline"
 
 
-def test_connector_and_postgres_restart(bank: Bank, job: JobProcess, wait_for: WaitFor) -> None:
+def test_connector_and_postgres_can_restart(bank: Bank, job: JobProcess, wait_for: WaitFor) -> None:
     before = bank.slot_follower()
     assert bank.connector("POST", "/restart?includeTasks=true") in (200, 202, 204)
     # Debezium gives up for good when Postgres goes away while a task starts; it tries again only later
@@ -203,7 +202,7 @@ def test_connector_and_postgres_restart(bank: Bank, job: JobProcess, wait_for: W
 def test_a_lost_slot_is_repaired_by_reading_the_table_again(
     bank: Bank, job: JobProcess, wait_for: WaitFor
 ) -> None:
-    """Changes that nobody followed; then a snapshot by the connector made anew."""
+    """Changes without a slot, then a snapshot by a recreated connector."""
     assert bank.connector("PUT", "/stop") in (202, 204)
     wait_for(lambda: bank.slot_follower() is None, deadline_s=PATIENCE_S)
     bank.sql(
@@ -222,12 +221,12 @@ def test_a_lost_slot_is_repaired_by_reading_the_table_again(
     after = bank.use(job, "card-9", "card-lost", "card-2")
     assert after["card-9"]["decision"] == "decline"
     assert after["card-9"]["profile"]["age_ms"] >= 0
-    # known from now on: what was decided without it stays as it was decided
+    # visible from now on: earlier decisions do not change
     assert after["card-lost"]["profile"]["arrival_time"] > before["card-lost"]["arrival_time"]
     assert after["card-2"]["profile"]["status"] == "blocked"
 
 
-def test_all_of_it_is_what_the_oracle_says(bank: Bank, job: JobProcess) -> None:
+def test_all_outcomes_equal_the_oracles(bank: Bank, job: JobProcess) -> None:
     assert job.runs
     bank.installed.audit()
-    assert bank.installed.reasons().keys() == {"too_late"}  # simulated transactions alone
+    assert bank.installed.reasons().keys() == {"too_late"}  # only simulated transactions

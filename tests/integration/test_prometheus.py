@@ -1,4 +1,4 @@
-"""A real Prometheus with our configuration: each panel gets data, no rule fails, no metric is missed."""
+"""A real Prometheus with this configuration: each panel has data, no rule fails, no metric is missing."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory) -> Iterator[Ask]:
-    """Asks a Prometheus that scrapes the sidecar's metrics every second."""
+    """Function that queries a Prometheus which scrapes the sidecar's metrics every second."""
     home = tmp_path_factory.mktemp("prometheus")
     page, port = free_port(), free_port()
     config = home / "prometheus.yml"
@@ -56,7 +56,7 @@ def ask(tmp_path_factory) -> Iterator[Ask]:
 
 @pytest.fixture(scope="module")
 def grown(ask, wait_for) -> Ask:
-    """The same once rates have several scrapes, and the recorded series their first values."""
+    """The same, once rates have several scrapes and recorded series their first values."""
 
     def has_grown() -> bool:
         with suppress(urllib.error.URLError, ConnectionError):
@@ -75,7 +75,7 @@ def test_no_rule_fails(grown):
 
 
 def test_the_sidecar_exports_each_metric_that_a_rule_uses(grown):
-    """But those of an audit, which does not run here."""
+    """Except those of an audit, which does not run here."""
     missed = {
         alert["metric"]["metric"]
         for alert in grown("query", query='ALERTS{alertname="FraudMetricAbsent"}')["result"]
@@ -86,7 +86,7 @@ def test_the_sidecar_exports_each_metric_that_a_rule_uses(grown):
 
 
 @pytest.mark.parametrize("expression", [query for _, query in PANELS], ids=[name for name, _ in PANELS])
-def test_a_panel_gets_data(grown, expression):
+def test_each_panel_has_data(grown, expression):
     if "fraud_audit_" in expression:
         pytest.skip("the audit is a process of its own")
     plain = expression.replace("$__rate_interval", "1m").replace("$job", "card-fraud")

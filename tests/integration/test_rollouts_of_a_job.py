@@ -1,10 +1,10 @@
-"""Rollouts on a job that runs: shadow, canary, promotion, rollback, a crash in between, a replay of it all.
-
-One story, told by the desk (as the API and the command line tell it) while transactions stream.
+"""Rollouts of a running job: shadow, canary, promotion, rollback, a crash in between, a replay of everything.
+One story, driven by the desk, which API and command line use, while transactions stream.
 """
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from thoroughness import THOROUGH
 
 from deploy.local.stack import Endpoints
-from feature_store import catalogue, training_set
+from feature_store import catalogue
+from feature_store.training import training_set
 from loadtests.faults.installation import UNDISTURBED, Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.faults.sender import Sender
@@ -29,10 +31,11 @@ from models.algorithms import QUICK
 from models.pipeline import Trained, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import Type
+from models.rollouts.events import Type, installation
 from service.rollouts import views
+from service.rollouts.decisions import explain
 from service.rollouts.desk import Desk
-from service.rollouts.errors import RefusedError
+from service.rollouts.errors import RefusedError, UnknownError
 from service.rollouts.requests import Actor, Draft, Proposal, Step
 from service.settings import ServiceSettings
 from streaming_job.contracts import Contract, validate
@@ -47,60 +50,74 @@ TENTH = 1_000
 """Basis points."""
 ADA = Actor("ada")
 TRICKLE, PACE_S = 50, 0.25
-"""So many transactions flow every PACE_S, all the time."""
+"""Number of transactions sent every PACE_S during the whole story."""
 BURST = 3_000
 LIMITS = {"alpha": 0.01, "deadline_h": 1, "min_card_hours": 30}
 DISAGREEMENT = {**LIMITS, "rules": [{"name": "disagreement", "max_share": 0.5}]}
 LENIENT = {**LIMITS, "rules": [{"name": "alert_rate", "max_ratio": 100}]}
-"""Stops nothing: a model that fails is to do no harm even then."""
+"""Guards that stop no rollout: even then a failing model must do no harm."""
 FAILS_WITHOUT = "time_since_previous"
 """Unknown at a card's first transaction."""
 CLOCKED = ("time_ms", "champion_time_ms")
-"""Counts of a trial that a clock has made."""
+"""Counts of a trial that depend on a clock."""
 
 
 class Story:
-    """An installation with a desk, and what the steps of a rollout wait for."""
+    """An installation with a desk, and the conditions that steps of a rollout wait for."""
 
     def __init__(self, stack: Endpoints, topics: Topics, directory: Path, wait_for: WaitFor) -> None:
-        # so many cards that a tenth of those that pay is a tenth
+        # enough cards for a share of a tenth to be about a tenth of those that pay
         self.cards = World.create(seed=11, cards=20_000, merchants=200)
         self.installed = Installation(stack, topics, directory, self.cards)
-        self.desk = Desk(
-            ServiceSettings(
-                bootstrap_servers=stack.bootstrap_servers,
-                job_id=self.installed.settings.job_id,
-                topics=topics,
-                mlflow_tracking_uri=stack.mlflow_tracking_uri,
-            )
+        self.settings = ServiceSettings(
+            bootstrap_servers=stack.bootstrap_servers,
+            job_id=self.installed.settings.job_id,
+            topics=topics,
+            mlflow_tracking_uri=stack.mlflow_tracking_uri,
+            partitioner=self.installed.settings.partitioner,
         )
+        self.desk = Desk(self.settings)
         self._wait_for = wait_for
         self._keys = 0
         self._sending = threading.Lock()
 
     def send(self, events: int) -> None:
-        """Send transactions of the world; from whatever thread, all of them are counted."""
+        """Send transactions of the world and count them; from any thread."""
         with self._sending:
             self.installed.send(events, **UNDISTURBED)
 
     def caught_up(self, job: JobProcess, events: int = BURST) -> None:
-        """Send so many, and wait until they are decided; nothing else is sent meanwhile."""
+        """Send transactions and wait until they are decided; no others are sent meanwhile."""
         with self._sending:
             self.installed.send(events, **UNDISTURBED)
             self.installed.caught_up(job)
 
     def promote(self, model: ModelRef, policy: Policy) -> None:
-        """The first champion."""
+        """Promote the first champion."""
         asked = Proposal((_draft(model, policy),), "first", self._key(), None, "zero", at_once=True)
         assert self.desk.propose(asked, ADA).types == (Type.PROPOSED, Type.PROMOTED)
 
+    def promote_slowly(self, model: ModelRef, policy: Policy) -> None:
+        """Promote at once, with transactions between the records of the events and their commit."""
+        settings = self.installed.settings
+        name = f"{settings.job_id}-slow"
+        producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "transactional.id": name})
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        for event in installation(model, policy, "slow", "ada", int(time.time() * 1000)):
+            producer.produce(settings.topics.model_rollouts, event.to_json(), b"slow", partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+        self.send(BURST // 10)
+        time.sleep(1.0)  # the fault itself: a job that does not wait has decided them by then
+        producer.commit_transaction(PATIENCE_S)
+
     def propose(self, name: str, model: ModelRef, policy: Policy, guards: dict[str, Any]) -> None:
-        """A rollout of one challenger."""
+        """Propose a rollout of one challenger."""
         asked = Proposal((_draft(model, policy),), "for the story", self._key(), guards, name)
         assert self.desk.propose(asked, ADA).seq == 1
 
     def step(self, name: str, kind: Type, **more: Any) -> None:
-        """The next event, until every key group has applied it."""
+        """Write the next event and wait until every key group has applied it."""
         self.desk.take(Step(name, kind, "for the story", self._key(), **more), ADA)
         self._wait_for(
             lambda: self.rollout(name)["state"] == views.APPLIED,
@@ -109,7 +126,7 @@ class Story:
         )
 
     def canary(self, name: str) -> None:
-        """A tenth of the cards, as soon as the guards have seen something."""
+        """Start a canary for a tenth of the cards, as soon as the guards have counts."""
 
         def is_taken() -> bool:
             try:
@@ -123,7 +140,7 @@ class Story:
         self._wait_for(is_taken, deadline_s=PATIENCE_S, what="data for the guards")
 
     def rollout(self, name: str) -> dict[str, Any]:
-        """As `GET /v1/rollouts/{id}` has it."""
+        """The rollout as `GET /v1/rollouts/{id}` returns it."""
         history, job = self.desk.look()
         topic = self.installed.topics.model_rollouts
         return views.rollout(history, history.line.trials[name], job.groups, topic)
@@ -143,7 +160,7 @@ def _draft(model: ModelRef, policy: Policy) -> Draft:
 
 
 def trials(installed: Installation) -> dict[int, Any]:
-    """`trials` of the newest totals of each key group, without what a clock has counted."""
+    """`trials` of the newest totals of each key group, without the counts that depend on a clock."""
     found = {}
     for record in installed.progress():
         told = json.loads(record.value or b"")
@@ -154,7 +171,7 @@ def trials(installed: Installation) -> dict[int, Any]:
                 for name in CLOCKED:
                     del counts[name]
                 for name in ("scores", "champion_scores"):
-                    del counts[name]["sum"]  # of floats, in the order of the commits
+                    del counts[name]["sum"]  # sums of floats, in the order of the commits
     return found
 
 
@@ -163,7 +180,7 @@ def decoded(installed: Installation, topic: str) -> list[dict[str, Any]]:
 
 
 def streaming(story: Story) -> Sender:
-    """Transactions flow, all the time."""
+    """Send transactions during the whole story."""
     return Sender(lambda: story.send(TRICKLE), PACE_S)
 
 
@@ -173,14 +190,14 @@ def history(cards: World) -> pa.Table:
 
 
 def fitted(table: pa.Table, uri: str, iterations: int) -> Trained:
-    """A model whose threshold makes an alert of three transactions in ten: alerts tell of many cards."""
+    """A model with alerts on three transactions in ten, so that alerts show the decisions on many cards."""
     return fit_and_register(
         table, uri, learner=replace(QUICK, iterations=iterations), alert_budget=0.3, name=LINE
     )
 
 
 def fitted_without_unknowns(table: pa.Table, uri: str) -> ModelRef:
-    """A model that has never seen an unknown value, and raises about the rows that hold one."""
+    """A model trained without unknown values, which raises an error for rows that have one."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -221,7 +238,7 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
     try:
         with streaming(story):
             story.caught_up(job)
-            # one that becomes champion; the job dies while it is a canary
+            # a rollout that is promoted; the job dies while it is a canary
             policy = Policy(better.quality.threshold, 15, cooldown_s=3_600)
             story.propose("first", better.ref, policy, DISAGREEMENT)
             story.step("first", Type.SHADOW_STARTED)
@@ -234,29 +251,33 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
             job = installed.start()
             story.caught_up(job)
             story.step("first", Type.PROMOTED)
-            # one that raises; rolled back
+            # a rollout of a model that raises; rolled back
             story.propose("second", fails, Policy(0.5, 15), LENIENT)
             story.step("second", Type.SHADOW_STARTED)
             story.caught_up(job, BURST // 3)
             story.canary("second")
             story.caught_up(job)
             story.step("second", Type.ROLLED_BACK)
+            # one whose writer is slow: transactions arrive between its record and the commit
+            story.promote_slowly(good.ref, Policy(0.0, 15))
         story.caught_up(job, TRICKLE)
         assert [one["phase"] for one in views.overview(story.desk.look()[0], {}, "")["rollouts"]] == [
-            "rolled_back", "promoted", "promoted"
+            "promoted", "rolled_back", "promoted", "promoted"
         ]  # fmt: skip
         assert_verified(story)
         assert_a_tenth_of_the_cards(story, killed_at)
         assert_failures_did_no_harm(story, better.ref, fails)
+        assert_decisions_are_explained(story)
         assert job.terminate() == 0, job.log
-        if THOROUGH:  # otherwise the oracle alone has decided all of it again
+        if THOROUGH:  # otherwise only the oracle would have decided everything again
             assert_replay_is_the_same(story, tmp_path / "again")
     finally:
         job.kill()
 
 
 def assert_verified(story: Story) -> None:
-    """Nothing missing, duplicated, unexpected or different, on any topic; counts of trials agree, too."""
+    """Check that no record of any topic is missing, duplicated, unexpected or different, and that counts of
+    trials agree."""
     report = story.installed.audit().report()
     assert not any(count for found in report["topics"].values() for count in found.values()), report
     assert report["different"] == 0
@@ -276,7 +297,7 @@ def assert_verified(story: Story) -> None:
 
 
 def assert_a_tenth_of_the_cards(story: Story, killed_at: dict[int, int]) -> None:
-    """The canary decided for the members and for no other card, before the crash and after it."""
+    """Check that the canary decided for the members only, before and after the crash."""
     begin = story.held_from("first", Type.CANARY_SET)
     end = story.held_from("first", Type.PROMOTED)
     decided = sum(group["first"]["challengers"]["c"]["decided"] for group in trials(story.installed).values())
@@ -304,7 +325,7 @@ def assert_a_tenth_of_the_cards(story: Story, killed_at: dict[int, int]) -> None
 
 
 def assert_failures_did_no_harm(story: Story, champion: ModelRef, fails: ModelRef) -> None:
-    """Where the canary raised, the champion decided, and the alert says so."""
+    """Check that the champion decided where the canary raised, and that the alert has the reason."""
     counts = [group["second"]["challengers"]["c"] for group in trials(story.installed).values()]
     assert 0 < sum(one["failures"] for one in counts) < sum(one["transactions"] for one in counts)
     alerts = decoded(story.installed, story.installed.topics.fraud_alerts)
@@ -321,8 +342,48 @@ def assert_failures_did_no_harm(story: Story, champion: ModelRef, fails: ModelRe
     assert all(alert["role"] == "canary" and alert["membership"]["is_member"] for alert in by_it)
 
 
+def assert_decisions_are_explained(story: Story) -> None:
+    """`GET /v1/decisions`: what was alerted or suppressed is quoted, the rest is told by the plan of then."""
+    topics = story.installed.topics
+    history, job = story.desk.look()
+
+    def explained(transaction: dict[str, Any], since: int) -> dict[str, Any]:
+        ids = transaction["card_id"], transaction["transaction_id"]
+        return explain(story.settings, history, job.groups, *ids, since)
+
+    alerted = {}
+    for topic, outcome in ((topics.fraud_alerts, "alert"), (topics.suppressed_alerts, "suppressed")):
+        told = decoded(story.installed, topic)
+        alerted |= {alert["transaction_id"]: alert for alert in told}
+        newest = told[-1]
+        found = explained(newest, newest["arrival_time"])
+        assert (found["outcome"], found["decision"]) == (outcome, newest)
+    shadow = decoded(story.installed, topics.shadow_alerts)[-1]
+    assert shadow in explained(shadow, shadow["arrival_time"])["shadow_alerts"]
+
+    begin, end = story.held_from("first", Type.CANARY_SET), story.held_from("first", Type.PROMOTED)
+    under_canary = [
+        record
+        for record in story.installed.read(topics.transactions)
+        if begin[record.partition] <= record.offset < end[record.partition]
+    ]
+    for is_in_canary, role in ((True, "canary"), (False, "champion")):
+        record, quiet = next(
+            (record, transaction)
+            for record, transaction in ((one, json.loads(one.value or b"")) for one in under_canary)
+            if transaction["transaction_id"] not in alerted
+            and is_member(transaction["card_id"], salt_of(LINE), TENTH) == is_in_canary
+        )
+        found = explained(quiet, record.timestamp)
+        assert (found["outcome"], found["decided_by"]["role"]) == ("no_alert", role)
+        assert found["membership"]["is_member"] == is_in_canary
+        assert (found["source"]["partition"], found["source"]["offset"]) == (record.partition, record.offset)
+    with pytest.raises(UnknownError, match="neither an alert nor the transaction"):
+        explained({"card_id": "nobody", "transaction_id": "none"}, record.timestamp)
+
+
 def assert_replay_is_the_same(story: Story, directory: Path) -> None:
-    """Another job over the same inputs writes the same bytes, and so has chosen the same model each time."""
+    """Check that another job over the same inputs writes the same bytes, and so chose the same models."""
     of = story.installed.topics
     names = ("fraud_alerts", "shadow_alerts", "suppressed_alerts")
     fresh = {name: f"{getattr(of, name)}-again" for name in (*names, "dead_letters", "job_progress")}

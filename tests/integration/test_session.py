@@ -1,4 +1,4 @@
-"""What the job's settings come to in a real Spark session."""
+"""The effects of the job's settings in a real Spark session."""
 
 import json
 import os
@@ -18,7 +18,7 @@ SECRET = "not for the screen"
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the probe tells; a process of its own, because a JVM stays as long as its Python."""
+    """Output of the probe, a process of its own, because a JVM lives as long as its Python process."""
     directory = tmp_path_factory.mktemp("session")
     settings = {
         "FRAUD_BOOTSTRAP_SERVERS": "none",
@@ -49,7 +49,16 @@ def test_checkpoint_files_are_written_without_child_processes(found: dict[str, A
     assert found["file_manager"].endswith(".FileSystemBasedCheckpointFileManager")
 
 
-def test_what_asks_for_no_password_is_reached_from_this_machine_alone(found: dict[str, Any]) -> None:
+def test_a_first_start_that_was_killed_as_it_fixed_its_settings_is_still_to_come(
+    found: dict[str, Any],
+) -> None:
+    killed, lost, damaged = found["fixed"]
+    assert killed == "None"
+    assert lost.startswith("the checkpoint's file job.json is missing; restore ")
+    assert damaged.startswith("the checkpoint's file job.json is damaged (")
+
+
+def test_ports_without_password_are_reached_only_from_this_machine(found: dict[str, Any]) -> None:
     assert found["settings"]["spark.ui.enabled"] == "true"
     # UI, driver and block manager
     assert len(found["listening"]) >= 3
@@ -57,12 +66,12 @@ def test_what_asks_for_no_password_is_reached_from_this_machine_alone(found: dic
         assert (getattr(address, "ipv4_mapped", None) or address).is_loopback, found["listening"]
 
 
-def test_links_of_the_ui_end_no_job(found: dict[str, Any]) -> None:
+def test_links_of_the_ui_cannot_end_a_job(found: dict[str, Any]) -> None:
     assert found["settings"]["spark.ui.killEnabled"] == "false"
     assert found["ended_by_kill_links"] is False
 
 
-def test_settings_of_the_operator_win_and_secrets_of_the_kafka_client_are_none_of_sparks(
+def test_the_operators_settings_win_and_spark_does_not_get_the_kafka_clients_secrets(
     found: dict[str, Any],
 ) -> None:
     assert found["settings"]["spark.ui.retainedJobs"] == "7"

@@ -1,4 +1,4 @@
-"""What an operator reads when something is not there: one line that says what to do, and an exit code."""
+"""A start without its preconditions: one line with the remedy, and an exit code."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from thoroughness import THOROUGH
 
+from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
 from streaming_job.contracts.topics import Topics
@@ -15,10 +16,10 @@ from streaming_job.runtime.checkpoint import FIXED
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 EVERY_DAY = ("no option of Java's", "the other partitioner")
-"""Contradictions that take a start of Spark each."""
+"""Contradictions that are only found after a start of Spark."""
 
 
-def test_each_missing_thing_is_one_line_and_an_exit_code(
+def test_each_missing_precondition_gives_one_line_and_an_exit_code(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     made = Installation(stack, topic_names(), tmp_path_factory.mktemp("start-up"))
@@ -27,7 +28,7 @@ def test_each_missing_thing_is_one_line_and_an_exit_code(
     client = {**client, "sasl.password": "forgotten"}
     refused = "refuses the credentials or the protocol (*); correct FRAUD_KAFKA"
     expected = {
-        # a topic of tools: the job does without
+        # a topic for tools, which the job does not need
         "no rollout": (
             {"topics": made.topics.model_copy(update={"chargebacks": "not-there"})},
             "error: no model has been rolled out; run `fraud rollouts promote`, then start the job",
@@ -56,7 +57,7 @@ def test_each_missing_thing_is_one_line_and_an_exit_code(
             assert job.error.endswith(end)
 
 
-def test_what_spark_or_the_log_contradict_is_named_with_its_remedy(installed: Installation) -> None:
+def test_a_contradiction_with_spark_or_the_log_is_named_with_its_remedy(installed: Installation) -> None:
     installed.send(200)  # by producers with murmur2
     spark = "Spark does not start: "
     correct = "; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, FRAUD_DRIVER_JAVA_OPTIONS or FRAUD_SPARK"
@@ -97,5 +98,21 @@ def test_what_spark_or_the_log_contradict_is_named_with_its_remedy(installed: In
             assert job.error.startswith(start)
             assert job.error.endswith(end)
             assert "Traceback" not in job.log
-    # a start that was refused has fixed nothing
+    # a refused start has stored no settings
     assert not Path(installed.settings.checkpoint, FIXED).exists()
+
+
+def test_a_first_start_that_is_stopped_while_it_waits_for_profiles_is_still_to_come(
+    installed: Installation, wait_for: Callable[..., object]
+) -> None:
+    """The next start has to wait, too: half of the profiles may be there by then."""
+    topics = installed.topics.model_copy(update={"profiles": f"profiles-of-{installed.topics.transactions}"})
+    broker.create(installed.stack.bootstrap_servers, topics)
+    with installed.start(topics=topics, wait_for_snapshot_s=600) as job:
+        waiting = "waiting for the end of Debezium's first snapshot"
+        wait_for(lambda: waiting in job.log or not job.runs, deadline_s=300, what="the wait")
+        assert job.terminate() == 0, job.log
+        assert waiting in job.log
+    checkpoint = Path(installed.settings.checkpoint)
+    assert not (checkpoint / FIXED).exists()
+    assert not (checkpoint / "offsets").exists()

@@ -1,4 +1,4 @@
-"""The writer of a key group against a real broker, with all that can happen to it at each of its steps."""
+"""The writer of a key group on a real broker, with failures at each of its steps."""
 
 import logging
 import threading
@@ -26,12 +26,12 @@ IN_TRANSACTION = (Step.BEGUN, Step.SENT, Step.OFFSETS_ADDED)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No transaction counts as disturbed because the machine is busy; `slow` makes one."""
+    """On a busy machine no transaction counts as slow by itself; `slow` makes one slow."""
     monkeypatch.setattr(producer, "UNDISTURBED_S", 30.0)
 
 
 def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
-    """What to do in a transaction for it to count as disturbed."""
+    """Action within a transaction after which it counts as slow."""
 
     def event() -> None:
         monkeypatch.setattr(producer, "UNDISTURBED_S", 0.0)
@@ -41,7 +41,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[At]:
-    """Makes something happen once, when a writer reaches a step."""
+    """Function that runs an action once, when a writer reaches a step."""
 
     def happen(step: Step, event: Callable[[], object]) -> None:
         waiting = [event]
@@ -56,16 +56,16 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[At]:
 
 
 def lose_answer() -> None:
-    """What a client sees of an answer that never came."""
+    """Raise the client's error for an answer that never came."""
     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 def q(bench: WriterBench, offset: int, group: int = 0) -> Offsets:
-    """The group's positions, all the same."""
+    """Equal offsets of all the group's partitions."""
     return {(bench.topics.transactions, partition): offset for partition in OWN[group]}
 
 
-def test_transactions_are_written_once_and_the_next_process_goes_on_behind_them(bench: WriterBench) -> None:
+def test_transactions_are_written_once_and_the_next_process_continues_after_them(bench: WriterBench) -> None:
     writer = bench.writer("a")
     for commit_id in (1, 2):
         bench.write(writer, commit_id)
@@ -74,14 +74,14 @@ def test_transactions_are_written_once_and_the_next_process_goes_on_behind_them(
     assert (asked.commit_id, asked.offsets, asked.instance, asked.query_id) == (2, q(bench, 20), "a", "q")
     assert asked.progress is not None
     assert asked.progress["commit_id"] == 2
-    bench.write(writer, 3)  # asking fences nobody
-    taken = successor.take_over(bench.ends(1))  # a state that is behind
+    bench.write(writer, 3)  # reading the positions fences no writer
+    taken = successor.take_over(bench.ends(1))  # a state behind the output
     assert (taken.commit_id, taken.offsets, taken.instance) == (3, q(bench, 30), "b")
     bench.write(successor, 4)
     bench.assert_written_once(1, 2, 3, 4)
 
 
-def test_headers_and_metadata_tell_which_transaction_it_was(bench: WriterBench) -> None:
+def test_headers_and_metadata_have_the_number_of_the_transaction(bench: WriterBench) -> None:
     bench.write(bench.writer("a"), 1)
     for topic in (bench.topics.fraud_alerts, bench.topics.dead_letters):
         for record in bench.log.read(topic):
@@ -91,7 +91,7 @@ def test_headers_and_metadata_tell_which_transaction_it_was(bench: WriterBench) 
     ]
 
 
-def test_first_start_claims_where_the_log_begins(bench: WriterBench) -> None:
+def test_the_first_start_claims_the_begin_of_the_log(bench: WriterBench) -> None:
     writer = bench.new("a")
     assert writer.written().offsets == {}
     taken = writer.take_over(q(bench, 7))
@@ -101,7 +101,9 @@ def test_first_start_claims_where_the_log_begins(bench: WriterBench) -> None:
 
 
 @pytest.mark.parametrize("step", IN_TRANSACTION)
-def test_failure_inside_the_transaction_is_sent_again(bench: WriterBench, at: At, step: Step) -> None:
+def test_a_transaction_that_fails_before_its_commit_is_sent_again(
+    bench: WriterBench, at: At, step: Step
+) -> None:
     writer = bench.writer()
     at(step, lose_answer)
     bench.write(writer, 1)
@@ -109,7 +111,7 @@ def test_failure_inside_the_transaction_is_sent_again(bench: WriterBench, at: At
     bench.assert_written_once(1, 2)
 
 
-def test_commit_whose_answer_was_lost_is_not_sent_again(bench: WriterBench, at: At) -> None:
+def test_a_commit_whose_answer_is_lost_is_not_sent_again(bench: WriterBench, at: At) -> None:
     writer = bench.writer()
     at(Step.COMMITTED, lose_answer)
     bench.write(writer, 1)
@@ -132,7 +134,7 @@ def test_second_instance_fences_the_first_inside_its_transaction(
     bench.assert_written_once(1, 2)
 
 
-def test_first_instance_that_learns_of_the_second_while_it_sends_is_told_so(
+def test_an_instance_fenced_while_it_sends_gets_the_error_of_a_fenced_one(
     bench: WriterBench, at: At, wait_for: Callable[..., object]
 ) -> None:
     first = bench.writer()
@@ -140,7 +142,7 @@ def test_first_instance_that_learns_of_the_second_while_it_sends_is_told_so(
     successors: list[GroupWriter] = []
 
     def refuses() -> bool:
-        """Whether the client knows: what it says to a record then is "fatal error" and no more."""
+        """Whether the client knows that it is fenced: it then refuses records with "fatal error"."""
         assert first._producer is not None
         try:
             first._producer._client.produce(bench.topics.fraud_alerts, b"too late")
@@ -161,7 +163,7 @@ def test_first_instance_that_learns_of_the_second_while_it_sends_is_told_so(
 
 
 @pytest.mark.parametrize("successor_wrote", [False, True])
-def test_deposed_instance_that_was_cut_off_exits_before_it_fences_its_successor(
+def test_a_fenced_instance_that_was_cut_off_exits_without_fencing_its_successor(
     bench: WriterBench, at: At, successor_wrote: bool
 ) -> None:
     first = bench.writer()
@@ -170,7 +172,7 @@ def test_deposed_instance_that_was_cut_off_exits_before_it_fences_its_successor(
 
     def cut_off() -> None:
         successors.append(bench.writer())
-        if successor_wrote:  # just the same transaction: it is not the first one's
+        if successor_wrote:  # an equal transaction, but not the first instance's
             bench.write(successors[0], 2)
         lose_answer()
 
@@ -180,11 +182,11 @@ def test_deposed_instance_that_was_cut_off_exits_before_it_fences_its_successor(
     successor_producer = successors[0]._producer
     for commit_id in (3, 4) if successor_wrote else (2, 3, 4):
         bench.write(successors[0], commit_id)
-    assert successors[0]._producer is successor_producer  # nobody has fenced it
+    assert successors[0]._producer is successor_producer  # it is not fenced
     bench.assert_written_once(1, 2, 3, 4)
 
 
-def test_deposed_instance_waits_for_the_successor_that_has_fenced_it_to_say_so(
+def test_a_fenced_instance_waits_for_the_claim_of_its_successor(
     bench: WriterBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = bench.writer()
@@ -209,14 +211,14 @@ def test_deposed_instance_waits_for_the_successor_that_has_fenced_it_to_say_so(
     bench.assert_written_once(1, 2)
 
 
-def test_own_transaction_that_was_open_too_long_is_told_apart_and_written_again(
+def test_a_transaction_that_was_open_too_long_is_recognised_and_written_again(
     bench: WriterBench, at: At, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = bench.writer()
     bench.write(writer, 1)
 
     def time_passes() -> None:
-        """The brokers end the transaction as they do for one that is open too long: with a newer epoch."""
+        """Make the brokers abort the transaction with a newer epoch, as if it were open too long."""
         producer.TransactionalProducer(bench.settings, f"{bench.settings.job_id}-0").close()
         assert writer._producer is not None
         writer._producer._begun -= bench.settings.transaction_timeout_ms / 1000
@@ -230,7 +232,7 @@ def test_own_transaction_that_was_open_too_long_is_told_apart_and_written_again(
     bench.assert_written_once(1, 2, 3)
 
 
-def test_successor_that_died_before_it_said_so_does_not_stop_the_first(
+def test_a_successor_that_died_before_its_claim_does_not_stop_the_first_instance(
     bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_module, "CLAIM_S", 0.3)
@@ -244,10 +246,10 @@ def test_successor_that_died_before_it_said_so_does_not_stop_the_first(
 
 
 @pytest.mark.parametrize("before", ["a", "b"])
-def test_claim_that_cannot_be_seen_yet_is_not_taken_for_anothers(
+def test_a_claim_that_is_not_visible_yet_is_not_mistaken_for_another_owners(
     bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
-    """Kafka answers a commit before it has shown it everywhere."""
+    """Kafka answers a commit before all readers see it."""
     first = bench.writer(before)
     bench.write(first, 1)
     seen = first.written()
@@ -258,7 +260,7 @@ def test_claim_that_cannot_be_seen_yet_is_not_taken_for_anothers(
     bench.assert_written_once(1, 2)
 
 
-def test_older_attempt_of_the_same_instance_ends_without_the_words_of_a_deposed_one(
+def test_an_older_attempt_of_the_same_instance_ends_without_a_fenced_error(
     bench: WriterBench, at: At
 ) -> None:
     older = bench.writer("a")
@@ -272,7 +274,7 @@ def test_older_attempt_of_the_same_instance_ends_without_the_words_of_a_deposed_
     bench.assert_written_once(1, 2)
 
 
-def test_newer_attempt_of_a_deposed_instance_does_not_fence_its_successor(bench: WriterBench) -> None:
+def test_a_newer_attempt_of_a_fenced_instance_does_not_fence_its_successor(bench: WriterBench) -> None:
     bench.write(bench.writer("a"), 1)
     successor = bench.writer("b")
     with pytest.raises(FencedError):
@@ -299,13 +301,13 @@ def test_transaction_of_a_dead_process_does_not_block_the_next(bench: WriterBenc
     bench.assert_written_once(1)
 
 
-def test_transaction_that_another_group_has_left_open_hides_nothing_from_the_next_process(
+def test_an_open_transaction_of_another_group_hides_no_record_from_the_next_process(
     bench: WriterBench, at: At
 ) -> None:
-    """The groups share the progress topic; a killed job leaves the transactions of some of them open.
+    """The groups share the progress topic; a killed job leaves some of their transactions open.
 
     group 1   begin, record ......................................... taken over: aborted
-    group 0            commit 1 (hidden behind that), then taken over: has to know of it
+    group 0            commit 1 (not readable yet), then taken over: must see it
     """
 
     class Killed(BaseException):
@@ -322,7 +324,7 @@ def test_transaction_that_another_group_has_left_open_hides_nothing_from_the_nex
     bench.write(first, 1)
     with ThreadPoolExecutor(1) as pool:
         later = pool.submit(lambda: bench.new("new", group=0).take_over(bench.ends(0)))
-        with pytest.raises(TimeoutError):  # it waits for the other group's transaction to end
+        with pytest.raises(TimeoutError):  # it waits until the other group's transaction has ended
             later.result(1.0)
         bench.writer("new", group=1)
         written = later.result(10.0)
@@ -331,7 +333,39 @@ def test_transaction_that_another_group_has_left_open_hides_nothing_from_the_nex
     assert written.progress["commit_id"] == 1
 
 
-def test_output_of_another_query_is_left_alone(bench: WriterBench) -> None:
+def test_start_without_offsets_waits_for_the_progress_that_another_group_hides(
+    bench: WriterBench, at: At
+) -> None:
+    """A start asks before it takes over; what it overlooked would look as if the checkpoint were ahead.
+
+    group 1             begin, record ....................... taken over: aborted
+    group 0   commit 1                 commit 2 (hidden)
+    """
+
+    class Killed(BaseException):
+        """Stands for SIGKILL."""
+
+    def die() -> None:
+        raise Killed
+
+    first, other = bench.writer("old", group=0), bench.writer("old", group=1)
+    bench.write(first, 1)
+    at(Step.SENT, die)
+    with pytest.raises(Killed):
+        bench.write(other, 1, group=1)
+    bench.write(first, 2)
+    assert bench.new("new", group=0).written().commit_id == 2  # as its offsets say
+    bench.delete_group()
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(bench.new("new", group=0).written)
+        with pytest.raises(TimeoutError):
+            later.result(1.0)
+        bench.writer("new", group=1)
+        written = later.result(10.0)
+    assert (written.commit_id, written.offsets, written.unknown) == (2, q(bench, 20), frozenset())
+
+
+def test_the_output_of_another_query_is_not_touched(bench: WriterBench) -> None:
     running = bench.writer()
     bench.write(running, 1)
     with pytest.raises(
@@ -346,10 +380,10 @@ def test_output_of_another_query_is_left_alone(bench: WriterBench) -> None:
 
 @pytest.mark.parametrize("offset", [None, 5, 1000])
 @pytest.mark.parametrize("lost", [False, True])
-def test_offsets_that_a_tool_moved_while_the_job_runs_are_not_believed(
+def test_offsets_moved_by_a_tool_while_the_job_runs_are_ignored(
     bench: WriterBench, at: At, caplog: pytest.LogCaptureFixture, offset: int | None, lost: bool
 ) -> None:
-    """Deleted, or set back, or forwards; before the next transaction, or before a doubt about it."""
+    """Deleted, set back or set forwards; before the next transaction, or before a doubtful one."""
 
     def tool() -> None:
         if offset is None:
@@ -378,7 +412,7 @@ def test_offsets_that_a_tool_moved_while_the_job_runs_are_not_believed(
 
 
 @pytest.mark.parametrize("offset", [None, 5, 1000])
-def test_offsets_that_a_tool_moved_while_the_job_stood_are_put_right(
+def test_offsets_moved_by_a_tool_while_the_job_was_stopped_are_corrected(
     bench: WriterBench, caplog: pytest.LogCaptureFixture, offset: int | None
 ) -> None:
     writer = bench.writer()
@@ -399,7 +433,7 @@ def test_offsets_that_a_tool_moved_while_the_job_stood_are_put_right(
     bench.assert_written_once(1, 2, 3)
 
 
-def test_emptied_progress_topic_loses_neither_positions_nor_numbers(bench: WriterBench) -> None:
+def test_an_emptied_progress_topic_loses_neither_positions_nor_numbers(bench: WriterBench) -> None:
     bench.write(bench.writer(), 1)
     bench.empty_progress()
     successor = bench.new("b")
@@ -408,6 +442,20 @@ def test_emptied_progress_topic_loses_neither_positions_nor_numbers(bench: Write
     bench.write(successor, 2)
     assert [told["commit_id"] for told in bench.progress()] == [2]
     assert bench.new("c").written().commit_id == 2
+
+
+def test_moved_offset_leaves_it_unknown_what_was_written_once_progress_is_lost(bench: WriterBench) -> None:
+    first, second = OWN[0]
+    writer = bench.writer()
+    for commit_id in (1, 2):
+        bench.write(writer, commit_id)
+    bench.commit_as_a_tool(5, second)
+    assert bench.new("b").written().unknown == frozenset()  # progress names it
+    bench.empty_progress()
+    written = bench.new("b").written()
+    topic = bench.topics.transactions
+    assert (written.commit_id, written.offsets) == (2, {(topic, first): 20})
+    assert written.unknown == {(topic, second)}
 
 
 def test_key_groups_do_not_disturb_one_another(bench: WriterBench, at: At) -> None:
@@ -448,7 +496,7 @@ def test_heartbeat_moves_no_position(bench: WriterBench) -> None:
     assert writer.written().commit_id == 2
 
 
-def test_slow_transaction_is_followed_by_a_new_producer(
+def test_a_slow_transaction_is_followed_by_a_new_producer(
     bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = bench.writer()
@@ -460,7 +508,7 @@ def test_slow_transaction_is_followed_by_a_new_producer(
     bench.assert_written_once(1, 2)
 
 
-def test_deposed_instance_after_a_slow_transaction_does_not_fence_its_successor(
+def test_a_fenced_instance_does_not_fence_its_successor_after_a_slow_transaction(
     bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = bench.writer()
@@ -476,7 +524,7 @@ def test_deposed_instance_after_a_slow_transaction_does_not_fence_its_successor(
     bench.assert_written_once(1, 2)
 
 
-def test_call_that_never_returns_is_given_up(
+def test_a_call_that_never_returns_times_out(
     bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer, "OFFSETS_TIMEOUT_S", 0.3)
@@ -495,7 +543,7 @@ def test_call_that_never_returns_is_given_up(
     bench.assert_written_once(1)
 
 
-def test_output_that_a_broker_never_takes_is_an_error_that_says_so(bench: WriterBench) -> None:
+def test_output_that_a_broker_never_accepts_is_a_named_error(bench: WriterBench) -> None:
     whole = bench.output(1)
     large = Alert(0, 9, b"card", b"x" * (producer.MAX_MESSAGE_BYTES + 1))
     with pytest.raises(SinkError, match=r"failed in 5 attempts: .*too large.*; check the brokers"):
@@ -503,7 +551,7 @@ def test_output_that_a_broker_never_takes_is_an_error_that_says_so(bench: Writer
     assert list(bench.log.read(bench.topics.fraud_alerts)) == []
 
 
-def test_no_broker_is_an_error_that_says_so(bench: WriterBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_broker_is_a_named_error(bench: WriterBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer, "CALL_TIMEOUT_S", 0.5)
     away = bench.settings.model_copy(update={"bootstrap_servers": "127.0.0.1:9", "kafka": {"log_level": "0"}})
     with pytest.raises(SinkError, match=r"no transactional producer: .*; check the brokers"):

@@ -1,4 +1,4 @@
-"""Logs as a job without faults leaves them after one commit, to plant faults in."""
+"""Logs of a correct job after one commit, in which tests plant faults."""
 
 import base64
 import hashlib
@@ -73,7 +73,7 @@ def refused(world: World) -> list[Outcome]:
 
 
 def job_output(world: World) -> MemoryLog:
-    """The log after a job without faults has read everything in one commit."""
+    """The log after a correct job has processed everything in one commit."""
     alerts: dict[str, list[Record]] = {name: [] for name in ALERTS}
     letters = []
     for record, outcome in zip(world.transactions, world.outcomes(), strict=True):
@@ -110,7 +110,7 @@ def digest(records: list[Record]) -> str:
 
 
 def trials(world: World) -> dict[str, dict]:
-    """Of a progress record, as the contract has them."""
+    """The trials of a progress record, in the contract's form."""
     found: dict[str, dict] = {}
     for (rollout_id, name), flat in world.oracle.trials.counts().items():
         told: dict[str, object] = {plain: flat[plain] for plain in (*PLAIN, "seq")} | {"time_ms": 1.5}

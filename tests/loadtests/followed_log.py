@@ -1,4 +1,4 @@
-"""A log of many cards as a job without faults leaves it, commit by commit, for audits that follow it."""
+"""A log of many cards that a correct job writes commit by commit, for audits that follow it."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,8 @@ OUTPUTS = ("fraud-alerts", "shadow-alerts", "suppressed-alerts", "dead-letters")
 
 
 def world_of(amounts: Sequence[int], cards: int = 12) -> World:
-    """A transaction a minute, card after card; 600 and more are alerts; 0 is no JSON."""
+    """A world with a transaction a minute, card after card; amounts from 600 on are alerts; 0 stands for
+    invalid JSON."""
     world = World(threshold=0.5)
     for card in range(cards):
         world.profile("r", arrival=0, card=f"c{card}")
@@ -31,21 +32,21 @@ def world_of(amounts: Sequence[int], cards: int = 12) -> World:
 
 
 def places(record: Record) -> int:
-    """Offset of the transaction that an output record is of."""
+    """Offset of an output record's transaction."""
     told = json.loads(record.value or b"")
     return int(told["offset"] if "offset" in told else told["source"]["offset"])
 
 
 def renumbered(records: list[Record]) -> list[Record]:
-    """With offsets as a topic gives them."""
+    """Records with consecutive offsets."""
     return [record._replace(offset=number) for number, record in enumerate(records)]
 
 
 class GrowingLog(MemoryLog):
-    """A log that a job fills while it is read: what each commit brings is planned."""
+    """A log that a job fills while it is read, with planned commits."""
 
     def __init__(self, world: World, ends: Sequence[int]) -> None:
-        """All of the inputs is there; outputs come with the commits that end at the given offsets."""
+        """Start with all inputs; outputs are added by commits that end at the given offsets."""
         done = job_output(world)
         self.planned = {name: renumbered(done.topics[name]) for name in OUTPUTS}
         super().__init__({name: list(records) for name, records in done.topics.items()}, done.group)
@@ -55,7 +56,7 @@ class GrowingLog(MemoryLog):
         (self._progress,) = done.topics["job-progress"]
 
     def commit(self) -> None:
-        """The job's next Kafka transaction."""
+        """Add the job's next Kafka transaction."""
         start, end = list(pairwise(self._ends))[self._said]
         self._said += 1
         for name, records in self.planned.items():
@@ -78,7 +79,7 @@ class GrowingLog(MemoryLog):
 
 
 class Clock:
-    """Time that passes when it is asked to."""
+    """A clock that is advanced by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -96,7 +97,7 @@ class Audited:
         self.follower = Follower(log, SETTINGS, load, memory, self.clock)
 
     def step(self, pass_s: float = 0.0) -> tuple[int, int, int, int]:
-        """One step after some time; returns what was found so far."""
+        """Run one step after some time; returns the findings so far."""
         self.clock.now += pass_s
         self.follower.step()
         found = self.follower.findings

@@ -1,4 +1,4 @@
-"""A tiny world to ask the oracle about: all in partition 0, a model that answers the amount / 1000."""
+"""A small world for the oracle: one partition, and a model whose score is the amount / 1000."""
 
 import json
 from typing import Any
@@ -37,14 +37,14 @@ class AmountModel:
 
 
 class DoubleModel(AmountModel):
-    """A model that finds everything twice as suspicious."""
+    """A model with twice the scores."""
 
     def score(self, x: np.ndarray) -> np.ndarray:
         return np.minimum(x[:, 0] / 500, 1.0)
 
 
 class ChokingModel(DoubleModel):
-    """One that chokes on amounts that end in 99 cents, and finds no number for those that end in 98."""
+    """A model that raises for amounts ending in 99 cents, and returns no number for those ending in 98."""
 
     def score(self, x: np.ndarray) -> np.ndarray:
         cents = np.round(x[:, 0] * 100) % 100
@@ -62,7 +62,7 @@ def load(scorer: Scorer) -> AmountModel:
 
 
 def model(version: str = "1") -> dict[str, Any]:
-    """A model as rollouts name it."""
+    """Reference of a model, as in a rollout."""
     return {
         "name": "card-fraud",
         "version": version,
@@ -73,7 +73,7 @@ def model(version: str = "1") -> dict[str, Any]:
 
 
 def challenger(name: str = "b", version: str = "2", *, role: str = "canary", **policy: Any) -> dict[str, Any]:
-    """A challenger as a proposal has it."""
+    """A challenger of a proposal."""
     return {
         "name": name,
         "role": role,
@@ -84,7 +84,7 @@ def challenger(name: str = "b", version: str = "2", *, role: str = "canary", **p
 
 
 class World:
-    """Collects records as the log would hold them, then asks the oracle."""
+    """Collects the records of a log, then runs the oracle."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class World:
         self.rollouts.append(Record("model-rollouts", 0, len(self.rollouts), arrival, b"r", text))
 
     def event(self, kind: str, rollout_id: str, seq: int, *, arrival: int = START, **fields: Any) -> None:
-        """An event of version 2; `arrival` as the log has it."""
+        """Append an event of version 2; `arrival` in ms since 1970."""
         value = {
             "schema_version": 2,
             "type": kind,
@@ -172,7 +172,7 @@ class World:
         self.transactions.append(Record("transactions", 0, len(self.transactions), arrival, b"c", value))
 
     def tx(self, time: int, amount: float = 10.0, *, arrival: int | None = None, **fields: Any) -> None:
-        """A transaction at START + time; arrives then too, unless `arrival` (also from START) says else."""
+        """Append a transaction at START + time; `arrival`, also from START, defaults to the same."""
         value = {
             "transaction_id": f"t{len(self.transactions)}",
             "card_id": "c",

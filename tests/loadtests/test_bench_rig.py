@@ -1,4 +1,4 @@
-"""What the benchmarks show of themselves to the machine's other users."""
+"""The benchmarks expose no secrets to other users of the machine."""
 
 from pathlib import Path
 
@@ -15,6 +15,6 @@ def test_the_databases_password_is_on_no_command_line() -> None:
     command, variables = simulator(Plan(Path("data")), servers, 10.0, 5.0, "mark")
     assert "secret" not in " ".join(command)
     assert variables == {"FRAUD_POSTGRES_DSN": servers.postgres_dsn}
-    # somebody's own database is not the benchmark's either
+    # neither is that of a user's own database
     _, variables = simulator(Plan(Path("data"), profiles=False), servers, 10.0, 5.0, "mark")
     assert variables == {"FRAUD_POSTGRES_DSN": ""}

@@ -1,4 +1,4 @@
-"""The continuing audit finds what is planted, once, when its time has come; and nothing in a clean log."""
+"""The continuing audit finds each planted fault once, when it has settled, and none in a clean log."""
 
 import json
 from pathlib import Path
@@ -28,14 +28,14 @@ def test_clean_log_stays_clean_step_after_step() -> None:
     audited = Audited(log)
     begun = audited.clock.now
     while not log.is_over:
-        assert audited.follower.audited_until_s == 0  # the whole log is there from the start
+        assert audited.follower.audited_until_s == 0  # the whole log exists from the start
         log.commit()
         assert audited.settle() == CLEAN
     assert audited.follower.checked == 10
     assert begun < audited.follower.audited_until_s == audited.clock.now
 
 
-def test_nothing_is_audited_before_it_has_settled() -> None:
+def test_an_alert_is_audited_once_it_has_settled() -> None:
     """commit --- lost alert --- 59 s: not yet --- 60 s: found"""
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.planned["fraud-alerts"].pop(1)
@@ -48,17 +48,17 @@ def test_nothing_is_audited_before_it_has_settled() -> None:
     assert audited.settle() == (1, 0, 0, 0)
 
 
-def test_lost_doubled_changed_and_invented_alerts_are_found_once_each() -> None:
+def test_lost_duplicated_changed_and_foreign_alerts_are_each_found_once() -> None:
     log = GrowingLog(world_of(AMOUNTS), [6, 12])
     alerts = log.planned["fraud-alerts"]
     source = json.loads(alerts[0].value or b"")["source"]
-    alerts.append(changed(alerts[0], source={**source, "offset": 1}))  # invented
-    alerts.append(alerts[3])  # doubled
+    alerts.append(changed(alerts[0], source={**source, "offset": 1}))  # foreign
+    alerts.append(alerts[3])  # duplicated
     alerts[2] = changed(alerts[2], threshold=0.4)  # changed
     del alerts[1]  # lost
     audited = Audited(log)
     log.commit()
-    # the lost and the changed one are missing, the changed and the invented one were not expected
+    # the lost and the changed one are missing, the changed and the foreign one are unexpected
     assert audited.settle() == (2, 0, 2, 1)
     log.commit()
     assert audited.settle() == (2, 1, 2, 1)
@@ -66,7 +66,7 @@ def test_lost_doubled_changed_and_invented_alerts_are_found_once_each() -> None:
         assert audited.settle() == (2, 1, 2, 1)
 
 
-def test_alert_that_comes_again_long_after_it_was_audited_is_found_at_once() -> None:
+def test_an_alert_repeated_long_after_its_audit_is_found_at_once() -> None:
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.commit()
     audited = Audited(log)
@@ -84,7 +84,7 @@ def test_faults_of_dead_letters_are_found() -> None:
     assert Audited(log).settle() == (1, 1, 1, 0)
 
 
-def test_each_finding_is_told_in_words() -> None:
+def test_each_finding_has_a_sentence() -> None:
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.planned["fraud-alerts"].pop()
     log.commit()
@@ -94,8 +94,8 @@ def test_each_finding_is_told_in_words() -> None:
     assert [words[:2] for words in told] == [("fraud-alerts", "missing")]
 
 
-def test_point_waits_for_the_group_that_is_behind_with_the_tables() -> None:
-    """Two groups; the other one has read one profile less, until it says that it has read them all."""
+def test_the_audit_waits_for_the_group_that_is_behind_with_the_tables() -> None:
+    """Two groups, one of which has read one profile less, until its progress shows all of them."""
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.commit()
     (first,) = log.topics["job-progress"]
@@ -121,7 +121,7 @@ def test_point_waits_for_the_group_that_is_behind_with_the_tables() -> None:
     doubled=st.sets(st.integers(0, 39)),
     restarts=st.booleans(),
 )
-def test_any_chopping_finds_what_one_audit_of_everything_finds_in_the_sample(
+def test_an_audit_in_any_steps_finds_the_same_as_one_of_the_whole_log(
     amounts: list[int],
     cuts: set[int],
     share: float,
@@ -142,7 +142,7 @@ def test_any_chopping_finds_what_one_audit_of_everything_finds_in_the_sample(
     ]
     chopped.planned["fraud-alerts"] = whole.planned["fraud-alerts"] = faulty
     whole.commit()
-    # of the other cards the whole audit gets what had to be
+    # for cards outside the sample the whole audit gets the correct output
     of_sample = [alert for alert in faulty if sample.has_card((alert.key or b"").decode())]
     others = [alert for alert in alerts if not sample.has_card((alert.key or b"").decode())]
     whole.topics["fraud-alerts"] = [*of_sample, *others]
@@ -162,7 +162,7 @@ def test_any_chopping_finds_what_one_audit_of_everything_finds_in_the_sample(
     assert tuple(found) == expected
 
 
-def test_restart_goes_on_where_it_stood_and_knows_what_was_there(tmp_path: Path) -> None:
+def test_a_restart_continues_from_the_stored_state(tmp_path: Path) -> None:
     log = GrowingLog(world_of(AMOUNTS), [6, 12])
     log.commit()
     first = Audited(log)
@@ -177,7 +177,7 @@ def test_restart_goes_on_where_it_stood_and_knows_what_was_there(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("job_id", "share"), [("other", 1.0), ("job", 0.5)])
-def test_memory_of_another_job_or_sample_is_refused(tmp_path: Path, job_id: str, share: float) -> None:
+def test_state_of_another_job_or_sample_is_refused(tmp_path: Path, job_id: str, share: float) -> None:
     Memory.empty(SETTINGS, 1.0, BEHIND_S).save(tmp_path / "state")
     other = SETTINGS.model_copy(update={"job_id": job_id})
     with pytest.raises(MemoryFileError, match="give another file"):
@@ -185,13 +185,13 @@ def test_memory_of_another_job_or_sample_is_refused(tmp_path: Path, job_id: str,
 
 
 @pytest.mark.parametrize("content", [b"", b"no", b"cos\nsystem\n(S'true'\ntR."])
-def test_memory_that_no_audit_wrote_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_state_of_an_audit_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "state").write_bytes(content)
     with pytest.raises(MemoryFileError, match="remove it"):
         Memory.load(tmp_path / "state", SETTINGS, 1.0, BEHIND_S)
 
 
-def test_log_whose_beginning_is_gone_is_refused() -> None:
+def test_a_log_without_its_beginning_is_refused() -> None:
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.commit()
     del log.topics["transactions"][:2]
@@ -199,7 +199,7 @@ def test_log_whose_beginning_is_gone_is_refused() -> None:
         Audited(log)
 
 
-def test_alerts_that_retention_has_taken_are_not_missing() -> None:
+def test_alerts_deleted_by_retention_are_not_missing() -> None:
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.commit()
     alerts = log.topics["fraud-alerts"]
@@ -213,7 +213,7 @@ def test_alerts_that_retention_has_taken_are_not_missing() -> None:
     assert 0 < audited.follower.checked < 10
 
 
-def test_sample_is_a_share_of_the_cards_and_sees_at_a_glance_what_is_not_in_it() -> None:
+def test_the_sample_is_a_share_of_the_cards_and_skips_others_without_parsing() -> None:
     sample = Sample(0.2)
     chosen = [number for number in range(5_000) if sample.has_card(f"c{number}")]
     assert 0.17 < len(chosen) / 5_000 < 0.23
@@ -224,7 +224,7 @@ def test_sample_is_a_share_of_the_cards_and_sees_at_a_glance_what_is_not_in_it()
         assert sample.may_have(doubtful)
 
 
-def test_dropping_what_no_window_reaches_changes_no_later_answer() -> None:
+def test_dropping_transactions_out_of_reach_changes_no_later_result() -> None:
     whole, short = Card(), Card()
     for number in range(80):
         time = number * DAY
@@ -244,7 +244,7 @@ def test_dropping_what_no_window_reaches_changes_no_later_answer() -> None:
     assert isinstance(short.transactions[0], Transaction)
 
 
-def test_record_of_no_alert_is_told() -> None:
+def test_a_record_that_is_no_alert_is_reported() -> None:
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.commit()
     log.write("fraud-alerts", Record("fraud-alerts", 0, 0, 0, b"c1", b"no json"))

@@ -1,4 +1,4 @@
-"""A benchmark's past, sent in parts to a real broker."""
+"""The history before a benchmark, sent in parts to a real broker."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from streaming_job.contracts.topics import Topics
 pytestmark = pytest.mark.integration
 
 
-def test_parts_follow_each_other_each_at_its_pace(
+def test_parts_are_sent_one_after_another_at_their_rates(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path
 ) -> None:
     installed = Installation(stack, topic_names(), tmp_path)
@@ -30,7 +30,7 @@ def test_parts_follow_each_other_each_at_its_pace(
     records = installed.read(installed.topics.transactions)
     assert (len(slow), len(records)) == (10_000, 30_000)
     assert heard == sorted(heard)
-    assert took_s > 1.9  # however late the first of them arrived
+    assert took_s > 1.9  # whenever the first of them arrived
 
     values = [orjson.loads(record.value or b"") for record in records]
     assert len({value["transaction_id"] for value in values}) == 30_000

@@ -1,4 +1,4 @@
-"""What benchmarks and kills make of the job's progress and of its processes, without a job."""
+"""Measurements of benchmarks and kills, from progress records and processes, without a job."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from loadtests.bench import throughput
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import BenchError, Commit
 from loadtests.bench.throughput import Backlog
-from loadtests.faults.installation import NO_CARD, card_of
+from loadtests.faults.record_producer import NO_CARD, card_of
 
 pytestmark = pytest.mark.unit
 
@@ -19,8 +19,8 @@ def commit(group: int, written_at: int, decided: int, repeated: int = 0) -> Comm
     return Commit(group, written_at, decided, repeated, {"decode": 1.0, "take": 2.0})
 
 
-def test_rate_of_a_drain_begins_with_the_first_commit_and_leaves_out_what_came_in_it():
-    """The backlog begins behind 100 transactions; heartbeats count for nothing.
+def test_the_rate_of_a_backlog_is_measured_from_the_end_of_the_first_commit():
+    """The backlog begins after 100 transactions; heartbeats do not count.
 
     ms       0     5,000   10,000  10,100  11,000  12,100   20,000
     group 0  100           10              300              -
@@ -42,7 +42,7 @@ def test_rate_of_a_drain_begins_with_the_first_commit_and_leaves_out_what_came_i
     assert figures["phase decode"].value == pytest.approx(1000 * 2 / 800)
 
 
-def test_backlog_of_one_commit_tells_no_rate():
+def test_a_backlog_of_one_commit_has_no_rate():
     with pytest.raises(BenchError, match="give more --events"):
         list(throughput._figures([commit(0, 0, 100), commit(0, 1, 10)], Backlog(100, 10)))
 
@@ -53,7 +53,7 @@ def test_commit_is_the_measured_part_of_a_progress_record():
     assert Commit.of(record) == Commit(1, 7, 5, 2, {"take": 0.5})
 
 
-def test_use_of_a_process_counts_from_the_first_sample():
+def test_the_processor_time_of_a_process_counts_from_the_first_sample():
     usage = JobUsage(os.getpid())
     usage.sample()
     before = os.times()
@@ -78,5 +78,5 @@ def test_use_of_a_process_counts_from_the_first_sample():
         (None, NO_CARD),
     ],
 )
-def test_raw_records_go_where_their_card_says(value, card):
+def test_raw_records_have_the_key_of_their_card(value, card):
     assert card_of(value) == card

@@ -1,4 +1,4 @@
-"""One alert is made again, byte for byte, from its card's log; where it was changed, the field is named."""
+"""One alert is recomputed byte for byte from its card's log; a changed field is named."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def written(world: World) -> MemoryLog:
-    """The log with the alerts of the job's own code over all cards at once."""
+    """The log, with the alerts that the job's code writes over all cards."""
     alerts = [alert for outcome in world.run() for alert in outcome.alerts]
     topics = {
         "transactions": world.transactions,
@@ -56,7 +56,7 @@ def rebuilt(log: MemoryLog, alert: Record) -> Rebuilt:
     return rebuild(log, SETTINGS, load, json.loads(alert.value or b"")["alert_id"])
 
 
-def test_every_alert_is_made_again_byte_for_byte(log: MemoryLog) -> None:
+def test_every_alert_is_recomputed_byte_for_byte(log: MemoryLog) -> None:
     alerts = log.topics["fraud-alerts"]
     assert len(alerts) > 20
     for alert in alerts[:: len(alerts) // 12]:
@@ -79,7 +79,7 @@ def test_every_alert_is_made_again_byte_for_byte(log: MemoryLog) -> None:
         (lambda told: {"suspicious_count": {"day": 9, "total": 9}}, "suspicious_count"),
     ],
 )
-def test_changed_alert_is_named_by_its_field(
+def test_the_changed_field_of_an_alert_is_named(
     log: MemoryLog, change: Callable[[dict], dict], field: str
 ) -> None:
     alerts = log.topics["fraud-alerts"]
@@ -99,7 +99,7 @@ def test_same_content_in_other_bytes_is_not_equal(log: MemoryLog) -> None:
     assert found.differences == ["the order or the spelling of the fields"]
 
 
-def test_alert_that_no_transaction_asks_for_is_not_made_again(log: MemoryLog) -> None:
+def test_an_alert_without_cause_is_not_recomputed(log: MemoryLog) -> None:
     alerts = log.topics["fraud-alerts"]
     sources = {json.loads(alert.value or b"")["source"]["offset"] for alert in alerts}
     other = next(
@@ -113,7 +113,7 @@ def test_alert_that_no_transaction_asks_for_is_not_made_again(log: MemoryLog) ->
     assert not found.is_equal
 
 
-def test_doubled_alert_is_not_clean(log: MemoryLog) -> None:
+def test_a_duplicated_alert_is_not_clean(log: MemoryLog) -> None:
     alerts = log.topics["fraud-alerts"]
     alerts.append(alerts[3]._replace(offset=len(alerts)))
     found = rebuilt(log, alerts[3])
@@ -122,7 +122,7 @@ def test_doubled_alert_is_not_clean(log: MemoryLog) -> None:
     assert not found.is_clean
 
 
-def test_unknown_alert_and_transactions_that_are_gone_are_refused(log: MemoryLog) -> None:
+def test_an_unknown_alert_and_deleted_transactions_are_refused(log: MemoryLog) -> None:
     with pytest.raises(AlertError, match="there is no alert"):
         rebuild(log, SETTINGS, load, "nothing")
     alert = log.topics["fraud-alerts"][9]

@@ -1,4 +1,4 @@
-"""The oracle's definitions against values worked out by hand."""
+"""The oracle's features equal values computed by hand."""
 
 import math
 
@@ -91,7 +91,7 @@ def test_hour_night_weekend():
     assert world.feature("is_weekend") == [0, 0, 0, 0, 1]
 
 
-def test_amounts_are_kept_to_a_ten_thousandth():
+def test_amounts_have_a_precision_of_a_ten_thousandth():
     world = everything()
     world.tx(0, 0.00004)
     world.tx(0, 0.00006)
@@ -105,7 +105,7 @@ def test_amount_tail_is_clipped_and_whole():
     assert world.feature("amount_tail") == [150, 220, 220, 400]
 
 
-def test_statistics_of_what_came_before():
+def test_statistics_are_of_the_transactions_before():
     world = everything()
     for amount in (10.0, 20.0, 30.0):
         world.tx(0, amount)

@@ -1,4 +1,4 @@
-"""Oracle and kernels, written apart from each other, on cards with too many events to keep one by one."""
+"""Oracle and kernels, which share no code, agree on hot cards."""
 
 import json
 import random
@@ -8,15 +8,16 @@ import pyarrow as pa
 import pytest
 from oracle_world import DAY, HOUR, MINUTE, SECOND, World
 
-from feature_store import training_set
 from feature_store.catalogue import NAMES
+from feature_store.training import training_set
 from loadtests.oracle import Kind
 
 pytestmark = pytest.mark.unit
 
 
 def kernel_features(world: World) -> np.ndarray:
-    """Features of the world's transactions, float64[n, features]; NaN rows where there is no decision."""
+    """Features of the world's transactions by the kernels, float64[n, features]; NaN in rows without a
+    decision."""
     rows = [{**json.loads(record.value), "arrival_time": record.timestamp} for record in world.transactions]
     return training_set.build(pa.Table.from_pylist(rows))
 
@@ -34,8 +35,8 @@ def assert_agree(world: World) -> None:
 
 
 def burst(world: World, rng: random.Random, begin: int, length: int, events: int) -> None:
-    """Transactions of one card within a stretch of time, some late by up to the stretch, some repeated, some
-    with an id used before."""
+    """Transactions of one card within a span of time, some late by up to that span, some repeated, some with
+    a reused id."""
     for step in range(events):
         arrival = begin + length * step // events
         late = rng.random() < 0.05
@@ -58,13 +59,13 @@ def test_oracle_and_kernels_agree_on_a_hot_card(length):
     assert_agree(world)
 
 
-def test_511_others_are_looked_at_one_by_one_and_512_are_not():
+def test_windows_are_exact_up_to_511_other_transactions():
     world = World(threshold=0.0)
     for step in range(520):
         world.tx(step * SECOND, 1.0)
     counts = world.feature("count_1m")
     assert counts[510:512] == [60, 60]
-    # whole buckets of a second from here on: the one of t and the 59 before it
+    # from here on whole buckets of a second: that of t and the 59 before it
     assert counts[512:] == [60] * 8
     world.tx(519 * SECOND + 500, 1.0)
     world.tx(520 * SECOND + 499, 1.0)
@@ -85,7 +86,7 @@ def test_hot_card_recognises_repetitions_among_the_last_thousand():
     assert_agree(world)
 
 
-def test_card_is_exact_again_after_it_was_forgotten():
+def test_a_forgotten_card_is_exact_again():
     world = World(threshold=0.0)
     for step in range(600):
         world.tx(step)

@@ -1,4 +1,5 @@
-"""What the oracle makes of whole logs: decisions, duplicates, tables as of arrival, counts, bad records."""
+"""The oracle's outcomes of whole logs: decisions, duplicates, tables as of arrival, counts, invalid
+records."""
 
 import json
 import uuid
@@ -47,7 +48,7 @@ def test_alert_keeps_its_contract_and_its_id_comes_from_card_and_transaction():
     assert alert["alert_id"] == str(uuid.uuid5(namespace, name))
 
 
-def test_reasons_name_what_raised_the_score():
+def test_reasons_name_the_features_that_raised_the_score():
     world = World()
     world.tx(0, 900.0)
     (alert,) = world.alerts()
@@ -63,7 +64,7 @@ def test_velocity_counts_the_transaction_itself():
 
 
 def test_duplicate_is_not_decided_and_not_counted():
-    """t0 -- t0 again -- t1: the repetition is no member of t1's window."""
+    """t0 -- t0 again -- t1: the repetition does not count in t1's window."""
     world = World(threshold=0.0)
     world.tx(0, transaction_id="t0")
     world.tx(0, transaction_id="t0")
@@ -86,7 +87,7 @@ def test_repetition_is_recognised_for_the_allowed_lateness_and_an_hour():
     assert kinds(world) == [Kind.PASSED, Kind.DUPLICATE]
 
 
-def test_id_with_another_content_is_known_for_the_allowed_lateness_and_an_hour():
+def test_an_id_with_other_content_is_recognised_for_the_allowed_lateness_and_an_hour():
     world = World(threshold=0.0)
     world.tx(0, transaction_id="t0")
     world.tx(7 * DAY + HOUR, transaction_id="t0")
@@ -97,7 +98,7 @@ def test_id_with_another_content_is_known_for_the_allowed_lateness_and_an_hour()
 @pytest.mark.parametrize(
     "change", [{"amount": 11.0}, {"merchant_id": "n"}, {"country": "DE"}, {"event_time": START + 1}]
 )
-def test_id_with_another_content_is_decided_and_has_an_alert_of_its_own(change):
+def test_an_id_with_other_content_is_decided_and_has_its_own_alert(change):
     world = World(threshold=0.0)
     for _ in range(2):
         world.tx(0, transaction_id="t0")
@@ -108,7 +109,7 @@ def test_id_with_another_content_is_decided_and_has_an_alert_of_its_own(change):
     assert [first["conflicting_repetition"], second["conflicting_repetition"]] == [False, True]
 
 
-def test_burst_that_is_dated_apart_is_a_burst():
+def test_a_burst_with_false_dates_is_a_burst():
     world = World(max_count_5m=2)
     for number in range(4):
         world.tx(-DAY + number * HOUR, arrival=number)
@@ -145,7 +146,7 @@ def test_lateness_and_skew_are_inclusive():
 @pytest.mark.parametrize(
     ("partitioner", "card", "partition"), [("murmur2", "foobar", 0), ("crc32", "foobar", 1)]
 )
-def test_transaction_in_another_partition_than_its_card_says_is_refused(partitioner, card, partition):
+def test_a_transaction_outside_its_cards_partition_is_refused(partitioner, card, partition):
     """murmur2 of foobar is 0x50e47bbe without its sign, its CRC32 0x9ef61f95."""
     worlds = [World(partitions=2, partitioner=partitioner) for _ in range(2)]
     for at, world in enumerate(worlds):
@@ -233,7 +234,7 @@ def test_snapshot_row_never_replaces_a_version():
 
 
 @pytest.mark.parametrize("op", ["d", "tombstone"])
-def test_deleted_profile_is_gone_from_its_arrival_on(op):
+def test_a_deleted_profile_is_invisible_from_its_arrival_on(op):
     world = World(threshold=0.0)
     world.profile("c", arrival=START)
     world.profile(op, arrival=START + 10)
@@ -271,7 +272,7 @@ def test_suspicious_count_is_by_clock_hours_of_arrival():
     ]  # fmt: skip
 
 
-def test_only_alerts_are_suspicious():
+def test_only_alerts_count_as_suspicious():
     world = World(threshold=0.5)
     world.tx(0, 900.0)
     world.tx(1, 1.0)
@@ -373,7 +374,7 @@ def test_profile_under_the_key_of_another_card_is_refused(key, refused, op):
     assert [outcome.reason for outcome in outcomes] == [Reason.INVALID_VALUE] * refused
 
 
-def test_bad_records_of_the_tables_are_dead_letters_and_change_nothing():
+def test_invalid_records_of_the_tables_are_dead_letters_without_effect():
     rollouts = RolloutLog()
     refused = rollouts.read([Record("model-rollouts", 0, 3, START, None, b'{"schema_version": 1}')])
     assert [(outcome.offset, outcome.reason) for outcome in refused] == [(3, Reason.INVALID_VALUE)]

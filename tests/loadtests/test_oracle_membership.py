@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from loadtests.oracle.membership import bucket, fmix64, is_member, murmur3, salt_of
 from models.rollouts import membership
 
@@ -32,12 +32,12 @@ def test_finaliser_keeps_zero_and_is_one_to_one_on_samples():
 
 
 @pytest.mark.parametrize("length", range(34))
-def test_murmur3_is_the_features_store_s_at_every_length(length):
+def test_murmur3_equals_the_feature_stores_at_every_length(length):
     text = "".join(chr(33 + at * 7 % 90) for at in range(length)) + "é" * (length % 3)
     assert murmur3(text.encode()) == hash_string(text)
 
 
-def test_members_are_those_of_the_job():
+def test_members_equal_the_jobs():
     salt, cards = salt_of("card-fraud"), [f"card-{number}" for number in range(2_000)]
     assert salt == membership.salt_of("card-fraud")
     hashes = np.array([hash_string(card)[0] for card in cards], dtype=np.uint64)

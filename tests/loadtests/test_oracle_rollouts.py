@@ -1,4 +1,5 @@
-"""The oracle's own reading of the rollout topic: what is refused and why, and the plan at an arrival."""
+"""The oracle's reading of the rollout topic: refused events with their reasons, and the plan at an
+arrival."""
 
 import json
 from typing import Any
@@ -15,20 +16,21 @@ pytestmark = pytest.mark.unit
 
 
 def folded(world: World, **options: Any) -> tuple[RolloutLog, list[Reason | None]]:
-    """The log, and why each record was refused."""
+    """The rollouts of a log, and the reason of each refused record."""
     log = RolloutLog(**options)
     refused = {outcome.offset: outcome.reason for outcome in log.read(world.rollouts)}
     return log, [refused.get(record.offset) for record in world.rollouts]
 
 
 def reasons(world: World) -> list[Reason | None]:
-    """Of the records after the first champion and a proposal."""
+    """Reasons of the records after the first champion and a proposal."""
     return folded(world)[1][2:]
 
 
 @pytest.fixture
 def world() -> World:
-    """Model 1 decides; b of version 2 is proposed, with another one for the shadow only."""
+    """A world in which model 1 decides, and model 2 is proposed as challenger b, with another one only for
+    the shadow."""
     world = World()
     world.propose("x", challenger(), challenger("s", "3", role="shadow"))
     return world
@@ -44,7 +46,7 @@ def scored(plan: Plan | None) -> tuple[str, list[str], str, int]:
     )
 
 
-def test_the_way_from_shadow_to_promotion(world):
+def test_phases_from_shadow_to_promotion(world):
     """START + 1 shadow, 2 canary, 3 more, 4 paused, 5 resumed, 6 promoted, 7 withdrawn"""
     world.event("shadow_started", "x", 2, arrival=START + 1)
     world.event("canary_set", "x", 3, arrival=START + 2, challenger="b", share_bp=100)
@@ -189,7 +191,7 @@ def test_proposal_whose_model_cannot_decide_is_refused_whole(world, fault, reaso
     assert scored(log.plan()) == ("r1", [], "", 0)
 
 
-def test_what_the_job_could_not_have_is_taken_at_its_word(world):
+def test_models_that_the_job_could_not_load_are_set_aside_as_it_reports(world):
     assert folded(world, unavailable={1})[1] == [None, Reason.MODEL_UNAVAILABLE]
 
 
@@ -219,14 +221,14 @@ def test_withdrawn_from_the_beginning_never_decided(world):
     assert {log.plan(START + at).champion.rollout_id for at in (0, 1, 5, 9)} == {"r1"}
 
 
-def test_event_that_looks_older_than_the_one_before_takes_effect_with_it(world):
+def test_an_event_with_an_earlier_timestamp_takes_effect_with_the_one_before(world):
     world.event("shadow_started", "x", 2, arrival=START + 20)
     world.event("canary_set", "x", 3, arrival=START + 10, challenger="b", share_bp=100)
     log, _ = folded(world)
     assert [scored(log.plan(START + at))[2:] for at in (15, 20)] == [("", 0), ("b", 100)]
 
 
-def test_first_champion_of_version_2_decides_what_came_before_it():
+def test_the_first_champion_of_version_2_decides_earlier_transactions():
     world = World()
     world.rollouts.clear()
     world.propose("x", challenger(), arrival=START + 5, champion=None)

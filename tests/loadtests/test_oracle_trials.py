@@ -1,4 +1,5 @@
-"""Champion and challengers on the same transactions: who decides, what is written where, what is counted."""
+"""Champion and challengers on the same transactions: which decides, which alerts are written, and the
+counts."""
 
 import pytest
 from oracle_world import DAY, HOUR, MINUTE, SECOND, START, World, challenger
@@ -15,7 +16,8 @@ OTHER = next(f"c{n}" for n in range(1000) if not is_member(f"c{n}", SALT, 5_000)
 
 
 def trial(*challengers: dict, share_bp: int = 0) -> World:
-    """Model 1 decides; challengers are scored from START on, b decides for a share if there is one."""
+    """A trial in which model 1 decides; challengers are scored from START on, and b decides for the share, if
+    given."""
     world = World()
     world.propose("x", *challengers)
     world.event("shadow_started", "x", 2)
@@ -54,7 +56,7 @@ def test_canary_decides_for_its_members_only():
     assert counted(world)["decided"] == 2
 
 
-def test_in_shadow_nobody_is_a_member():
+def test_no_card_is_a_member_in_shadow():
     world = trial(challenger())
     world.tx(0, 600.0, card_id=MEMBER)
     (alert,) = world.alerts()
@@ -82,7 +84,7 @@ def test_champion_decides_where_the_canary_fails(amount, failure):
     assert shadow["champion"] == {"score": amount / 1000, "alerts": True, "rules": ["score"]}
 
 
-def test_shadow_alerts_are_of_verdicts_that_differ_from_the_champion_s():
+def test_shadow_alerts_are_verdicts_that_differ_from_the_champions():
     """amount            100   300          600    (model 1: / 1000, model 2: / 500; s alerts from 0.9 on)
     champion                                alert
     b                        alert          alert
@@ -116,7 +118,7 @@ def test_champion_of_a_shadow_alert_is_the_champion_even_where_the_canary_decide
 
 
 def test_counts_are_by_transaction_by_card_hour_and_by_card():
-    """START is 20:30. b alerts on what the champion does, and on 300.
+    """START is 20:30. b alerts where the champion does, and on 300.
 
     c   20:30 300   20:31 600   21:30 300      d   20:30 300
     """
@@ -132,7 +134,7 @@ def test_counts_are_by_transaction_by_card_hour_and_by_card():
     }  # fmt: skip
 
 
-def test_hours_far_behind_the_partition_s_newest_alert_count_for_their_card_only():
+def test_old_hours_of_a_partition_count_for_their_card_only():
     world = trial(challenger())
     world.tx(3 * HOUR, 600.0)
     world.tx(2 * HOUR, 600.0, card_id="d")
@@ -141,7 +143,7 @@ def test_hours_far_behind_the_partition_s_newest_alert_count_for_their_card_only
     assert (found["card_hours.both"], found["cards.both"]) == (2, 3)
 
 
-def test_partition_that_leaves_a_trial_counts_units_anew_when_it_comes_back():
+def test_a_partition_that_returns_to_a_trial_counts_units_anew():
     world = trial(challenger())
     for arrival in (0, -1, 0):
         world.tx(0, 600.0, arrival=arrival)
@@ -159,14 +161,14 @@ def test_paused_rollout_is_scored_and_decides_nothing():
 
 
 def promoted(**policy: object) -> World:
-    """Model 1 under another policy."""
+    """Promote model 1 with another policy."""
     world = World()
     world.propose("x", challenger(version="1", **policy))
     world.event("promoted", "x", 2, challenger="b")
     return world
 
 
-def test_escalated_alerts_are_declined_and_say_so_last():
+def test_escalated_alerts_are_declined_with_that_as_their_last_reason():
     world = promoted(escalate_after=2, max_count_5m=1)
     world.tx(0, 600.0)
     world.tx(1, 600.0)
@@ -179,7 +181,7 @@ def test_escalated_alerts_are_declined_and_say_so_last():
     ]
 
 
-def test_shadow_verdict_is_escalated_by_the_card_s_real_alerts():
+def test_a_shadow_verdict_is_escalated_by_the_cards_written_alerts():
     world = trial(challenger(escalate_after=2))
     for second, amount in enumerate((300.0, 600.0, 300.0)):
         world.tx(second, amount)
@@ -203,7 +205,7 @@ def test_reviews_within_the_cooldown_are_suppressed_and_count():
     assert [alert["suspicious_count"]["total"] for alert in alerts] == [1, 2, 3, 4, 1]
 
 
-def test_declines_are_never_suppressed_and_begin_a_cooldown():
+def test_declines_are_never_suppressed_and_start_a_cooldown():
     world = promoted(cooldown_s=60, escalate_after=3)
     for second in (0, 1, 2):
         world.tx(second * SECOND, 600.0)
@@ -213,7 +215,7 @@ def test_declines_are_never_suppressed_and_begin_a_cooldown():
     assert kinds == [Kind.ALERT, Kind.SUPPRESSED, Kind.ALERT, Kind.ALERT, Kind.SUPPRESSED]
 
 
-def test_what_a_former_release_may_leave_out_is_only_of_version_1():
+def test_only_records_of_version_1_may_lack_newer_fields():
     world = trial(challenger())
     world.tx(-1, 600.0)
     world.tx(0, 600.0)

@@ -1,4 +1,4 @@
-"""Streams as files: written by the simulator, and written by somebody else and replayed."""
+"""Files of transactions: written by the simulator, and replayed from other sources."""
 
 from datetime import datetime
 from pathlib import Path
@@ -133,7 +133,7 @@ def test_labels_may_be_numbers_booleans_or_words(tmp_path: Path, labels: Any) ->
     assert [(report["transaction_id"], report["label"]) for report in found] == [("b", "fraud")]
 
 
-def test_timestamps_and_events_limit_are_taken(tmp_path: Path) -> None:
+def test_timestamps_and_a_limit_of_events_are_accepted(tmp_path: Path) -> None:
     times = pa.array(np.array([1, 2, 3]), pa.timestamp("s"))
     source = Replay(written(tmp_path / "c.parquet", CONTRACT | {"event_time": times}))
     assert [batch.arrival.tolist() for batch in source.batches(events=2)] == [[1_000, 2_000]]
@@ -156,9 +156,7 @@ def test_timestamps_and_events_limit_are_taken(tmp_path: Path) -> None:
         ({name: pa.array([], pa.string()) for name in CONTRACT}, "no rows"),
     ],
 )
-def test_a_file_that_is_not_one_of_ours_is_refused(
-    tmp_path: Path, columns: dict[str, Any], message: str
-) -> None:
+def test_a_file_in_another_format_is_refused(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     with pytest.raises(FraudError, match=message):
         list(Replay(written(tmp_path / "x.parquet", columns)).batches())
 
@@ -200,7 +198,7 @@ def test_the_command_writes_the_same_file_twice(tmp_path: Path) -> None:
         (["--replay", "none.parquet", "--output", "x.parquet"], "leave out --output"),
     ],
 )
-def test_the_command_explains_what_is_wrong(arguments: list[str], message: str) -> None:
+def test_the_command_names_the_mistake(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(app, arguments, env={"FRAUD_BOOTSTRAP_SERVERS": ""})
     assert isinstance(result.exception, FraudError)
     assert message in str(result.exception)

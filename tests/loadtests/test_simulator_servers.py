@@ -1,4 +1,4 @@
-"""The simulator against a real Kafka and a real Postgres."""
+"""The simulator with a real Kafka and a real Postgres."""
 
 import itertools
 import os
@@ -169,7 +169,7 @@ def test_a_stop_from_another_thread_flushes_and_returns(
 
 
 def refusal_of(action: Callable[[], object]) -> str:
-    """The error, if there is one: a topic's new setting is acknowledged before the broker applies it."""
+    """The error or None: the broker acknowledges a topic's new setting before it applies it."""
     try:
         action()
     except FeedError as error:
@@ -230,7 +230,7 @@ def test_a_replay_keeps_the_files_times_and_order(stack: Endpoints, archive: Top
     assert all(r["reported_at"] == r["event_time"] + 7 * DAY_MS for r in reports)
 
 
-def test_a_replay_needs_topics_that_keep_its_times(
+def test_a_replay_needs_topics_with_producer_timestamps(
     stack: Endpoints, names: Topics, archive: Topics, wait_for: Callable[..., object]
 ) -> None:
     feed = KafkaFeed(stack.bootstrap_servers, archive=True)
@@ -249,7 +249,7 @@ def test_a_replay_needs_topics_that_keep_its_times(
 
 @pytest.fixture
 def database(stack: Endpoints) -> Iterator[psycopg.Connection]:
-    """The bank's database without simulated cards: other tests of the session leave theirs."""
+    """The bank's database without the simulated cards of other tests."""
     with psycopg.connect(stack.postgres_dsn, autocommit=True) as connection:
         connection.execute("delete from card_profiles where card_id like 'card-%'")
         yield connection
@@ -263,7 +263,7 @@ def stored(database: psycopg.Connection) -> list[tuple[object, ...]]:
     ).fetchall()
 
 
-def test_profiles_are_loaded_and_put_back(
+def test_profiles_are_loaded_and_restored(
     stack: Endpoints, database: psycopg.Connection, world: World
 ) -> None:
     loaded = ProfileLoader(stack.postgres_dsn).load(world)

@@ -1,4 +1,5 @@
-"""The simulated world and its stream: fixed by the seed, labelled, in the asked shares, by the contract."""
+"""The simulated world and its stream: determined by the seed, labelled, in the given shares, valid by the
+contract."""
 
 from collections import Counter
 
@@ -77,7 +78,7 @@ def test_every_undisturbed_record_keeps_the_contract(world: World) -> None:
             assert record["card_id"].encode() == key
 
 
-def test_records_arrive_in_order_at_the_asked_rate_and_as_they_happen(world: World) -> None:
+def test_records_arrive_in_order_at_the_given_rate_at_their_event_times(world: World) -> None:
     table = frame(world, events=100_000)
     arrival = table["arrival_time"].to_numpy()
     assert arrival[0] >= START
@@ -92,7 +93,7 @@ def test_a_stream_ends_before_the_given_time(world: World) -> None:
     assert START + 19_900 < last.arrival[-1] < START + 20_000
 
 
-def test_frauds_have_the_asked_shares(world: World) -> None:
+def test_frauds_have_the_given_shares(world: World) -> None:
     table = frame(world, events=400_000, share=0.05)
     assert table["label"].mean() == pytest.approx(0.05, rel=0.1)
     scenarios = table.loc[table["label"] == 1, "scenario"].value_counts(normalize=True)
@@ -122,7 +123,7 @@ def test_a_stolen_card_shows_as_a_burst(world: World) -> None:
     assert bursts.size().median() >= 6
 
 
-def test_a_compromised_merchant_shows_as_many_cards_at_one_place(world: World) -> None:
+def test_a_compromised_merchant_shows_as_many_cards_at_one_merchant(world: World) -> None:
     batch = EventBatch.concat(list(Stream(world, RATE, START).blocks(events=200_000)))
     hit = batch.take(batch.scenario == COMPROMISED)
     per_merchant = pd.DataFrame({"card": hit.card, "merchant": hit.merchant}).groupby("merchant")["card"]
@@ -145,7 +146,7 @@ def test_impossible_travel_is_by_hand_and_far_from_home(world: World) -> None:
     assert "ecom" not in set(away.table["channel"].to_pylist())
 
 
-def test_disturbances_have_the_asked_shares_and_names(world: World) -> None:
+def test_disturbances_have_the_given_shares_and_names(world: World) -> None:
     batch = EventBatch.concat(list(Stream(world, RATE, START, disturbances=HEAVY).blocks(events=200_000)))
     names = Counter(batch.table["disturbance"].to_pylist())
     shares = {name: count / len(batch) for name, count in names.items()}
@@ -159,7 +160,7 @@ def test_disturbances_have_the_asked_shares_and_names(world: World) -> None:
     assert set(names) == set(NAMES)
 
 
-def test_shifted_event_times_lie_where_their_name_says(world: World) -> None:
+def test_shifted_event_times_fit_their_names(world: World) -> None:
     table = EventBatch.concat(
         list(Stream(world, RATE, START, disturbances=HEAVY).blocks(events=100_000))
     ).table
@@ -197,7 +198,7 @@ def test_a_duplicate_repeats_an_earlier_record_byte_for_byte(world: World) -> No
         (lambda w: Disturbances(late=0.9, malformed=0.2), "disturbances"),
     ],
 )
-def test_what_cannot_be_made_is_refused(world: World, make: object, message: str) -> None:
+def test_impossible_worlds_and_streams_are_refused(world: World, make: object, message: str) -> None:
     with pytest.raises(FraudError, match=message):
         make(world)  # type: ignore[operator]
 

@@ -1,4 +1,4 @@
-"""Labels between the transactions, pacing by a clock, counting: nothing of it needs a broker."""
+"""Labels between the transactions, pacing by a clock, and counts, all without a broker."""
 
 import threading
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def world() -> World:
 
 
 class HandClock:
-    """A clock that goes on only while somebody waits."""
+    """A clock that advances only while a caller waits."""
 
     def __init__(self, now_ms: float = 0.0) -> None:
         self.now = now_ms
@@ -57,7 +57,7 @@ def records(times: list[int], topic: str = "t") -> Records:
     return Records(topic, np.array(times, dtype=np.int64), [b"k"] * len(times), names)
 
 
-def test_labels_stand_between_the_transactions_in_time_order(world: World) -> None:
+def test_labels_are_merged_with_the_transactions_by_time(world: World) -> None:
     stream = Stream(world, 500.0, START, fraud=FraudMix(share=0.05))
     labels = Chargebacks(1, delay_ms=10_000, spread=0.5)
     pieces = list(timeline(stream.blocks(events=50_000), labels, TOPICS, drain=True))
@@ -84,7 +84,7 @@ def test_every_known_fraud_is_reported_once_after_its_delay(world: World) -> Non
         "transaction_id"
     ].to_pylist()
     assert sorted(r["transaction_id"] for r in reports) == sorted(expected)
-    # a copy may carry the arrival of its own, so compare originals only
+    # a copy may have another arrival, so only originals are compared
     originals = batch.take(batch.accepted)
     arrival = dict(
         zip(originals.table["transaction_id"].to_pylist(), originals.arrival.tolist(), strict=True)
@@ -92,7 +92,7 @@ def test_every_known_fraud_is_reported_once_after_its_delay(world: World) -> Non
     assert all(r["reported_at"] == arrival[r["transaction_id"]] + 60_000 for r in reports)
 
 
-def test_a_share_of_the_genuine_ones_is_confirmed(world: World) -> None:
+def test_a_share_of_the_genuine_transactions_is_confirmed(world: World) -> None:
     batch = next(Stream(world, 500.0, START, disturbances=Disturbances.none()).blocks())
     labels = Chargebacks(1, delay_ms=1, fraud_share=0.0, genuine_share=0.1)
     labels.observe(batch.table)
@@ -102,7 +102,7 @@ def test_a_share_of_the_genuine_ones_is_confirmed(world: World) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 1_000, 7_777])
-def test_the_cut_into_batches_does_not_change_the_labels(world: World, size: int) -> None:
+def test_labels_do_not_depend_on_the_batches(world: World, size: int) -> None:
     def all_labels(batches: Iterator[EventBatch]) -> list[tuple[bytes, bytes]]:
         labels = Chargebacks(1, delay_ms=5_000, spread=0.5, fraud_share=0.8, genuine_share=0.01)
         found: list[tuple[bytes, bytes]] = []
@@ -139,7 +139,7 @@ def test_records_leave_when_they_are_due_and_not_before() -> None:
     ]
     assert [at for _, at in sent] == [0, 1, 4, 100, 101, 5_000]
     assert all(at <= when <= at + 6 for when, at in sent)
-    # a long silence is waited for in short naps
+    # a long pause is waited for in short steps
     assert max(clock.waits) <= 1.0
 
 
@@ -153,7 +153,7 @@ def test_ten_times_the_speed_takes_a_tenth_of_the_time() -> None:
     assert clock.now == pytest.approx(6_000, abs=10)
 
 
-def test_at_full_speed_nothing_waits() -> None:
+def test_at_full_speed_no_record_waits() -> None:
     clock = HandClock()
     part = records(list(range(0, 10**9, 10**5)))
     total = sum(
@@ -210,7 +210,7 @@ def test_profile_changes_follow_from_the_seed_in_time_order(world: World) -> Non
     assert {c.change for c in first} == set(Change)
 
 
-def test_stolen_cards_are_blocked_while_the_burst_goes_on(world: World) -> None:
+def test_stolen_cards_are_blocked_during_the_burst(world: World) -> None:
     fraud = FraudMix(share=0.05)
     batch = EventBatch.concat(
         list(Stream(world, 500.0, START, fraud=fraud, disturbances=Disturbances.none()).blocks(events=30_000))
@@ -234,11 +234,11 @@ def test_profiles_keep_their_contract(world: World) -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7_200), ("1.5d", 129_600)]
 )
-def test_lengths_of_time(text: str, value: float) -> None:
+def test_durations_are_parsed(text: str, value: float) -> None:
     assert seconds(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "x", "5 weeks", "-3s", "0s"])
-def test_what_is_not_a_duration(text: str) -> None:
+def test_texts_that_are_no_duration_are_refused(text: str) -> None:
     with pytest.raises(FraudError, match="is not a duration"):
         seconds(text)

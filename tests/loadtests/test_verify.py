@@ -1,4 +1,4 @@
-"""The audit finds what is planted: a missing, a repeated, a foreign, a changed record, a wrong account."""
+"""The audit finds planted faults: missing, repeated, foreign and changed records, and wrong totals."""
 
 import hashlib
 import json
@@ -56,7 +56,7 @@ def problems(*records: Record, ends: Mapping[tuple[str, int], int] | None = None
 
 
 @pytest.mark.parametrize(("late", "commits", "found"), [(2, 3, 0), (1, 3, 1), (3, 3, 1), (2, 4, 1)])
-def test_totals_have_to_go_on_where_the_commit_before_ended(late: int, commits: int, found: int) -> None:
+def test_totals_must_continue_from_the_commit_before(late: int, commits: int, found: int) -> None:
     records = [
         told(1, late=2, total={"late": 2}),
         told(2, total={"late": 2}),
@@ -65,7 +65,7 @@ def test_totals_have_to_go_on_where_the_commit_before_ended(late: int, commits: 
     assert len(problems(*records)) == found
 
 
-def test_groups_number_their_commits_apart_and_heartbeats_move_nothing() -> None:
+def test_each_group_numbers_its_commits_and_heartbeats_move_no_offset() -> None:
     """group 0   1: t0 0-5   2: t0 5-5   3: t0 5-9
     group 1   7: t1 3-4                             8: t1 4-4
     """
@@ -84,7 +84,7 @@ def test_groups_number_their_commits_apart_and_heartbeats_move_nothing() -> None
     assert audit.table_ends() == ({("p", 0): 4}, {("p", 0): 2})
 
 
-def test_group_that_has_not_told_anything_has_read_no_table() -> None:
+def test_a_group_without_progress_has_read_no_table() -> None:
     audit = ProgressAudit(T, {})
     audit.add_progress(told(1, spans=[("p", 0, 0, 2)]))
     assert audit.table_ends() == ({("p", 0): 2}, {("p", 0): 0})
@@ -107,14 +107,14 @@ def test_faults_of_progress_are_found(second: Record, words: str) -> None:
     assert any(words in problem for problem in found)
 
 
-def test_commits_beyond_the_audited_offsets_are_left_alone() -> None:
+def test_commits_beyond_the_audited_offsets_are_ignored() -> None:
     first, second = told(1, spans=[("t", 0, 0, 5)]), told(2, spans=[("t", 0, 6, 9)])
     assert problems(first, second, ends={("t", 0): 8}) == []
 
 
 @pytest.fixture
 def log() -> MemoryLog:
-    """Three alerts, a duplicate, two dead letters, one transaction that passes."""
+    """A log with three alerts, a duplicate, two dead letters, and one transaction without an alert."""
     world = World(threshold=0.5)
     world.profile("r", arrival=0)
     for amount in (900.0, 10.0, 600.0, 700.0):
@@ -125,7 +125,7 @@ def log() -> MemoryLog:
     return job_output(world)
 
 
-def test_job_without_faults_is_clean(log):
+def test_a_correct_job_is_clean(log):
     verdict = audit(log)
     assert counts(verdict) == (0, 0, 0, 0)
     assert verdict.problems == []
@@ -158,7 +158,7 @@ def test_foreign_alert_is_found(log):
     assert counts(audit(log)) == (0, 0, 1, 0)
 
 
-def test_second_alert_of_a_transaction_is_found_under_another_id(log):
+def test_a_second_alert_of_a_transaction_with_another_id_is_found(log):
     alerts = log.topics["fraud-alerts"]
     alerts.append(changed(alerts[0], alert_id="00000000-0000-0000-0000-000000000000"))
     assert counts(audit(log)) == (0, 1, 0, 0)
@@ -249,15 +249,15 @@ def test_dead_letter_that_does_not_carry_its_record_tells_size_and_hash(log, siz
     assert counts(audit(log)) == expected
 
 
-def test_what_the_job_has_not_committed_is_not_expected(log):
-    log.group["transactions", 0] = 2  # the last alerts are of later commits
+def test_outputs_of_uncommitted_input_are_not_expected(log):
+    log.group["transactions", 0] = 2  # the last alerts belong to later commits
     verdict = audit(log)
     assert counts(verdict) == (0, 0, 0, 0)
     assert verdict.events == 2
 
 
-def test_dead_letters_of_a_table_are_expected_up_to_where_every_group_has_read_it():
-    """Profiles 0 is sound, 1 and 2 are not. One group has read them all, the other one only the first two.
+def test_dead_letters_of_a_table_are_expected_up_to_the_slowest_groups_position():
+    """Profile 0 is valid, 1 and 2 are not. One group has read them all, the other one only the first two.
 
     offset         0   1   2
     group 0        ------------->
@@ -296,14 +296,14 @@ def test_dead_letters_of_a_table_are_expected_up_to_where_every_group_has_read_i
     assert found.dead_letters == {"invalid_value": 1}
 
 
-def test_wrong_totals_are_told(log):
+def test_wrong_totals_are_reported(log):
     (record,) = log.topics["job-progress"]
     account = json.loads(record.value)["counts"]
     log.topics["job-progress"] = [changed(record, counts={**account, "duplicates": 0})]
     assert audit(log).problems == ["progress adds up to 0 duplicates, the oracle finds 1"]
 
 
-def test_job_that_committed_nothing_cannot_be_audited(log):
+def test_a_job_without_commits_cannot_be_audited(log):
     log.group.clear()
     with pytest.raises(VerifyError, match="committed no offsets"):
         audit(log)

@@ -1,4 +1,5 @@
-"""The audit of trials: lost, doubled and changed shadow and suppressed alerts, wrong members and counts."""
+"""The audit of trials: lost, duplicated and changed shadow and suppressed alerts, wrong members and
+counts."""
 
 import json
 from collections import Counter
@@ -23,7 +24,8 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def tried() -> MemoryLog:
-    """A canary of half the cards with a cooldown, and another challenger in shadow: one commit."""
+    """One commit of a trial: a canary for half of the cards with a cooldown, and another challenger in
+    shadow."""
     world = World(threshold=0.5)
     s = challenger("s", "3", role="shadow", threshold=0.9)
     world.propose("x", challenger(cooldown_s=60, escalate_after=3), s)
@@ -37,7 +39,7 @@ def tried() -> MemoryLog:
 
 
 def of_topics(verdict: Verdict) -> dict[str, list[int]]:
-    """Missing, duplicated, unexpected, different of the topics on which anything is wrong."""
+    """(missing, duplicated, unexpected, different) by topic, of topics with faults."""
     topics = verdict.report()["topics"]
     return {name: list(found.values()) for name, found in topics.items() if any(found.values())}
 
@@ -67,7 +69,7 @@ def test_lost_alert_of_any_topic_is_found(tried, name):
 
 
 @pytest.mark.parametrize("name", ALERTS)
-def test_doubled_alert_of_any_topic_is_found(tried, name):
+def test_a_duplicated_alert_of_any_topic_is_found(tried, name):
     tried.topics[name].append(tried.topics[name][0])
     assert of_topics(audit(tried)) == {name: [0, 1, 0, 0]}
 
@@ -107,7 +109,7 @@ def test_suppressed_alert_that_was_written_is_found(tried):
 
 
 def test_alert_by_the_wrong_member_is_found(tried):
-    """The champion's word where the canary had to decide."""
+    """The champion decided where the canary had to."""
     alerts = tried.topics["fraud-alerts"]
     at, record = next((n, r) for n, r in enumerate(alerts) if json.loads(r.value)["role"] == "canary")
     told = json.loads(record.value)
@@ -119,8 +121,8 @@ def test_alert_by_the_wrong_member_is_found(tried):
         assert name in verdict.findings.examples[0]
 
 
-def test_members_decided_by_the_champion_are_found_though_no_alert_says_so(tried):
-    """A job that takes every card for the champion's: what only the canary stops is missing."""
+def test_members_decided_by_the_champion_are_found_without_an_alert_of_it(tried):
+    """A job in which the champion decides every card: alerts of the canary alone are missing."""
     alerts = tried.topics["fraud-alerts"]
     mine = [r for r in alerts if json.loads(r.value)["role"] == "canary"]
     lost = [r for r in mine if json.loads(r.value)["score"] == 0.6]
@@ -174,7 +176,7 @@ def test_units_may_move_from_one_side_to_both_between_commits():
     assert problems == []
 
 
-def test_trial_that_left_the_totals_may_not_come_back_without_its_past():
+def test_a_trial_that_left_the_totals_may_not_return_without_its_counts():
     problems: list[str] = []
     pair, one = ("x", "b"), Counter({"transactions": 1})
     two = Counter({"transactions": 2})
@@ -186,7 +188,7 @@ def test_trial_that_left_the_totals_may_not_come_back_without_its_past():
     assert problems == ["2: the totals of trials are not the previous ones plus its own counts"]
 
 
-def test_alert_of_a_trial_may_not_lack_who_decided(tried):
+def test_an_alert_of_a_trial_must_name_the_deciding_model(tried):
     alerts = tried.topics["fraud-alerts"]
     told = json.loads(alerts[0].value)
     kept = {name: told[name] for name in told if name not in SINCE_VERSION_2}

@@ -15,7 +15,7 @@ import skops.io
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from models import archives, artifact, registry, tracking
+from models import archives, artifact, loading, registry, tracking
 from models.errors import ModelError
 from models.percentiles import LEVELS
 from models.registry import ModelRef
@@ -70,7 +70,7 @@ def forge(ref: ModelRef, uri: str, home: Path, change: Callable[[Path], None]) -
 
 
 def verified(ref: ModelRef, uri: str, directory: Path) -> Scorer:
-    return registry.verify(ref, uri, directory / "cache")
+    return loading.verify(ref, uri, directory / "cache")
 
 
 def trees() -> HistGradientBoostingClassifier:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from feature_store.hashing import hash_string, hash_strings
+from feature_store.kernels.hashing import hash_string, hash_strings
 from models.rollouts.membership import BUCKETS, bucket, salt_of
 
 pytestmark = pytest.mark.unit

@@ -10,18 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from feature_store import catalogue, training_set
+from feature_store import catalogue
 from feature_store.catalogue import DAY_MS
-from feature_store.labels import LabelError
 from feature_store.merchants.catalogue import ALL_NAMES, computed
-from feature_store.merchants.payments import MerchantLabels, build
-from feature_store.transaction_table import TrainingSetError
+from feature_store.training import training_set
+from feature_store.training.labels import LabelError
+from feature_store.training.merchant_payments import MerchantLabels, build
+from feature_store.training.transaction_table import TrainingSetError
 from models import tracking
 from models.algorithms import QUICK
 from models.commands import app
 from models.errors import ModelError
+from models.loading import load
 from models.pipeline import fit_and_register, outcomes
-from models.registry import load, training_scores
+from models.registry import training_scores
 
 
 def history(rows: int = 6_000) -> pa.Table:

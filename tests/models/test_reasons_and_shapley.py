@@ -12,8 +12,8 @@ import pytest
 import shap
 from threadpoolctl import threadpool_limits
 
-from feature_store import training_set
 from feature_store.catalogue import NAMES
+from feature_store.training import training_set
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World

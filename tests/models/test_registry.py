@@ -14,9 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from models import registry, tracking
-from models.errors import ModelError
-from models.registry import ModelRef, load, register
+from models import loading, registry, tracking
+from models.errors import ModelError, ModelUnavailableError
+from models.loading import load
+from models.registry import ModelRef, register
 from models.training_record import TrainingRecord
 from models.trees import Trees
 
@@ -62,7 +63,7 @@ def ref(uri: str) -> ModelRef:
 )
 def test_any_classifier_comes_back_with_its_scores(estimator: object, uri: str, tmp_path: Path) -> None:
     ref = registered(estimator, uri, f"any-{type(estimator).__name__}")
-    scorer = registry.verify(ref, uri, tmp_path)
+    scorer = loading.verify(ref, uri, tmp_path)
     x, _ = rows(seed=1, count=700)
     expected = estimator.predict_proba(x)[:, 1]  # type: ignore[attr-defined]
     np.testing.assert_allclose(scorer.score(x), expected, rtol=0, atol=1e-12)
@@ -94,9 +95,9 @@ def test_the_training_scores_stay_with_the_version(ref: ModelRef, uri: str, tmp_
         "counts": [6, *[5] * 19, 0],
         "sum": pytest.approx(scores.sum()),
     }
-    known = registry.load(scored, uri, tmp_path)
+    known = loading.load(scored, uri, tmp_path)
     assert [known.percentile(score) for score in (0.0, 0.5, 0.995, 1.0)] == [0, 50, 99, 100]
-    assert registry.load(ref, uri, tmp_path).percentile(0.5) is None
+    assert loading.load(ref, uri, tmp_path).percentile(0.5) is None
     with tracking.registry(uri) as client:
         client.set_model_version_tag(
             "scored", scored.version, registry.SCORES_TAG, '{"le": [], "counts": [1]}'
@@ -112,7 +113,8 @@ def test_a_cached_model_loads_without_mlflow_and_scikit_learn(
     program = f"""
 import sys
 from pathlib import Path
-from models.registry import ModelRef, load
+from models.loading import load
+from models.registry import ModelRef
 load({ref!r}, "sqlite:////nowhere/mlflow.db", Path({str(tmp_path)!r}))
 print([name for name in ("mlflow", "sklearn", "pandas", "confluent_kafka") if name in sys.modules])
 """
@@ -174,6 +176,17 @@ def test_scores_that_are_not_the_golden_ones_are_refused(
 def test_an_unknown_registry_or_model_is_one_clear_error(ref: ModelRef, uri: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="registry failed"):
         load(replace(ref, name="nobody"), uri, tmp_path)
+
+
+def test_a_store_whose_library_is_not_here_is_one_clear_error(
+    ref: ModelRef, uri: str, tmp_path: Path
+) -> None:
+    """The machine that promoted it had the library: here the model cannot be had."""
+    with tracking.registry(uri) as client:
+        client.create_registered_model("elsewhere")
+        version = client.create_model_version("elsewhere", "s3://bucket/model").version
+    with pytest.raises(ModelUnavailableError, match=r"elsewhere 1 cannot be fetched .*No module named 'boto"):
+        load(replace(ref, name="elsewhere", version=str(version)), uri, tmp_path)
 
 
 def test_a_row_of_another_width_is_refused(ref: ModelRef, uri: str, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from harness.rollout_records import challenger, event, proposed, rollout_v1, wit
 
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import FIELDS, Event, Type, installation, read, withdrawal
+from models.rollouts.events import FIELDS, Event, Type, installation, withdrawal
+from models.rollouts.reading import read
 from streaming_job.contracts import ContractError
 
 pytestmark = pytest.mark.unit
@@ -59,7 +60,7 @@ def test_unknown_fields_are_tolerated(value: bytes) -> None:
     "value",
     [b"", b"{", b"\xff", b"[]", b"1", b"{}", b"[" * 100_000, V1.replace(b'"champion"', b'"emperor"')],
 )
-def test_what_breaks_the_contract_is_refused(value: bytes) -> None:
+def test_a_table_that_breaks_the_contract_is_refused(value: bytes) -> None:
     with pytest.raises(ContractError):
         read(value)
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts import machine
-from models.rollouts.events import Event, Type, installation, read
-from models.rollouts.machine import FINAL, TRIED, ConflictError, Line, Phase, allowed, apply, plan
+from models.rollouts.events import Event, Type, installation
+from models.rollouts.machine import ConflictError, allowed, apply, plan
+from models.rollouts.reading import read
+from models.rollouts.state import FINAL, TRIED, Line, Phase
 from streaming_job.contracts import Reason
 
 pytestmark = pytest.mark.unit

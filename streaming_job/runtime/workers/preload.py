@@ -5,7 +5,7 @@ a job and after each worker's death. Forked processes also share the memory.
 """
 
 import gc
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import orjson
@@ -17,11 +17,11 @@ import pyspark.sql.streaming.transform_with_state_driver_worker
 import pyspark.worker  # noqa: F401  what a task runs in
 from numpy.typing import NDArray
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import DAY_MS, IDENTITIES, NAMES
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, rebuild
 from feature_store.merchants.catalogue import ALL_NAMES
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, rebuild
 from models import tracking
 from models.feature_bins import bins_of
 from models.policy import Policy
@@ -32,7 +32,8 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
 from streaming_job.group import processor  # noqa: F401  what the tasks call
-from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.core import GroupCore
+from streaming_job.group.rules import Rules
 from streaming_job.log import message_batch
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Records
@@ -77,10 +78,13 @@ def load_kernels() -> None:
     key_groups = KeyGroups(Partitioner.MURMUR2, 1, 1)
     for merchants in (None, MerchantRules("preload", 0)):
         columns = ALL_NAMES if merchants else NAMES
-        rules = Rules(
-            Topics(), key_groups, TimeLimits(1, 1), lambda _, to=columns: scorer.on(to), merchants=merchants
-        )
+        load_model = partial(_load, scorer.on(columns))
+        rules = Rules(Topics(), key_groups, TimeLimits(1, 1), load_model, merchants=merchants)
         _run_a_group(rules)
+
+
+def _load(scorer: Scorer, _: ModelRef) -> Scorer:
+    return scorer
 
 
 def _run_a_group(rules: Rules) -> None:

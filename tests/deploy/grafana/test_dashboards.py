@@ -1,4 +1,5 @@
-"""The dashboards: what is kept is what the code makes; panels are explained, and ask for what is exported."""
+"""The dashboards: the stored files equal what the code generates; panels have descriptions and use exported
+metrics."""
 
 import json
 import re
@@ -29,7 +30,7 @@ def plain(expression: str) -> str:
     return expression.replace("$__rate_interval", "1m").replace("$job", "card-fraud")
 
 
-def test_what_is_kept_is_what_the_code_makes():
+def test_the_stored_dashboards_are_those_that_the_code_generates():
     made = files()
     assert sorted(path.name for path in made) == sorted(path.name for path in HOME.glob("*.json"))
     for path, text in made.items():
@@ -37,7 +38,7 @@ def test_what_is_kept_is_what_the_code_makes():
 
 
 @panels
-def test_a_panel_is_explained_and_leads_to_the_runbook(panel):
+def test_each_panel_has_a_description_and_a_link_to_the_runbook(panel):
     assert re.match(r"[A-Z0-9].{15,}", panel["description"])
     defaults = panel["fieldConfig"]["defaults"]
     assert defaults["unit"] in UNITS
@@ -46,7 +47,7 @@ def test_a_panel_is_explained_and_leads_to_the_runbook(panel):
 
 
 @panels
-def test_a_panel_asks_for_what_is_exported(panel):
+def test_each_panel_queries_exported_metrics(panel):
     assert panel["targets"]
     assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
     for target in panel["targets"]:
@@ -56,7 +57,7 @@ def test_a_panel_asks_for_what_is_exported(panel):
 
 
 @pytest.mark.parametrize("page", KEPT.values(), ids=KEPT)
-def test_panels_lie_beside_each_other(page):
+def test_panels_do_not_overlap(page):
     taken: set[tuple[int, int]] = set()
     for panel in page["panels"]:
         place = panel["gridPos"]

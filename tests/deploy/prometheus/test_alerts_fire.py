@@ -1,4 +1,5 @@
-"""Each alert under promtool: fires in time, recovers, keeps quiet; and each broken rule is noticed."""
+"""Each alert under promtool: it fires in time, recovers, and keeps quiet otherwise; each broken rule fails a
+case."""
 
 import random
 from pathlib import Path
@@ -15,7 +16,7 @@ SEED = 22
 
 
 def cases_of(rule: dict) -> list[Case]:
-    """Cases that would have to notice if the rule were another; the cheap ones first."""
+    """Cases that must fail if the rule changes, the cheap ones first."""
     found = [case for case in CASES if any(rule is one for one in (rule_of(case), *needed(rule_of(case))))]
     return sorted(found, key=lambda case: case.before + case.during + case.after)
 

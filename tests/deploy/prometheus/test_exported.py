@@ -1,4 +1,4 @@
-"""docs/metrics.md, by which rules and panels are checked, against what the sidecar's code exports."""
+"""docs/metrics.md, against which rules and panels are checked, agrees with what the sidecar exports."""
 
 import pytest
 from harness.live_page import LivePage
@@ -8,7 +8,7 @@ pytestmark = pytest.mark.unit
 NOT_HERE = {"up", "ALERTS"}
 
 
-def test_the_labels_that_are_documented_are_those_that_are_exported() -> None:
+def test_documented_labels_are_those_that_are_exported() -> None:
     samples = [sample for family in LivePage().collect() for sample in family.samples]
     seen = {sample.name: set(sample.labels) for sample in samples}
     assert len(seen) > 80

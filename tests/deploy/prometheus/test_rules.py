@@ -1,4 +1,4 @@
-"""The rules for Prometheus: complete, about what is exported, each with its entry in the runbook."""
+"""The rules for Prometheus are complete, use exported metrics, and have entries in the runbook."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ def name(rule: dict) -> str:
 
 
 def anchors(rule: dict) -> list[str]:
-    """Entries of the runbook that an alert leads to."""
+    """Entries of the runbook that an alert links to."""
     anchor = rule["annotations"]["runbook_url"].removeprefix("docs/runbook.md#")
     if anchor != "{{ $labels.code }}":
         return [anchor]
@@ -31,7 +31,7 @@ def anchors(rule: dict) -> list[str]:
 
 
 @pytest.mark.parametrize("rule", RULE_LIST, ids=name)
-def test_a_rule_is_about_metrics_and_labels_that_are_exported(rule):
+def test_each_rule_uses_exported_metrics_and_labels(rule):
     check(rule["expr"])
 
 
@@ -47,13 +47,13 @@ def test_a_rule_is_about_metrics_and_labels_that_are_exported(rule):
         "fraud_event_to_alert_seconds",
     ],
 )
-def test_what_is_not_exported_is_noticed(expression):
+def test_a_metric_that_is_not_exported_fails_the_check(expression):
     with pytest.raises(QueryError):
         check(expression)
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=name)
-def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_on(rule):
+def test_each_alert_has_a_severity_a_summary_and_a_link(rule):
     assert rule["labels"]["severity"] in ("page", "ticket")
     texts = rule["annotations"]
     assert sorted(texts) == ["description", "runbook_url", "summary"]
@@ -63,24 +63,24 @@ def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_on(rule):
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=name)
-def test_an_alert_speaks_of_labels_that_it_has(rule):
+def test_the_text_of_an_alert_uses_only_labels_that_it_has(rule):
     used = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
     assert used <= check(rule["expr"]) | set(rule["labels"])
 
 
-def test_each_alert_is_named_by_the_entry_that_it_leads_to():
+def test_the_runbook_entry_of_an_alert_names_it():
     for rule in ALERTS:
         for anchor in anchors(rule):
             assert f"`{rule['alert']}`" in ENTRIES[anchor], (rule["alert"], anchor)
 
 
-def test_each_entry_names_alerts_that_there_are():
+def test_the_runbook_names_only_existing_alerts():
     alerts = {rule["alert"] for rule in ALERTS}
     named = set(re.findall(r"`(Fraud[A-Z]\w+)`", RUNBOOK)) - {"FraudError"}
     assert named == alerts
 
 
-def test_each_metric_that_a_rule_uses_is_missed_when_it_is_absent():
+def test_the_absence_of_each_used_metric_has_an_alert():
     assert absence.FILE.read_text() == absence.text(), "python -m deploy.prometheus.absence makes it anew"
     missed = {rule["labels"]["metric"] for rule in ALERTS if rule["alert"] == "FraudMetricAbsent"}
     seen: set[str] = set()
@@ -105,7 +105,7 @@ def test_labels_of_known_values_are_exported():
 
 
 @needs_promtool
-def test_prometheus_takes_configuration_and_rules():
+def test_prometheus_accepts_configuration_and_rules():
     import subprocess
 
     for command in (

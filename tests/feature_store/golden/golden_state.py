@@ -1,7 +1,7 @@
 """Makes the golden files of the current state format: `PYTHONPATH=.:tests/feature_store python <this file>`.
 
 Run it once when a format is released; never again for that format. A directory `format-N` holds the pieces of
-a small state, and `expected.json` what came of the batch that followed.
+a small state, and `expected.json` the outcome of the batch that followed.
 """
 
 import json
@@ -12,20 +12,21 @@ from pathlib import Path
 import numpy as np
 from histories import DAY, HOUR, MINUTE, SECOND, History, Pieces, one_batch, persist
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
-from feature_store.group_state import GroupState
-from feature_store.journal import Meta
 from feature_store.layout import FORMAT_VERSION
-from feature_store.pieces import write_piece
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta
+from feature_store.state.pieces import write_piece
 
 HERE = Path(__file__).parent
 LAST = 4
-"""Transactions of the batch that the files do not hold."""
+"""Number of transactions in the following batch, which the files do not hold."""
 
 
 def history() -> History:
-    """A plain card with profile versions, late events and alerts; an idle one; a hot one; two long gone."""
+    """A log of five cards: one with profile versions, late events and alerts; an idle one; a hot one; two
+    evicted ones."""
     made = History()
     made.tx(-100 * DAY, 2_000_000, card="gone", transaction_id="gone")
     made.tx(-100 * DAY, card="without transactions", transaction_id="gone too")
@@ -62,7 +63,7 @@ def main() -> None:
         _, delta = one_batch(state, changes[read:known], batch)
         read = known
         persist(store, meta, state, delta)
-        if end == 562:  # a snapshot with deltas after it, whatever the bytes would have paid for
+        if end == 562:  # a snapshot followed by deltas, whatever number of bytes a snapshot costs
             store.put("s0", write_piece(state, 0, bytes.fromhex(meta.head)))
             meta.pieces, meta.oldest, meta.credit = [meta.sequence], meta.sequence + 1, -(10**9)
             store.put("meta", meta.encode())

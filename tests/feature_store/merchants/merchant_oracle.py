@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from feature_store.catalogue import DAY_MS, HOUR_MS
 from feature_store.merchants.catalogue import MERCHANT_NAMES
 
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 NAN = float("nan")
 
 
@@ -17,7 +17,7 @@ class Tx(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was said of one of them, by its number."""
+    """A report about a transaction, named by its number."""
 
     tx: int
     reported_at: int
@@ -25,12 +25,13 @@ class Report(NamedTuple):
 
 
 def takes_effect(reported_at: int) -> int:
-    """At the end of its hour, and an hour later."""
+    """Return when a report takes effect: an hour after the end of its hour."""
     return (reported_at // HOUR_MS + 2) * HOUR_MS
 
 
 def is_known_fraud(number: int, reports: list[Report], time: int) -> bool:
-    """By the last report up to a time; of equal times the later one in the list."""
+    """Return whether the last report up to a time says fraud; of equal times the later one in the list
+    counts."""
     said = [report for report in reports if report.tx == number and report.reported_at <= time]
     said.sort(key=lambda report: report.reported_at)
     return bool(said) and said[-1].fraud
@@ -39,7 +40,7 @@ def is_known_fraud(number: int, reports: list[Report], time: int) -> bool:
 def features(
     txs: list[Tx], reports: list[Report], merchant: str, arrival: int, delay_ms: int
 ) -> dict[str, float]:
-    """What was known of a merchant at an arrival."""
+    """Compute a merchant's features from the reports in effect at an arrival."""
     in_effect = [report for report in reports if takes_effect(report.reported_at) <= arrival]
     unripe = (arrival - delay_ms - HOUR_MS) // HOUR_MS
     seen = [
@@ -81,5 +82,5 @@ def features(
 
 
 def row(values: dict[str, float]) -> list[float]:
-    """In the order of the columns."""
+    """Return the values in the order of the columns."""
     return [float(values[name]) for name in MERCHANT_NAMES]

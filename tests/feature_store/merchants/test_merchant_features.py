@@ -1,4 +1,4 @@
-"""The kernel over sorted facts equals plain Python; and the drawn cases say what each number means."""
+"""The kernel over sorted facts equals plain Python; drawn examples show each feature's meaning."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from merchant_oracle import DAY_MS, HOUR_MS, Report, Tx, features, row
 from thoroughness import examples
 
-from feature_store.hashing import hash_strings
+from feature_store.kernels.hashing import hash_strings
 from feature_store.merchants.catalogue import MERCHANT_COLUMN, NEVER
 from feature_store.merchants.facts import LABEL_FACT, fold
+from feature_store.merchants.fraud_spans import FraudSpans
 from feature_store.merchants.hours import HOUR_COUNT
 from feature_store.merchants.offline import facts_of, features_as_of
-from feature_store.merchants.reports import FraudSpans
 
 pytestmark = pytest.mark.unit
 
@@ -22,7 +22,7 @@ START = 20_000 * DAY_MS
 
 
 def spans(reports: list[Report]) -> FraudSpans:
-    """From and until when each transaction was known as fraud; plain loops."""
+    """Compute the times from and until which each transaction was known as fraud, by plain loops."""
     found: list[tuple[int, int, int]] = []
     for number in sorted({report.tx for report in reports}):
         since = None
@@ -56,7 +56,8 @@ def hashes(merchants: list[str]) -> np.ndarray:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Tx], list[Report], int]:
-    """Few merchants over some weeks, crowded into some hours; reports early, late, repeated and reversed."""
+    """Histories of a few merchants over some weeks, in crowded hours; reports early, late, repeated and
+    reversed."""
     delay = draw(st.sampled_from([0, HOUR_MS // 2, DAY_MS, DELAY]))
     length = draw(st.sampled_from([6 * HOUR_MS, 3 * DAY_MS, 50 * DAY_MS]))
     hours = st.integers(0, length // HOUR_MS).map(lambda hour: hour * HOUR_MS)
@@ -116,7 +117,7 @@ def test_a_compromised_merchant():
     assert (named["last_unexplained_age"], named["genuine_since"]) == (7, 0)
 
 
-def test_a_reversed_report_is_as_if_it_had_not_been_from_two_hours_after_the_beginning_of_its_hour_on():
+def test_a_reversed_report_has_no_effect_from_two_hours_after_the_begin_of_its_hour():
     txs = [Tx("m", START, False)]
     reversed_at = START + 20 * DAY_MS
     reports = [Report(0, START + DAY_MS, True), Report(0, reversed_at + 7, False)]

@@ -1,4 +1,4 @@
-"""From reports to the times between which a transaction was known as fraud."""
+"""Conversion of reports to the spans of time in which a transaction was known as fraud."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from merchant_oracle import Report, is_known_fraud
 from thoroughness import examples
 
-from feature_store.labels import LabelError, Labels
 from feature_store.layout import TRANSACTION
 from feature_store.merchants.catalogue import NEVER
-from feature_store.merchants.reports import FraudSpans, Reports, Undated
-from feature_store.training_files import Rows
+from feature_store.merchants.fraud_spans import FraudSpans
+from feature_store.training.labels import LabelError, Labels
+from feature_store.training.merchant_reports import Reports, Undated
+from feature_store.training.training_files import Rows
 
 pytestmark = pytest.mark.unit
 
@@ -47,12 +48,12 @@ def test_the_last_report_up_to_a_time_counts(reports):
     assert known.fraud(3).tolist() == wanted
 
 
-def test_reports_of_other_cards_are_not_ours():
+def test_reports_of_other_cards_are_ignored():
     strange = reported([Report(0, 1, True)]).set_column(1, "card_id", pa.array(["b"]))
     assert not Reports(strange).fraud_spans(rows()).fraud(3).any()
 
 
-def test_what_was_said_too_late_is_as_if_it_had_not_been_said():
+def test_reports_that_come_too_late_are_ignored():
     said = FraudSpans(np.array([0, 0, 1, 2]), np.array([10, 40, 49, 19]), np.array([30, NEVER, NEVER, 29]))
     kept = said.reported_within(20, np.array([5, 30, 9]))
     assert kept.row.tolist() == [0, 1, 2]
@@ -80,7 +81,7 @@ def test_missing_columns_and_nulls_are_named(name):
         Reports(holed)
 
 
-def test_times_that_are_none_are_refused():
+def test_invalid_times_are_refused():
     table = reported([Report(0, 1, True)])
     with pytest.raises(LabelError, match="reported_at"):
         Reports(table.set_column(3, "reported_at", pa.array(["soon"])))

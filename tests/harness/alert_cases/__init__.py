@@ -1,4 +1,4 @@
-"""What each alert must do: when it fires, when it ends, what must not make it fire."""
+"""Cases of each alert: when it fires, when it ends, and inputs on which it must not fire."""
 
 from harness.alert_cases import absence, correctness, input, job, model, objectives, sidecar
 from harness.promtool import Case

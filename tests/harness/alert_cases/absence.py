@@ -1,4 +1,4 @@
-"""Metrics that are not there: one case for each metric that a rule uses."""
+"""Absent metrics: one case for each metric that a rule uses."""
 
 from deploy.prometheus.absence import used
 from harness.promtool import Case, Gone, Series
@@ -21,7 +21,7 @@ def gone(
     labels: dict[str, str] | None = None,
     fires: int = 10,
 ) -> Case:
-    """A metric that is there, then not, then again; Prometheus looks back for five minutes."""
+    """A metric that disappears and comes back; Prometheus looks back for five minutes."""
     series = series or metric
     return Case(
         "FraudMetricAbsent",

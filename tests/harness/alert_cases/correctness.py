@@ -26,7 +26,7 @@ CASES = (
         )
         for kind in KINDS
     ),
-    *(  # its first finding makes the counter; it stays
+    *(  # the first finding creates the counter, which stays
         Case(
             f"FraudAlerts{kind.capitalize()}",
             {},

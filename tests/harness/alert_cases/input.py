@@ -1,4 +1,4 @@
-"""How the job gets on with its inputs."""
+"""The job's inputs: lag, verdicts, dead letters."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ def of_verdict(alert: str, now: str, fires: int, quiet: int, **more: int) -> Cas
 
 
 def lag(*seconds: float) -> Series:
-    """Of the partitions 0, 1, ..."""
+    """Lag of the partitions 0, 1, ..."""
     return {
         f'fraud_partition_lag_seconds{{topic="transactions",partition="{number}"}}': wait
         for number, wait in enumerate(seconds)
@@ -61,7 +61,7 @@ CASES = (
         # 1: far behind but not for long; 2: all are behind alike; 3: a little more than the others
         almost=[lag(2, 29, 2, 2), lag(100, 120, 90, 100), lag(30, 140, 30, 30)],
     ),
-    Case(  # of two partitions
+    Case(  # two partitions
         "FraudPartitionBehindOthers",
         lag(2, 2),
         lag(2, 100),
@@ -90,7 +90,7 @@ CASES = (
         after=10,
         step="5m",
     ),
-    Case(  # few came yesterday, too
+    Case(  # few arrived yesterday, too
         "FraudInputQuiet",
         {**counts(records=1), "fraud_lag_records": 0},
         counts(records=0),

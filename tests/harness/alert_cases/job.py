@@ -15,7 +15,7 @@ LIMIT = 'fraud_limit_seconds{limit="%s"}'
 
 
 def since(code: str, ahead_s: float) -> Series:
-    """A reason that holds, since so many seconds before the sample."""
+    """A reason, with the time since which it holds: seconds before the sample."""
     return {f'fraud_reason_since_timestamp_seconds{{code="{code}"}}': Clock(ahead_s)}
 
 
@@ -97,7 +97,7 @@ CASES = (
         {"fraud_state_bytes": 4e9},
         fires_after=6,
         quiet_after=0,
-        # 1: less than half more; 2: more than half more, of little
+        # 1: increased by less than half; 2: by more than half, but small
         almost=[{"fraud_state_bytes": 2.9e9}, {"fraud_state_bytes": 9e8}],
         before=300,
         during=40,

@@ -1,4 +1,4 @@
-"""Models, rollouts and what comes out of them."""
+"""Models, rollouts and their effects."""
 
 from harness.alert_cases.input import JOB_ONLY, counts, letters
 from harness.promtool import Case, Series
@@ -37,7 +37,7 @@ def aside(*numbers: float) -> Series:
 
 
 def psi(recent: float, champion: float = 0.05) -> Series:
-    """Of two features, of which one drifts."""
+    """PSI of two features, one of which drifts."""
     name = "fraud_feature_psi"
     return {
         f'{name}{{feature="has_profile",window="recent"}}': recent,
@@ -71,7 +71,7 @@ CASES = (
         fires_after=1,
         quiet_after=1,
         labels=JOB_ONLY,
-        # 1: four times as many; 2: ten times as many of very few
+        # 1: four times as many; 2: ten times as many, but few
         almost=[counts(alerts=80), counts(alerts=45, transactions=2_000)],
         before=300,
         during=10,

@@ -36,7 +36,7 @@ def slow(share: float) -> Series:
     return {
         f'{name}_bucket{{le="0.5"}}': Slope(1e5 * (1 - share)),
         f"{name}_count": Slope(1e5),
-        # other bounds tell nothing of the objective
+        # other bounds do not concern the objective
         f'{name}_bucket{{le="0.3"}}': Slope(0),
         f'{name}_bucket{{le="+Inf"}}': Slope(1e5),
     }
@@ -73,7 +73,7 @@ CASES = (
         )
         for window in WINDOWS
     ),
-    *(  # a little of the time: one record waits once in each short window
+    *(  # rarely: one record waits once in each short window
         Case(
             "FraudFreshnessBudgetBurns",
             {"fraud_lag_seconds": 0.2},

@@ -1,4 +1,4 @@
-"""A small log and what ours makes of it: features by the kernels, scores by the compiled trees."""
+"""A small log with its expected decisions: features by the kernels, scores by the compiled trees."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +9,8 @@ import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from feature_store.catalogue import COLUMN, NAMES
-from feature_store.training_set import ACCEPTED, PointInTime
-from feature_store.transaction_table import to_records
+from feature_store.training.training_set import ACCEPTED, PointInTime
+from feature_store.training.transaction_table import to_records
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.profiles import profiles
 from loadtests.simulator.transactions import Stream
@@ -32,11 +32,11 @@ class SmallLog:
     lines: list[dict[str, Any]]
     """{"arrival": ms, "transaction": {...}, "profile": Debezium's envelope or None}."""
     accepted: np.ndarray
-    """bool[n]; the others are repetitions."""
+    """Whether each is accepted, bool[n]; the others are repetitions."""
     features: np.ndarray
-    """float64[n, f]."""
+    """Features, float64[n, f]."""
     scores: np.ndarray
-    """float64[n]."""
+    """Scores, float64[n]."""
     alerts: np.ndarray
     """bool[n]."""
 
@@ -76,7 +76,7 @@ def small_log(rate: float) -> SmallLog:
 
 
 def require_equal(log: SmallLog, found: list[dict[str, Any] | None]) -> None:
-    """See that a port decided as ours: {"score", "alert", "features"} a row, None for a repetition."""
+    """Check that a port decided like the job: {"score", "alert", "features"} a row, None for a repetition."""
     assert [row is not None for row in found] == log.accepted.tolist()
     places = np.flatnonzero(log.accepted)
     rows = [row for row in found if row is not None]

@@ -1,4 +1,4 @@
-"""When two engines' alerts count as the same, and what a table says of it."""
+"""Agreement of two engines' alerts, and the table that shows it."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def alerts(**scores: float) -> Alerts:
     return Alerts(list(scores), list(scores.values()), np.zeros(count, np.int64), np.zeros(count))
 
 
-def test_same_alerts_agree_in_any_order_and_to_the_last_bits_of_a_score() -> None:
+def test_equal_alerts_agree_in_any_order_whatever_the_last_bits_of_a_score() -> None:
     found = agreement(alerts(b=0.7 + 1e-12, a=0.5), alerts(a=0.5, b=0.7))
     assert found.holds
     assert 0 < found.greatest_difference < 1e-11

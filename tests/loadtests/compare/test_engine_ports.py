@@ -1,4 +1,4 @@
-"""The ports compute what ours computes: every feature, scores, repetitions and alerts."""
+"""The ports compute the same features, scores, repetitions and alerts as the job."""
 
 import subprocess
 from pathlib import Path
@@ -22,7 +22,7 @@ RATES = [5.0, 0.007]
 @only_thorough
 @pytest.mark.skipif(compiler() is None, reason="there is no javac beside java")
 @pytest.mark.parametrize("rate", RATES)
-def test_java_decides_as_ours(rate: float, tmp_path: Path) -> None:
+def test_java_decides_like_the_job(rate: float, tmp_path: Path) -> None:
     log = small_log(rate)
     model = tmp_path / "model.json"
     model.write_bytes(orjson.dumps(exported(log.scorer, POLICY)))
@@ -34,7 +34,7 @@ def test_java_decides_as_ours(rate: float, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_python_decides_as_ours(rate: float, tmp_path: Path) -> None:
+def test_python_decides_like_the_job(rate: float, tmp_path: Path) -> None:
     log = small_log(rate)
     file = tmp_path / "model.json"
     file.write_bytes(orjson.dumps(exported(log.scorer, POLICY)))
@@ -45,7 +45,7 @@ def test_python_decides_as_ours(rate: float, tmp_path: Path) -> None:
         tx = line["transaction"] | {"arrival": line["arrival"]}
         card = cards.setdefault(tx["card_id"], new_card())
         decided = decide(model, card, tx, line["profile"] and line["profile"]["after"])
-        # as it lies in the state store
+        # as stored in the state store
         cards[tx["card_id"]] = orjson.loads(orjson.dumps(card))
         found.append(
             decided

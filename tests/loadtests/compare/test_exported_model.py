@@ -1,4 +1,4 @@
-"""The file that other engines read a model from."""
+"""The model file that other engines read."""
 
 import json
 
@@ -7,7 +7,7 @@ import orjson
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
-from feature_store.countries import CENTROIDS
+from feature_store.kernels.countries import CENTROIDS
 from loadtests.compare.errors import CompareError
 from loadtests.compare.exported import exported
 from models.policy import Policy
@@ -27,10 +27,10 @@ def scorer() -> Scorer:
     return Scorer("card-fraud", "3", "0" * 64, ("amount", "count_5m", "hour_of_day"), compile_trees(model))
 
 
-def test_file_holds_every_number_of_the_trees() -> None:
+def test_the_file_holds_every_number_of_the_trees() -> None:
     model = scorer()
     text = orjson.dumps(exported(model, POLICY))
-    assert json.loads(text) == orjson.loads(text), "JSON by the book: no infinity, no NaN"
+    assert json.loads(text) == orjson.loads(text), "strict JSON: no infinity, no NaN"
     told = json.loads(text)
     assert told["features"] == ["amount", "count_5m", "hour_of_day"]
     assert told["policy"] == {"threshold": 0.25, "max_count_5m": 7}
@@ -47,14 +47,14 @@ def test_file_holds_every_number_of_the_trees() -> None:
     assert len(leaves) == 10 * 5
 
 
-def test_file_holds_where_countries_lie() -> None:
+def test_the_file_holds_the_centroids_of_countries() -> None:
     places = exported(scorer(), POLICY)["centroids"]
     assert len(places) == np.count_nonzero(~np.isnan(CENTROIDS[:, 0]))
     assert np.degrees(places["FR"]) == pytest.approx([46.6, 2.5])
     assert "ZZ" not in places
 
 
-def test_what_the_others_cannot_do_is_refused() -> None:
+def test_a_model_that_other_engines_cannot_run_is_refused() -> None:
     with pytest.raises(CompareError, match="other rules"):
         exported(scorer(), Policy(0.25, 7, max_count_1m=3))
     forest = Estimator(RandomForestClassifier(), np.zeros(1))

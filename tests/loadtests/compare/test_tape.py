@@ -19,7 +19,7 @@ def test_tape_is_the_same_whenever_it_is_recorded() -> None:
     assert np.array_equal(tapes[0].arrivals, tapes[1].arrivals)
 
 
-def test_live_part_lasts_as_long_as_it_has_to_and_follows_the_backlog() -> None:
+def test_the_live_part_has_its_length_and_follows_the_backlog() -> None:
     tape = record(World.create(1, 200), LOAD, START)
     assert len(tape) == len(tape.values) == len(tape.arrivals) == 300 + 700 + 500
     assert tape.live_from == 1_000
@@ -28,7 +28,7 @@ def test_live_part_lasts_as_long_as_it_has_to_and_follows_the_backlog() -> None:
     assert tape.arrivals[-1] - tape.live_start_ms == pytest.approx(LOAD.live_s * 1_000, rel=0.1)
 
 
-def test_records_are_keyed_by_card_and_some_come_twice() -> None:
+def test_records_have_cards_as_keys_and_some_are_repeated() -> None:
     tape = record(World.create(1, 200), LOAD, START)
     rows = [orjson.loads(value or b"") for value in tape.values]
     assert [row["card_id"].encode() for row in rows] == list(tape.keys)

@@ -1,4 +1,4 @@
-"""The game days: about codes, checks, metrics and rules that there are, each linked with the runbook."""
+"""The game days use existing codes, checks, metrics and rules, and are linked with the runbook."""
 
 import re
 from pathlib import Path
@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from deploy.cli import app
 from loadtests.gamedays.catalogue import DAYS
 from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.run import AUDITED
 from service.health.codes import REGISTRY
 from service.health.readiness import NAMES
 
@@ -25,7 +26,7 @@ every_day = pytest.mark.parametrize("day", DAYS.values(), ids=DAYS)
 
 
 @every_day
-def test_what_must_be_seen_can_be_seen(day: Gameday) -> None:
+def test_expected_signs_are_exported(day: Gameday) -> None:
     expected = day.expected
     assert set(expected.codes) <= set(REGISTRY)
     assert set(expected.checks) <= set(NAMES)
@@ -38,14 +39,14 @@ def test_what_must_be_seen_can_be_seen(day: Gameday) -> None:
 
 
 @every_day
-def test_each_entry_leads_to_its_game_day(day: Gameday) -> None:
+def test_each_entry_links_to_its_game_day(day: Gameday) -> None:
     assert day.entries
     for entry in day.entries:
         assert f"(gamedays.md#{day.name})" in ENTRIES[entry], entry
 
 
 @every_day
-def test_each_rule_leads_to_an_entry_that_leads_here(day: Gameday) -> None:
+def test_each_rule_links_to_an_entry_that_links_to_its_game_day(day: Gameday) -> None:
     led_to = {
         rule["annotations"]["runbook_url"].removeprefix("docs/runbook.md#")
         for rule in all_rules()
@@ -55,11 +56,23 @@ def test_each_rule_leads_to_an_entry_that_leads_here(day: Gameday) -> None:
 
 
 @every_day
-def test_each_game_day_has_its_section(day: Gameday) -> None:
-    assert re.search(rf"^## {day.name}$", PAGE, re.MULTILINE)
+def test_each_game_day_was_held_and_saw_what_it_had_to(day: Gameday) -> None:
+    """The page has the log of a run, with rules, and with an audit that found only what was done by hand."""
+    (section,) = re.findall(rf"^## {day.name}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    log = section.split("```")[1]
+    assert set(day.expected.codes) <= set(re.findall(r" status +(?:over: )?(\w+): ", log))
+    assert set(day.expected.checks) <= set(
+        re.findall(r"\w+", " ".join(re.findall(r"readyz +503: (.*)", log)))
+    )
+    assert {sign.metric for sign in day.expected.signs} <= set(re.findall(r" metric +(\w+)", log))
+    active = dict(re.findall(r"(Fraud\w+) (pending|firing)", log))
+    assert {*day.expected.rules, *day.expected.firing} <= set(active)
+    assert {rule for rule in day.expected.firing if f"{rule} firing" not in log} == set()
+    found = " ".join(f"{day.findings.get(kind, 0)} {kind}," for kind in AUDITED).rstrip(",")
+    assert re.search(rf"audit +\d+ transactions, \d+ alerts: {found}$", log, re.MULTILINE)
 
 
-def test_the_runbook_leads_to_game_days_that_there_are() -> None:
+def test_the_runbook_links_only_to_existing_game_days() -> None:
     led_to = {name for text in ENTRIES.values() for name in re.findall(r"\(gamedays\.md#(\w+)\)", text)}
     assert led_to == set(DAYS)
     assert all(name == day.name for name, day in DAYS.items())

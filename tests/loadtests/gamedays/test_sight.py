@@ -1,4 +1,4 @@
-"""What a look comes to, and what the journal and the page make of it."""
+"""Observations of a game day, and their form in journal and page."""
 
 from datetime import date
 
@@ -40,7 +40,7 @@ def test_of_several_alerts_with_one_name_the_firing_one_counts() -> None:
     assert rules_of(alerts) == {"A": FIRING, "B": PENDING}
 
 
-def test_well_is_a_fine_verdict_without_reasons_on_a_ready_job() -> None:
+def test_a_ready_job_with_verdict_ok_and_no_reasons_is_well() -> None:
     assert sight_of(OK, READY, METRICS, {"A": FIRING}).is_well
     assert not sight_of(OK | {"verdict": "WARN"}, READY, METRICS, {}).is_well
     assert not sight_of(OK, READY | {"ready": False}, METRICS, {}).is_well
@@ -50,7 +50,7 @@ def test_well_is_a_fine_verdict_without_reasons_on_a_ready_job() -> None:
     assert seen.reasons == {"no_commits": "first"}
 
 
-def test_checks_that_were_not_looked_at_are_not_broken() -> None:
+def test_checks_that_were_not_run_are_not_broken() -> None:
     checks = [{"name": "broker", "ok": False}, {"name": "job", "ok": None}, {"name": "topics", "ok": True}]
     assert sight_of(OK, {"ready": False, "checks": checks}, METRICS, {}).broken == {"broker"}
 
@@ -66,7 +66,7 @@ def test_a_journal_counts_seconds_from_its_beginning() -> None:
     assert journal.lines == ["    8.5 s  status   OK"]
 
 
-def test_a_section_takes_the_place_of_the_one_before() -> None:
+def test_a_section_replaces_the_one_before() -> None:
     day = DAYS["transaction_hung"]
     lines = ["  0.0 s  done", "  1.0 s  fault (No: /var/x/fraud-gameday-a1_b/job-0/state)"]
     text = page.section(day, lines, date(2026, 11, 23), prometheus=False)

@@ -38,13 +38,13 @@ def test_percentiles_are_those_of_the_values_to_three_digits(microseconds: list[
     assert min(near[0], wanted) * 0.998 <= found <= max(near[1], wanted) * 1.002
 
 
-def test_what_is_out_of_range_counts_as_the_longest() -> None:
+def test_a_value_out_of_range_counts_as_the_longest() -> None:
     made = recorded([0, 10**12])
     assert made.get_total_count() == 2
     assert histograms.percentile_ms(made, 100.0) == pytest.approx(3_600_000, rel=1e-3)
 
 
-def test_nothing_recorded_has_no_percentiles() -> None:
+def test_an_empty_histogram_has_no_percentiles() -> None:
     assert histograms.percentiles_ms(histograms.empty()) == {}
     assert histograms.percentile_ms(histograms.empty(), 50.0) is None
     assert histograms.curve(histograms.empty()) == []

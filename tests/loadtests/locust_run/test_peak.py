@@ -30,13 +30,13 @@ def test_bisection_finds_the_capacity_within_its_precision(capacity: float) -> N
     assert found.limited_by == "too slow"
 
 
-def test_nothing_above_the_most_is_tried() -> None:
+def test_no_rate_above_the_limit_is_tried() -> None:
     found = peak.find(lambda rate: Probe(rate, True), 1_000.0, most=3_000.0)
     assert [one.rate for one in found.probes] == [1_000, 2_000, 3_000]
     assert (found.rate, found.limited_by) == (3_000, "")
 
 
-def test_where_nothing_passes_there_is_no_peak() -> None:
+def test_there_is_no_peak_if_no_rate_passes() -> None:
     found = peak.find(lambda rate: Probe(rate, False, ("dead",)), 1_000.0, most=9_000.0)
     assert found.rate is None
     assert found.limited_by == "dead"
@@ -55,7 +55,7 @@ def test_a_search_without_room_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_growing_lag_is_told_from_a_noisy_one(seed: int) -> None:
+def test_a_growing_lag_is_distinguished_from_a_noisy_one(seed: int) -> None:
     chance = random.Random(seed)
     noisy = [(at / 2, chance.randrange(0, 2_000)) for at in range(60)]
     falling_behind = [(at, lag + int(at * 300)) for at, lag in noisy]
@@ -70,12 +70,12 @@ def test_the_slope_is_that_of_the_line() -> None:
     assert found.error == pytest.approx(0.0, abs=1e-6)
 
 
-def test_few_samples_say_nothing() -> None:
+def test_few_samples_give_no_slope() -> None:
     assert trend([(1.0, 5), (2.0, 500)]) is None
     assert not grows([(1.0, 5), (2.0, 500)], 10.0, 0, 10)
 
 
-def test_a_rate_fails_by_a_growing_lag_alone_and_that_is_the_job_not_the_generator() -> None:
+def test_a_growing_lag_alone_fails_a_rate_as_a_limit_of_the_job() -> None:
     lag = [(at / 2, 50 * at) for at in range(60)]
     good = replace(GOOD, offered_rate=5_000.0, achieved_rate=5_000.0, lag=[(at, 40) for at, _ in lag])
     assert assess(5_000.0, good, Bounds()).passed

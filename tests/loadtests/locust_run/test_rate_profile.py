@@ -15,7 +15,7 @@ pieces = st.lists(
 
 
 def cumulated(parts: list[Piece], second: float) -> float:
-    """Events due by a time, one piece after another: the naive oracle."""
+    """Number of events due by a time, summed over the pieces: the naive oracle."""
     total = 0.0
     for piece in parts:
         into = min(second, piece.seconds)
@@ -43,7 +43,7 @@ def test_an_event_is_due_when_as_many_and_a_half_are_cumulated(parts: list[Piece
 
 @settings(deadline=None)
 @given(pieces, st.floats(0, 1))
-def test_what_is_due_by_a_time_is_what_has_an_earlier_time(parts: list[Piece], share: float) -> None:
+def test_events_due_by_a_time_are_those_with_an_earlier_time(parts: list[Piece], share: float) -> None:
     made = RateProfile(parts)
     second = share * made.seconds
     due = made.due_us(np.arange(made.events)) / 1e6
@@ -75,6 +75,6 @@ def test_a_spike_stands_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize(("shape", "rate"), [("flood", 10.0), ("steady", 0.0), ("steady", -1.0)])
-def test_what_cannot_be_is_refused(shape: str, rate: float) -> None:
+def test_impossible_profiles_are_refused(shape: str, rate: float) -> None:
     with pytest.raises(LoadTestError, match="give"):
         profile(shape, rate, 10.0)

@@ -58,7 +58,7 @@ def test_reports_of_workers_become_one_result(tmp_path: Path) -> None:
     assert histograms.read_log(tmp_path / HISTOGRAMS).get_total_count() == 240
 
 
-def test_a_worker_that_falls_silent_is_found(tmp_path: Path) -> None:
+def test_a_silent_worker_is_reported(tmp_path: Path) -> None:
     collector = Collector(Plan(directory=str(tmp_path)), 3)
     collector.add(said(0, 1.0, []), 10.0)
     collector.add(said(1, 1.0, []), 14.0)
@@ -66,7 +66,7 @@ def test_a_worker_that_falls_silent_is_found(tmp_path: Path) -> None:
     collector.close()
 
 
-def test_what_a_lost_worker_did_not_send_is_unsent(tmp_path: Path) -> None:
+def test_transactions_of_a_lost_worker_count_as_unsent(tmp_path: Path) -> None:
     collector = Collector(Plan(directory=str(tmp_path)), 2)
     collector.add(said(0, 1.0, [], acknowledged=30), 1.0)
     collector.add(said(1, 1.0, [], state=SENT, acknowledged=110), 1.0)
@@ -79,7 +79,7 @@ def report_of(result: Result, **change: Any) -> Report:
     return replace(made, **change)
 
 
-def test_the_html_is_one_file_with_every_figure_and_asks_for_nothing(tmp_path: Path) -> None:
+def test_the_html_is_one_file_with_every_figure_and_loads_no_other(tmp_path: Path) -> None:
     collector = collected(tmp_path)
     result = collector.result()
     collector.close()
@@ -92,7 +92,7 @@ def test_the_html_is_one_file_with_every_figure_and_asks_for_nothing(tmp_path: P
     assert "unsent: &lt;5&gt;" in page
     assert '<span class="failed">' in page
     assert "240 alerts" in page
-    # names of XML's vocabularies are no addresses to load from
+    # names of XML namespaces are not loaded
     assert not re.search(r"(src|href)\s*=\s*[\"'](?!#)", page)
     assert not re.search(r"@import|url\((?!#)", page)
 

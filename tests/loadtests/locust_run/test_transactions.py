@@ -21,7 +21,7 @@ def rows(plan: Plan, share: Share) -> list[tuple[int, bytes, dict[str, object]]]
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
-def test_every_event_of_the_schedule_is_encoded_once_and_says_when_it_is_due(lanes: int) -> None:
+def test_every_event_of_the_schedule_is_encoded_once_with_its_due_time(lanes: int) -> None:
     found = []
     for lane in range(lanes):
         share = Share(77, lane, lanes)
@@ -36,7 +36,7 @@ def test_every_event_of_the_schedule_is_encoded_once_and_says_when_it_is_due(lan
     assert len({value["transaction_id"] for _, _, value in found}) == len(found)
 
 
-def test_identifiers_of_others_are_not_ours() -> None:
+def test_identifiers_of_other_producers_are_ignored() -> None:
     share = Share(77, 0, 2)
     mine = identity.prefix(share)
     for other in ("", "0" * 32, identity.prefix(Share(77, 1, 2)) + "0" * 24, mine + "x" * 24, mine):
@@ -60,7 +60,7 @@ def test_a_replay_keeps_its_spacing_divided_by_the_speed(tmp_path: Path) -> None
     assert [value["event_time"] for _, _, value in both] == [BASE + 50 * row for row in range(80)]
 
 
-def test_a_tape_gives_back_what_was_written_and_is_gone_then(tmp_path: Path) -> None:
+def test_a_tape_returns_what_was_written_and_is_deleted(tmp_path: Path) -> None:
     share = Share(5, 0, 1)
     tape_writer.write(tmp_path, encoded(PLAN, share, BASE))
     made = tape.Tape(tmp_path)
@@ -74,7 +74,7 @@ def test_a_tape_gives_back_what_was_written_and_is_gone_then(tmp_path: Path) -> 
     assert not list(tmp_path.glob("*.arrow"))
 
 
-def test_a_tape_whose_next_piece_does_not_come_ends_when_it_is_too_late(tmp_path: Path) -> None:
+def test_a_tape_without_its_next_piece_ends_at_the_deadline(tmp_path: Path) -> None:
     asked = iter([True, True, False])
     assert list(tape.Tape(tmp_path).segments(lambda: next(asked))) == []
     assert next(asked, None) is None

@@ -59,6 +59,6 @@ def test_each_finding_of_the_audit_fails_the_run(change: dict[str, Any], said: s
     assert found.startswith(said)
 
 
-def test_topics_of_others_hold_more_than_was_sent() -> None:
+def test_more_records_than_sent_are_allowed_on_shared_topics() -> None:
     shared = replace(CLEAN, events=1_000_000, alerts=9_000)
     assert failures(GOOD, Bounds(), shared, own_topics=False) == []

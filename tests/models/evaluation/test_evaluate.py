@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from feature_store.catalogue import CLIP_RATIO, COLUMN, ROBUST_MEMORY, SPIKE_RATIO
+from feature_store.catalogue import CLIP_RATIO, COLUMN, DAY_MS, HOUR_MS, ROBUST_MEMORY, SPIKE_RATIO
 from feature_store.merchants.catalogue import MERCHANT_NAMES
-from feature_store.merchants.reports import Reports, Undated
-from feature_store.transaction_files import TransactionFiles
+from feature_store.training.merchant_reports import Reports, Undated
+from feature_store.training.transaction_files import TransactionFiles
 from models.algorithms import Algorithm
 from models.commands import app
 from models.errors import ModelError
@@ -24,7 +24,6 @@ from models.evaluation.page import page
 
 pytestmark = pytest.mark.unit
 
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 START = date(2026, 1, 1)
 DAYS = 30
 DELAY = 2 * DAY_MS

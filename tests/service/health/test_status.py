@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from harness.progress_records import progress
 
+from service.health import examples
 from service.health.codes import Verdict
 from service.health.diagnosis import diagnose
 from service.health.job_watch import Onsets, View
@@ -15,11 +16,13 @@ from service.health.readiness import checks
 from service.health.rollout_progress import open_rollout, phases
 from service.health.status import status_of
 from service.settings import ServiceSettings
+from streaming_job.contracts import Reason
 from streaming_job.progress.totals import Totals
 
 pytestmark = pytest.mark.unit
 SETTINGS = ServiceSettings(bootstrap_servers="127.0.0.1:1", runbook="https://bank.example/runbook")
 START = 1_700_000_000.0
+REASONS = {reason.value for reason in Reason}
 
 
 def record(commit_id: int, written_s: float, group: int = 0, **changes: Any) -> dict[str, Any]:
@@ -84,6 +87,27 @@ def test_a_job_that_works_is_ok_and_says_how_fast() -> None:
     assert told["rollout"]["open"] is None
     assert told["limits"]["commit_s"] == SETTINGS.limit_floor_s  # commits take 0.1 s
     assert {part["state"] for part in told["parts"]} == {"ok"}
+
+
+def shape(value: Any) -> Any:
+    """Names at every depth; of a list, those of its first element; of counts by a name, none."""
+    if isinstance(value, list):
+        return [shape(value[0])] if value else []
+    if not isinstance(value, dict) or all(name.isdigit() or name in REASONS for name in value):
+        return None
+    return {name: shape(part) for name, part in value.items()}
+
+
+def test_the_example_in_the_api_documentation_looks_like_an_answer() -> None:
+    sidecar = Sidecar()
+    for commit in range(1, 30):  # the last one is late
+        sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
+        feed = {"change": int(START * 1000), "heartbeat": int(sidecar.now * 1000)}
+        sidecar.look(position=100, end=100 + commit, feed_ms=feed)
+    told = sidecar.status()
+    assert told["reasons"]
+    example = {**examples.STATUS, "watermark": {**examples.STATUS["watermark"], "idle": []}}
+    assert shape(example) == shape({**told, "versions": examples.STATUS["versions"]})
 
 
 def test_a_job_that_dies_is_stopped_since_its_last_commit() -> None:
@@ -212,6 +236,26 @@ def test_the_open_rollout_says_by_whom_it_was_applied() -> None:
     over = {0: {"applied": [*events, event("r", 3, "promoted")], "totals": {}}}
     assert open_rollout(over) is None
     assert open_rollout({0: {"totals": {}}}) is None
+
+
+def test_a_rollout_that_cannot_be_used_is_told_until_one_can_be() -> None:
+    """r1 at 11, 12    r2 set aside at 13    then either r1 is withdrawn, or there is an r3."""
+    sidecar, aside = Sidecar(), {"13": "model_refused"}
+    installed = [event("r1", 1, "proposed"), event("r1", 2, "promoted")]
+    codes = []
+    for applied in (
+        [*installed, event("r1", 4, "withdrawn")],
+        [*installed, event("r3", 4, "proposed")],
+        # of more events only the newest are told
+        [event("r3", 7, "canary_set"), event("r3", 8, "rolled_back")],
+        installed,
+        [],
+    ):
+        sidecar.groups = {0: record(9, sidecar.now + 1.9, applied=applied, rollouts_set_aside=aside)}
+        sidecar.look(position=900, end=900)
+        codes.append([reason["code"] for reason in sidecar.status()["reasons"]])
+    assert codes == [["rollouts_set_aside"], [], [], ["rollouts_set_aside"], ["rollouts_set_aside"]]
+    assert sidecar.status()["reasons"][0]["detail"] == "key group 0: rollout at offset 13: model_refused"
 
 
 def test_an_onset_is_remembered_as_long_as_it_is_met() -> None:

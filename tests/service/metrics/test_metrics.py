@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from loadtests.audit.exported import AuditMetrics
+from models.guards.counts import Labelled
 from service.app import create_app
 from service.health.codes import Verdict
 from service.health.diagnosis import Diagnosis, Reason
@@ -26,7 +27,7 @@ from service.metrics.of_event_time import of_event_time
 from service.metrics.of_groups import of_groups
 from service.metrics.of_lag import of_lag
 from service.metrics.of_quality import of_quality
-from service.metrics.of_rollouts import of_guards, of_rollouts
+from service.metrics.of_rollouts import of_guards, of_labelled, of_rollouts
 from service.metrics.of_totals import of_totals
 from service.quality.outcomes import Quality
 from service.settings import ServiceSettings
@@ -125,6 +126,18 @@ def test_gauges_tell_the_newest_commit_of_each_group() -> None:
     assert seen("fraud_job_info", job_id="card-fraud", query_id="q1") == 1
 
 
+def test_rollouts_set_aside_count_until_one_can_be_used() -> None:
+    aside = {str(offset): "model_refused" for offset in (3, 7, 8)}
+    applied = {"rollout_id": "r", "seq": 1, "type": "proposed", "held_from": {}}
+    groups = {
+        group: progress(1, group, 4, rollouts_set_aside=aside, applied=[{**applied, "offset": offset}])
+        for group, offset in enumerate((2, 5, 9))
+    }
+    groups[3] = progress(1, 3, 4, rollouts_set_aside=aside)  # a release before phases
+    seen = Scraped(of_groups(groups, NOW))
+    assert [seen("fraud_rollouts_set_aside", key_group=str(group)) for group in range(4)] == [3, 2, 0, 3]
+
+
 def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
     """p0 is busy; p1 came to its end long ago; p2 too, but something waits there; p3 never had anything."""
     now = NOW * 1000
@@ -213,7 +226,7 @@ def test_of_more_groups_than_labels_may_have_the_largest_are_told() -> None:
 
 
 def test_the_documentation_lists_every_metric_and_no_other() -> None:
-    told = [*of_view(everything(), 60.0), *of_guards([]), *of_quality([])]
+    told = [*of_view(everything(), 60.0), *of_guards([]), *of_labelled([]), *of_quality([])]
     suffix = {"counter": "_total", "info": "_info"}
     names = {family.name + suffix.get(family.type, "") for family in told}
     names |= {"fraud_sidecar_http_requests_total", "fraud_sidecar_http_request_duration_seconds"}
@@ -306,6 +319,19 @@ def test_guards_are_a_state_set() -> None:
         for state in ("pass", "breach", "insufficient")
     ]
     assert states == [0, 1, 0]
+
+
+def test_labelled_cards_are_told_by_role_and_label() -> None:
+    seen = Scraped(
+        of_labelled([("r1", "b", "challenger", Labelled(3, 1)), ("r1", "b", "champion", Labelled(7, 0))])
+    )
+    labels = {"rollout_id": "r1", "challenger": "b"}
+    told = {
+        (role, outcome): seen("fraud_trial_labelled_cards", **labels, role=role, outcome=outcome)
+        for role in ("challenger", "champion")
+        for outcome in ("fraud", "genuine")
+    }
+    assert list(told.values()) == [3, 1, 7, 0]
 
 
 def test_requests_are_counted_by_the_routes_template() -> None:

@@ -8,6 +8,12 @@ new MutationObserver(note).observe(live, {childList: true, characterData: true, 
 """
 """From now on every change of the verdict is noted in `window.said`."""
 
+LOOKS = """
+const asked = performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/v1/status'));
+return asked.length;
+"""
+"""How often the page has asked for the status."""
+
 TABLES = """
 return Array.from(document.querySelectorAll('table'), (table) => ({
   caption: table.caption?.textContent ?? '',

@@ -15,6 +15,7 @@ from harness.job_writer import Job
 from harness.memory_rollouts import ref
 from harness.rollout_records import challenger, event, proposed
 
+from models.guards.policy import Guards
 from models.policy import Policy
 from models.rollouts.events import Type, installation
 from models.rollouts.publishing import publish
@@ -37,6 +38,12 @@ COUNTS: dict[str, Any] = {
     "cards": {"both": 610, "only_champion": 15, "only_challenger": 27},
     "scores": SCORES, "champion_scores": SCORES,
 }  # fmt: skip
+
+GUARDS = {
+    **Guards().to_json(),
+    "rules": [*Guards().to_json()["rules"], {"name": "precision", "min_precision": 0.3}],
+}
+"""Labels cannot be counted: the topics of shadow alerts and suppressed alerts are missing."""
 
 
 def burst(number: int, at_ms: int) -> dict[str, Any]:
@@ -74,7 +81,7 @@ def blocked(number: int, at_ms: int) -> dict[str, Any]:
 class World:
     """A served sidecar; its job writes from `start` on, until `rest`."""
 
-    def __init__(self, servers: str, topics: Topics, job_id: str, directory: Path) -> None:
+    def __init__(self, servers: str, topics: Topics, job_id: str, directory: Path, **settings: Any) -> None:
         self.topics = topics
         admin = AdminClient({"bootstrap.servers": servers})
         wanted = {
@@ -94,7 +101,7 @@ class World:
         self.settings = ServiceSettings(
             bootstrap_servers=servers, topics=topics, job_id=job_id, tokens_file=file,
             offsets_interval_s=0.2, limit_floor_s=1.0, max_progress_age_s=3.0, idle_after_s=30.0,
-            verdict_window_s=20.0,
+            verdict_window_s=20.0, **settings,
         )  # fmt: skip
         self.job = Job(self.settings)
         self._producer = Producer({"bootstrap.servers": servers})
@@ -132,7 +139,7 @@ class World:
         """A champion, and a canary of a tenth of the cards."""
         now = int(time.time() * 1000)
         steps = (
-            proposed("march", challenger(ref(2), "march", policy=Policy(0.45, 6))),
+            proposed("march", challenger(ref(2), "march", policy=Policy(0.45, 6)), guards=GUARDS),
             event(Type.SHADOW_STARTED, "march", 2),
             event(Type.CANARY_SET, "march", 3, challenger="march"),
         )
@@ -166,10 +173,11 @@ class World:
         self._writes.set()
 
     def rest(self, waiting: int) -> None:
-        """Have the job write nothing more, with records that wait for it."""
+        """Have the job write nothing more, with records that wait for it in each partition."""
         with self._writing:
             self._writes.clear()
-            self.job.feed(waiting)
+            for partition in range(PARTITIONS):
+                self.job.feed(waiting, partition)
 
     def stop(self) -> None:
         """End everything."""

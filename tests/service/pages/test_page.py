@@ -16,7 +16,7 @@ from page_world import World, burst
 
 from deploy.local.stack import Endpoints
 from models.rollouts.events import Type
-from models.rollouts.machine import Phase
+from models.rollouts.state import Phase
 from service.rollouts import reading
 from service.security.audit_log import AuditLog
 from streaming_job.contracts.topics import Topics
@@ -112,7 +112,7 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     ):
         assert said in alerts
     assert "card-000005" not in page.run("return document.documentElement.outerHTML")
-    assert page.text("#alerts-note") == "1 records were no alerts"
+    assert page.text("#alerts-note") == "Records on the topic that are no alerts: 1"
     for partition in range(2):
         assert f"{page.world.topics.transactions} {partition}" in page.text("#inputs")
     assert "malformed_json" in page.text("#letters")
@@ -123,6 +123,9 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     trial = page.text("#trials")
     for said in ("march decides for 10 %", "held from partition 0 at 811, 1 at 812", "824,600", "alert rate"):
         assert said in trial
+    assert "precision insufficient labels have not been counted, wanted at least 0.3" in trial
+    missing = f"topic {page.world.topics.shadow_alerts} does not exist"
+    page.until(lambda: f"Not judged by labels: {missing}" in page.text("#trials"), "why there are no labels")
     precision = "return Array.from(document.querySelectorAll('#quality tr'), (one) => one.innerText)"
     page.until(lambda: "rule blocked_card\t50 %\t1\t1\t0" in page.run(precision), "the labels")
     row = "return Array.from(document.querySelector('.compared tbody tr').children, (one) => one.textContent)"
@@ -168,6 +171,20 @@ def test_a_verdict_is_said_once_when_it_changes(page: Page) -> None:
     said = page.run("return window.said")
     assert any(one.startswith("STOP") for one in said)
     assert all(first != second for first, second in pairwise(said))
+
+
+def test_a_reason_of_two_partitions_is_listed_twice_however_often_the_page_looks(page: Page) -> None:
+    page.sign_in("viewer")
+    listed = "return Array.from(document.querySelectorAll('#reasons strong'), (one) => one.textContent)"
+    page.world.rest(waiting=5)
+    try:
+        page.until(lambda: page.run(listed).count("no commits") == 2, "the reason of each partition")
+        looks = page.run(page_scripts.LOOKS)
+        page.until(lambda: page.run(page_scripts.LOOKS) >= looks + 3, "three more looks")
+        assert page.run(listed).count("no commits") == 2
+    finally:
+        page.world.work()
+    page.until(lambda: page.run(listed) == [], "nothing wrong any more")
 
 
 def test_a_new_alert_appears_and_those_that_were_there_stay(page: Page) -> None:

@@ -13,7 +13,7 @@ from models.guards import policy
 from models.guards.rules import ScoreDrift
 from models.policy import Policy
 from models.rollouts.events import Type, installation
-from models.rollouts.machine import Phase
+from models.rollouts.state import Phase
 from service.rollouts.desk import Desk
 from service.rollouts.errors import DeskError, StaleError
 from service.rollouts.reading import Job

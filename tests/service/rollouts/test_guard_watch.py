@@ -14,7 +14,7 @@ from models.guards.counts import Counts
 from models.guards.findings import Outcome
 from models.guards.verdict import recomputed, verdict
 from models.rollouts.events import Type
-from models.rollouts.machine import Phase
+from models.rollouts.state import Phase
 from service.rollouts import verdicts
 from service.rollouts.assessment import assess
 from service.rollouts.desk import Desk

@@ -18,6 +18,7 @@ from deploy.local.stack import Endpoints
 from feature_store import catalogue
 from feature_store.errors import FraudError
 from models import registry
+from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import Type
@@ -25,6 +26,7 @@ from models.train import train
 from service.rollouts import reading
 from service.rollouts.commands import app
 from service.rollouts.errors import DeskError
+from service.rollouts.options import drafts_of
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
 
@@ -121,6 +123,71 @@ def test_a_model_promoted_at_once_and_the_next_by_every_step(shell: Shell, uri: 
     assert history.of("r2")[-1].event.type is Type.WITHDRAWN
     assert not [entry for entry in history.entries if entry.refused]
     assert shell.refused("withdraw", "r1", "--reason", "none left").check == "last_rollout"
+
+
+def policy_file(path: Path, threshold: float, guards: str = "") -> str:
+    path.write_text(f"policy:\n  threshold: {threshold}\n  max_count_5m: 7\n{guards}")
+    return str(path)
+
+
+def test_guards_of_a_policy_file_are_those_of_the_rollout_even_if_it_is_promoted_at_once(
+    shell: Shell, uri: str, tmp_path: Path
+) -> None:
+    ref = registered(uri)
+    file = policy_file(tmp_path / "policy.yaml", 0.5, "guards:\n  alpha: 0.05\n")
+    shell.run("promote", f"{ref.name}/{ref.version}", "--policy", file, "--rollout-id", "r1")
+    guards = reading.history(shell.settings, {}).of("r1")[0].event.guards
+    assert guards is not None
+    assert guards["alpha"] == 0.05
+
+
+def test_several_models_are_challengers_of_one_rollout(shell: Shell, uri: str, tmp_path: Path) -> None:
+    first, second = registered(uri), registered(uri, seed=1)
+    shell.run("promote", f"{first.name}/{first.version}", "--threshold", "0.25", "--rollout-id", "r1")
+    model = f"{second.name}/{second.version}"
+    files = [policy_file(tmp_path / f"{number}.yaml", 0.5 + number / 10) for number in range(2)]
+    shell.run(
+        "propose",
+        model,
+        model,
+        "--policy",
+        files[0],
+        "--policy",
+        files[1],
+        "--rollout-id",
+        "r2",
+        "--share",
+        "5",
+    )
+    name = f"v{second.version}"
+    found = reading.history(shell.settings, {}).line.trials["r2"].challengers
+    assert [(one.name, one.role, one.policy.threshold) for one in found] == [
+        (name, "canary", 0.5),
+        (f"{name}-2", "shadow", 0.6),
+    ]
+    assert found[0].share_bp == 500
+
+
+@pytest.mark.parametrize(
+    ("guards", "files", "match"),
+    [
+        (("", "guards:\n  alpha: 0.05\n"), 2, None),
+        (("guards:\n  alpha: 0.01\n", "guards:\n  alpha: 0.05\n"), 2, "has other guards than"),
+        (("", ""), 3, "2 policy files for 3 models"),
+    ],
+)
+def test_models_of_one_rollout_share_one_set_of_guards(
+    guards: tuple[str, str], files: int, match: str | None, tmp_path: Path
+) -> None:
+    paths = [Path(policy_file(tmp_path / f"{n}.yaml", 0.5, text)) for n, text in enumerate(guards)]
+    models = [f"card-fraud/{number}" for number in range(1, files + 1)]
+    if match is None:
+        drafts, found = drafts_of(models, paths, None, None, None, "canary", 1_000)
+        assert found == {"alpha": 0.05}
+        assert [draft.name for draft in drafts] == ["v1", "v2"]
+        return
+    with pytest.raises(ModelError, match=match):
+        drafts_of(models, paths, None, None, None, "canary", 1_000)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from trial_progress import COUNTS, trial_progress
 from deploy.local.stack import Endpoints
 from models.policy import Policy
 from models.rollouts.events import Type, installation
-from models.rollouts.machine import Phase
 from models.rollouts.publishing import publish
+from models.rollouts.state import Phase
 from service.rollouts import reading
 from service.rollouts.desk import Desk
 from service.rollouts.errors import DeskError, StaleError

@@ -11,6 +11,7 @@ from trial_progress import COUNTS, trial_progress
 
 from models.rollouts.events import Type
 from service.progress_reader import ProgressReader
+from service.rollouts import examples
 from service.rollouts.desk import Desk
 from service.rollouts.history import History
 from service.rollouts.parts import RolloutParts
@@ -233,11 +234,48 @@ def test_models_tell_their_part(api: Api) -> None:
     assert listed["3"] == []
 
 
+def test_the_alias_waits_until_the_topic_has_been_read_to_its_end(api: Api) -> None:
+    moved: list[tuple[str, str]] = []
+    api.parts.mirror._point = lambda alias, model: moved.append((alias, model.version))
+    api.reader.why = "rollouts have not been read to their end yet"
+    assert api.parts.mirror.look()
+    assert moved == []
+    api.reader.why = None
+    assert api.parts.mirror.look()
+    assert moved == [("champion", "1")]
+
+
 def test_before_the_topic_has_been_read_nothing_is_claimed(api: Api) -> None:
     api.reader.why = "rollouts have not been read to their end yet"
     for path in ("/v1/rollouts", "/v1/rollouts/r1", "/v1/rollouts/r1/verdict", "/v1/models"):
         answer = api.client.get(path)
         assert (answer.status_code, answer.json()["code"]) == (503, "rollouts_unknown")
+
+
+def same_names(example: Any, answer: Any) -> bool:
+    """Whether objects have the same names at every depth, but for partitions; of a list, its first."""
+    if isinstance(example, dict) and isinstance(answer, dict) and not all(name.isdigit() for name in example):
+        of_some_events = {"challenger", "share_bp"}
+        return not (set(example) ^ set(answer)) - of_some_events and all(
+            same_names(example[name], answer[name]) for name in example if name in answer
+        )
+    if isinstance(example, list) and isinstance(answer, list):
+        return not (example and answer) or same_names(example[0], answer[0])
+    return True
+
+
+def test_examples_are_as_answers_are(api: Api) -> None:
+    receipt = api.propose().json()
+    api.event("shadow_started", 1)
+    for path, example in (
+        ("/v1/rollouts", examples.ROLLOUTS),
+        ("/v1/rollouts/r2", examples.ROLLOUT | {"guards": None}),
+        ("/v1/models", examples.MODELS),
+    ):
+        assert same_names(
+            example, api.client.get(path).json() | ({"guards": None} if "r2" in path else {})
+        ), path
+    assert same_names(examples.RECEIPT, receipt)
 
 
 def test_every_operation_has_a_description_and_an_example(api: Api) -> None:

@@ -254,6 +254,12 @@ def test_a_table_record_goes_where_it_came_from_or_to_its_new_key():
     assert destination(replace(change, key=None, key_changed=True), settings, 12) == 3
 
 
+def test_a_rollout_goes_to_the_partition_that_the_job_reads():
+    settings = LetterSettings(bootstrap_servers="127.0.0.1:9")
+    event = replace(LETTER, topic=TOPICS.model_rollouts, partition=1)
+    assert destination(event, settings, 2) == destination(replace(event, key_changed=True), settings, 2) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

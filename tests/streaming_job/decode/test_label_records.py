@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION_MASK
 from loadtests.oracle import Record, merchants
 from loadtests.oracle.decode import RefusedError

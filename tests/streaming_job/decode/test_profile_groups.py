@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from loadtests.oracle.partitions import partition_of
 from streaming_job.contracts import Reason
 from streaming_job.dead_letters.record import DeadLetter

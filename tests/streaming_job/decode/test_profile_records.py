@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import (
     DELETE,
     PROFILE,

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.arena import MemoryArena
-from feature_store.group_state import GroupState
-from feature_store.hashing import hash_string
-from feature_store.journal import MemoryPieces
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION
 from feature_store.merchants.facts import REPORT, spans
 from feature_store.merchants.hours import HOUR_COUNT
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces
 from loadtests.oracle import Record
 from streaming_job.contracts import Contract, validate
 from streaming_job.facts import tiers as tiers_module

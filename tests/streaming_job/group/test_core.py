@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from feature_store.catalogue import NAMES
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from models.feature_bins import SAMPLED
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.decide.rollout_history import NoRolloutError

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from feature_store.catalogue import IDENTITIES, NAMES
-from models import guarded, registry
+from models import guarded, loading, registry
 from models.errors import ModelError, ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
@@ -83,7 +83,7 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelRef, Load
     columns = ColumnTransformer([("used", StandardScaler(), used)])
     estimator = make_pipeline(columns, LogisticRegression()).fit(x, x[:, used[0]] > 20)
     ref = registry.register(estimator, IDENTITIES, x[:50], np.median(x, axis=0), uri)
-    return ref, lambda wanted: registry.load(wanted, uri, directory / "models")
+    return ref, lambda wanted: loading.load(wanted, uri, directory / "models")
 
 
 @pytest.mark.integration

@@ -21,14 +21,15 @@ from harness.job_world import (
     subset_ref,
 )
 
-from feature_store.arena import MemoryArena
 from feature_store.catalogue import NAMES
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta
 from models.errors import ModelError, ModelMissingError, ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
-from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.core import GroupCore
+from streaming_job.group.rules import Rules
 
 pytestmark = pytest.mark.unit
 
@@ -79,6 +80,23 @@ def test_the_last_good_rollout_stays_in_force(
     by_time = sorted(alerts, key=lambda alert: alert["arrival_time"])
     assert [alert["rollout_id"] for alert in by_time] == ["r1"] * 20 + ["r3"] * 10
     assert sorted(map(place, alerts)) == [place(a) for a in expected_alerts(made.expected(load_model))]
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("cuts", [(), (5, 10, 11, 12, 25)], ids=["one batch", "some"])
+def test_a_rollout_in_another_partition_is_refused_and_has_no_place_in_the_order(
+    groups: int, cuts: tuple[int, ...]
+) -> None:
+    """Somebody has given the topic a second partition: r2 is its first record, with the offset of r1."""
+    made = world(model_ref("2"))
+    made.rollouts[1] = made.rollouts[1]._replace(partition=1, offset=0)
+    outcomes = made.run(cuts, groups=groups, rebuild_each_batch=True)
+    assert dead_letters(outcomes) == [(TOPICS.model_rollouts, 1, 0, "wrong_partition")]
+    assert sum(outcome.counts["rollouts"] for outcome in outcomes) == 2
+    alerts = made.alerts(cuts=cuts, groups=groups)
+    by_time = sorted(alerts, key=lambda alert: alert["arrival_time"])
+    assert [alert["rollout_id"] for alert in by_time] == ["r1"] * 20 + ["r3"] * 10
+    assert sorted(map(place, alerts)) == [place(a) for a in expected_alerts(made.expected())]
 
 
 def test_a_model_of_some_features_in_another_order_decides_like_the_oracle_says() -> None:

@@ -15,15 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.arena import MemoryArena
-from feature_store.card_view import CardState, describe
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, load_meta, rebuild
+from feature_store.state.arena import MemoryArena
+from feature_store.state.card_view import CardState, describe
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
 from loadtests.oracle import Record
 from streaming_job.decide.applied_events import AppliedEvents
 from streaming_job.group import loop
-from streaming_job.group.core import GroupCore, Rules
+from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
+from streaming_job.group.rules import Rules
 from streaming_job.group.trial_pieces import APPLIED, FEATURES
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome

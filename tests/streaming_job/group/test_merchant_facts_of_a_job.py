@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from thoroughness import THOROUGH, examples
 from typer.testing import CliRunner
 
-from feature_store import training_run
 from feature_store.commands import app
-from feature_store.merchants import payments
 from feature_store.merchants.catalogue import ALL_NAMES, MERCHANT_NAMES
+from feature_store.training import merchant_payments, training_run
 from loadtests.oracle import MerchantLog, ProfileLog, Record
 from loadtests.oracle import Rules as OracleRules
 from streaming_job.contracts import Contract
@@ -128,7 +127,9 @@ def test_streamed_features_are_those_that_the_command_writes(seed, shape, delay_
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
 def test_models_are_trained_on_the_same_features(seed, shape, delay_ms):
     transactions, labels, profiles = archive(seed, shape[0])
-    made = payments.build(transactions, payments.MerchantLabels.of(labels, delay_ms), profiles)
+    made = merchant_payments.build(
+        transactions, merchant_payments.MerchantLabels.of(labels, delay_ms), profiles
+    )
     told = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
     streamed = sorted(bits(alert["features"]) for alert in told)
     assert streamed == sorted(row.tobytes() for row in made if not np.isnan(row).all())

@@ -57,3 +57,11 @@ def test_topics_that_know_less_than_the_state_are_refused() -> None:
         require_output(7, 0)
     require_output(7, 7)
     require_output(7, 9)
+
+
+def test_topics_that_do_not_say_how_far_the_last_output_reached_are_refused() -> None:
+    """From the state's position on all of it would be said again."""
+    words = r"written 9 Kafka .* up to where it then was in transactions-0, transactions-1; .*another job id"
+    with pytest.raises(CheckpointError, match=words):
+        require_output(7, 9, {T1, T0})
+    require_output(9, 9, {T1, T0})  # the state knows it itself

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from harness.job_world import DAY, HOUR, MINUTE, World, dead_letters, place
 
-from feature_store import training_set
 from feature_store.catalogue import NAMES
+from feature_store.training import training_set
 
 pytestmark = pytest.mark.unit
 
@@ -64,7 +64,7 @@ def bits(features: dict[str, float | None]) -> bytes:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rebuilt", [False, True], ids=["working copy", "rebuilt each batch"])
-def test_streamed_features_are_the_training_sets(seed: int, rebuilt: bool) -> None:
+def test_streamed_features_equal_those_of_the_training_set(seed: int, rebuilt: bool) -> None:
     made = world(seed)
     cuts = np.random.default_rng(seed).choice(len(made.transactions) - 1, 12, replace=False) + 1
     trained = training_set.build(history(made), profiles(made))

@@ -13,14 +13,14 @@ from harness.job_world import HOUR, MINUTE, SECOND, START, World, load, model_re
 from harness.random_trials import NO_NUMBER, RAISES, load_any
 from harness.rollout_records import challenger, event, proposed
 
-from feature_store.hashing import hash_string
+from feature_store.kernels.hashing import hash_string
 from models.policy import Counts, Policy, decide
 from models.registry import ModelRef
 from models.rollouts.events import Challenger, Type
 from models.rollouts.membership import bucket
 from models.scoring import Scorer
 from streaming_job.contracts import Contract, validate
-from streaming_job.group.core import Rules
+from streaming_job.group.rules import Rules
 from streaming_job.progress.outcome import Outcome
 
 pytestmark = pytest.mark.unit

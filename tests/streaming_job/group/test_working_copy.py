@@ -8,13 +8,13 @@ import threading
 import numpy as np
 import pytest
 
-from feature_store.arena import FileArena, MemoryArena
 from feature_store.catalogue import COLUMN
-from feature_store.codec import StateDamagedError
-from feature_store.deltas import Delta
-from feature_store.group_state import GroupState
-from feature_store.journal import MemoryPieces, Meta, append, load_meta, seal
 from feature_store.layout import PROFILE, TRANSACTION
+from feature_store.state.arena import FileArena, MemoryArena
+from feature_store.state.codec import StateDamagedError
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta, append, load_meta, seal
 from streaming_job.group import working_copy
 from streaming_job.group.working_copy import WorkingCopy
 

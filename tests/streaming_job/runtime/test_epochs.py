@@ -1,11 +1,12 @@
 """When tasks are told that their epoch is over."""
 
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,8 @@ pytestmark = pytest.mark.unit
 WaitFor = Callable[..., object]
 HOST, LONG_S = "127.0.0.1", 600.0
 DRIVER = """
-import sys, time
+import resource, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 from streaming_job.runtime.epochs import EpochServer
 server = EpochServer("127.0.0.1", 0, lambda: False)
 server.begin(7, 600.0)
@@ -101,6 +103,68 @@ def test_who_does_not_know_the_secret_is_turned_away(server: EpochServer, wait_f
         welcomed(server, 1, wait_for)
         assert not task.is_over()
     assert server.address.secret.decode() not in repr(server.address)
+
+
+def silent(address: Address) -> socket.socket:
+    """One who connects, and says nothing."""
+    return socket.create_connection((address.host, address.port), 10.0)
+
+
+def hung_up(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def test_silent_strangers_are_few_and_do_not_stay(
+    server: EpochServer, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "GREETING_S", 3.0)
+    server.begin(7, LONG_S)
+    with ExitStack() as open_ones, Epoch(server.address, 7, 0) as task:
+        welcomed(server, 1, wait_for)
+        strangers = [open_ones.enter_context(silent(server.address)) for _ in range(2 * epochs.MAX_STRANGERS)]
+        wait_for(lambda: hung_up(strangers[0]))
+        assert not hung_up(strangers[-1])
+        wait_for(lambda: all(map(hung_up, strangers)))
+        assert not task.is_over()
+
+
+def test_strangers_who_use_up_the_descriptors_do_not_keep_an_epoch_from_ending(wait_for: WaitFor) -> None:
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    with ExitStack() as open_ones:
+        open_ones.callback(driver.stdout.close)
+        open_ones.callback(driver.wait)
+        open_ones.callback(driver.kill)
+        port, secret = driver.stdout.readline().split()
+        address = Address(HOST, int(port), secret.encode())
+        strangers = [open_ones.enter_context(silent(address)) for _ in range(60)]
+        with Epoch(address, 7, 0) as task:
+            wait_for(lambda: hung_up(strangers[0]), what="room for others")
+            task.ask_for_end()
+            wait_for(task.is_over, what="the end of the epoch")
+
+
+def test_epochs_end_and_do_not_begin_once_nobody_could_end_them(wait_for: WaitFor) -> None:
+    faults: list[Exception] = []
+
+    def must_end() -> bool:
+        if faults:
+            raise faults[0]
+        return False
+
+    with running(must_end) as server:
+        server.begin(7, LONG_S)
+        with Epoch(server.address, 7, 0) as task:
+            welcomed(server, 1, wait_for)
+            faults.append(RuntimeError("nobody expected this"))
+            wait_for(task.is_over)
+        wait_for(lambda: not server._thread.is_alive())
+        with pytest.raises(EpochError, match="start the job again"):
+            server.begin(8, LONG_S)
 
 
 def test_the_driver_may_have_another_reason(wait_for: WaitFor) -> None:

@@ -17,7 +17,7 @@ TRACE = "\tat org.apache.spark.Some.method(Some.scala:1)\n"
     ("text", "kind", "words"),
     [
         (
-            f"{STREAM}x\nfeature_store.codec.StateDamagedError: piece s1 is cut short\n",
+            f"{STREAM}x\nfeature_store.state.codec.StateDamagedError: piece s1 is cut short\n",
             DamagedCheckpointError,
             "piece s1",
         ),

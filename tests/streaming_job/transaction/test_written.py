@@ -57,6 +57,27 @@ def test_deleted_offsets_are_those_of_the_progress() -> None:
     assert differences[0] == "transactions-0: none, last progress record: 50"
 
 
+@pytest.mark.parametrize(
+    ("second", "metadata", "last_record", "unknown"),
+    [
+        (OFFSET_INVALID, "", None, True),  # a tool has deleted it, and progress is lost
+        (1000, "kcat", None, True),  # or moved it
+        (OFFSET_INVALID, "", progress(50, 16), True),  # progress has lost its newest record
+        (30, Mark("q", "a/1", 16).to_metadata(), progress(50, 16), True),
+        (OFFSET_INVALID, "", progress(50, 17), False),
+        (50, MARK.to_metadata(), None, False),
+        (50, MARK.to_metadata(), progress(50, 16), False),
+    ],
+)
+def test_partition_that_no_witness_of_the_last_transaction_names_is_unknown(
+    second: int, metadata: str, last_record: dict[str, Any] | None, unknown: bool
+) -> None:
+    parts = [committed(50, 50)[0], TopicPartition(*OWN[1], second, metadata)]
+    written, _ = combined(parts, last_record, OWN)
+    assert written.commit_id == 17
+    assert written.unknown == (frozenset({OWN[1]}) if unknown else frozenset())
+
+
 @pytest.mark.parametrize("metadata", ["", "kcat", "[]", "null", '{"query": "q"}', '{"commit": "x"}'])
 @pytest.mark.parametrize("offset", [5, 1000])
 def test_foreign_offsets_never_count(offset: int, metadata: str) -> None:

@@ -1,0 +1,110 @@
+"""Kernel that counts the alerts of a card (suspicious_count) and applies escalation and cooldown.
+
+The count of a day is by clock hours of arrival. Arrivals of a card never go back, so 24 counters stay exact,
+however late a transaction's event time is. A card that starts afresh is reset here at the same row: the
+features of the whole batch were computed before its first alert is counted.
+
+Escalation and cooldown depend on the order of a card's alerts. An alert is escalated by its own count. An
+alert that is neither declined nor escalated is suppressed while the cooldown since the last alert sent lasts.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.catalogue import HOUR_MS
+from feature_store.jit import njit
+from feature_store.kernels.cards import Array, Counters
+from feature_store.layout import ALERTED, EMPTY, FREE_ALERTED
+
+NEVER = 0
+"""Value of `escalate_after` by which no alert is escalated."""
+FOR_EVER = np.iinfo(np.int64).max
+"""Value of `cooldown_ms` that never ends."""
+
+
+@njit(cache=True, inline="always")
+def _in_day(card: Array, hours: Array, hour: int) -> int:
+    """Count the alerts of a card in the 24 clock hours up to `hour`."""
+    if card.alert_hours == EMPTY or card.alerts == 0 or hour - hours[card.alert_hours].hour >= 24:
+        return 0
+    record = hours[card.alert_hours]
+    count = 0
+    for h in range(max(hour, record.hour) - 23, record.hour + 1):
+        count += record.counts[h % 24]
+    return count
+
+
+@njit(cache=True)
+def count_alerts(
+    cards: Array,
+    hours: Array,
+    counters: Counters,
+    numbers: NDArray[np.int32],
+    arrivals: NDArray[np.int64],
+    alerted: NDArray[np.bool_],
+    restarted: NDArray[np.bool_],
+    declined: NDArray[np.bool_],
+    escalate_after: NDArray[np.int64],
+    cooldown_ms: NDArray[np.int64],
+    day: NDArray[np.int64],
+    total: NDArray[np.int64],
+    held_since: NDArray[np.int64],
+) -> None:
+    """Record alerts in log order and give each row its counts, itself included.
+
+    A row without an alert changes nothing, and gets the counts that it would have as an alert.
+
+    Args:
+        cards: cards of the key group (CARD).
+        hours: alert hours of the key group (ALERT_HOURS), with room for one more record per alert.
+        counters: counters of the key group.
+        numbers: card number of each row, shape (n,).
+        arrivals: arrival of each row's transaction, ms, shape (n,).
+        alerted: which rows are alerts, shape (n,).
+        restarted: rows whose card starts afresh, shape (n,).
+        declined: alerts that a cooldown never suppresses, shape (n,).
+        escalate_after: count of a day from which an alert is treated as declined, or NEVER, shape (n,).
+        cooldown_ms: time after the last alert sent in which alerts are suppressed; 0: never, shape (n,).
+        day: out, alerts of the card in the 24 clock hours up to the arrival, shape (n,).
+        total: out, alerts of the card so far, shape (n,).
+        held_since: out, for a suppressed alert the arrival of the last alert sent, ms; else 0, shape (n,).
+    """
+    for row in range(numbers.size):
+        card = cards[numbers[row]]
+        if restarted[row]:
+            card.alerts = 0
+        arrival = arrivals[row]
+        hour = arrival // HOUR_MS
+        held_since[row] = 0
+        if not alerted[row]:
+            day[row] = _in_day(card, hours, hour) + 1
+            total[row] = card.alerts + 1
+            continue
+        if card.alert_hours == EMPTY:
+            card.alert_hours = counters[FREE_ALERTED]
+            if card.alert_hours != EMPTY:
+                counters[FREE_ALERTED] = hours[card.alert_hours].hour
+            else:
+                card.alert_hours = counters[ALERTED]
+                counters[ALERTED] += 1
+            hours[card.alert_hours].hour = 0
+            hours[card.alert_hours].counts[:] = 0
+        record = hours[card.alert_hours]
+        if card.alerts == 0:
+            record.sent = 0
+        if card.alerts == 0 or hour - record.hour >= 24:
+            record.counts[:] = 0
+            record.hour = hour
+        while record.hour < hour:
+            record.hour += 1
+            record.counts[record.hour % 24] = 0
+        record.counts[record.hour % 24] += 1
+        card.alerts += 1
+        day[row] = record.counts.sum()
+        total[row] = card.alerts
+        urgent = declined[row] or 0 < escalate_after[row] <= day[row]
+        cooldown = cooldown_ms[row]
+        if not urgent and record.sent > 0 and cooldown > 0 and arrival - record.sent <= cooldown:
+            held_since[row] = record.sent
+        else:
+            record.sent = arrival

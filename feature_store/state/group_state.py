@@ -1,0 +1,237 @@
+"""The state of one key group: cards, their events and profiles, in flat arrays.
+
+A key group is the set of cards that one task decides. `GroupState` offers the operations on the state:
+profile changes, transactions, alerts, and eviction, which changes no result. The state is a deterministic
+function of the sequence of inputs, however they are split into calls.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feature_store.catalogue import DAY_MS
+from feature_store.kernels import eviction, feature_kernel
+from feature_store.kernels.profiles import apply_changes
+from feature_store.kernels.suspicion import FOR_EVER, count_alerts
+from feature_store.layout import ALERTED, EMPTY, FIRST_CAPACITY, FREE_HOT, HOT_CARDS, MOST_EVENTS, PROFILES
+from feature_store.state.arena import Arena
+from feature_store.state.group_arrays import GroupArrays
+
+DEFAULT_LATENESS_MS = 7 * DAY_MS
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Features and outcomes of a batch of n transactions, row by row."""
+
+    features: NDArray[np.float64]
+    """Shape (n, len(FEATURES)); rows of duplicates are undefined."""
+    duplicate: NDArray[np.bool_]
+    """Whether the transaction was accepted before with the same content, shape (n,)."""
+    conflicting: NDArray[np.bool_]
+    """Whether its id was accepted before with other content only; the transaction is accepted, shape (n,)."""
+    restarted: NDArray[np.bool_]
+    """Whether the card was forgotten and starts afresh at this row, shape (n,)."""
+    late: NDArray[np.bool_]
+    """Whether an event of the card with a later event time was accepted before, shape (n,)."""
+    version: NDArray[np.int32]
+    """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
+    standing: NDArray[np.uint8]
+    """Status of the card by its profile (index into STATUSES); after a delete the last status, shape (n,)."""
+
+
+@dataclass(frozen=True)
+class AlertTerms:
+    """Escalation and cooldown of n rows, from their policies."""
+
+    declined: NDArray[np.bool_]
+    """Alerts that a cooldown never suppresses, shape (n,)."""
+    escalate_after: NDArray[np.int64]
+    """Count of a day from which an alert is treated as declined; 0: never, shape (n,)."""
+    cooldown_ms: NDArray[np.int64]
+    """Time after the last alert sent, ms, in which alerts are suppressed; 0: never, shape (n,)."""
+
+
+@dataclass(frozen=True)
+class AlertCounts:
+    """Alert counts of n rows; for a row without an alert, the counts that it would have as one."""
+
+    day: NDArray[np.int64]
+    """Alerts of the card in the 24 clock hours up to this alert, itself included, shape (n,)."""
+    total: NDArray[np.int64]
+    """Alerts of the card, this one included, shape (n,)."""
+    held_since: NDArray[np.int64]
+    """For a suppressed alert the arrival of the card's last alert sent, ms; else 0, shape (n,)."""
+
+
+class GroupState(GroupArrays):
+    """Cards of one key group, and the operations on them."""
+
+    def __init__(
+        self, arena: Arena, lateness_ms: int = DEFAULT_LATENESS_MS, *, keeps_ids: bool = False
+    ) -> None:
+        """Open the state that the arena holds.
+
+        Args:
+            arena: holds the arrays.
+            lateness_ms: allowed lateness.
+            keeps_ids: whether pieces store id and arrival of every event, so that labels can look it up.
+        """
+        super().__init__(arena)
+        self.lateness_ms = lateness_ms
+        self.keeps_ids = keeps_ids
+        self._scratch = feature_kernel.scratch()
+        self._walks = 1
+
+    def change_profiles(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> int:
+        """Fold profile changes, in offset order.
+
+        Args:
+            changes: records of PROFILE, shape (n,).
+            numbers: card number of each (`card_numbers`), shape (n,).
+
+        Returns:
+            How many came after a transaction that should have seen them.
+        """
+        self.reserve("profiles", int(self.counters[PROFILES]), changes.size)
+        return int(apply_changes(self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers))
+
+    def apply(self, batch: NDArray[np.void], numbers: NDArray[np.int32]) -> Applied:
+        """Accept a batch of transactions and compute the features of each as of its arrival.
+
+        Args:
+            batch: records of TRANSACTION in log order, shape (n,).
+            numbers: card number of each (`card_numbers`), shape (n,).
+        """
+        n = batch.size
+        self._advance(batch)
+        features = np.empty((n, feature_kernel.N_FEATURES))
+        status = np.zeros(n, dtype=np.uint8)
+        late = np.zeros(n, dtype=np.bool_)
+        version = np.empty(n, dtype=np.int32)
+        standing = np.empty(n, dtype=np.uint8)
+        done = 0
+        while True:
+            arrays = self.arena.arrays
+            done = feature_kernel.apply(
+                arrays["cards"],
+                arrays["events"],
+                arrays["profiles"],
+                arrays["hots"],
+                arrays["buckets"],
+                arrays["latest"],
+                arrays["counters"],
+                batch,
+                numbers,
+                done,
+                self.lateness_ms,
+                features,
+                status,
+                late,
+                version,
+                standing,
+                *self._scratch,
+                self._walks,
+            )
+            if done == n:
+                break
+            if self.counters[FREE_HOT] == EMPTY and self.counters[HOT_CARDS] == arrays["hots"].size:
+                self.reserve_hot(1)
+            self.reserve("events", arrays["events"].size, max(MOST_EVENTS, (n - done) * FIRST_CAPACITY))
+        self._walks += n
+        return Applied(
+            features,
+            status == feature_kernel.DUPLICATE,
+            status == feature_kernel.CONFLICT,
+            status == feature_kernel.RESTARTED,
+            late,
+            version,
+            standing,
+        )
+
+    def count_alerts(
+        self,
+        cards: NDArray[np.int32],
+        arrivals: NDArray[np.int64],
+        alerted: NDArray[np.bool_],
+        restarted: NDArray[np.bool_],
+        suppressed: NDArray[np.bool_] | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Record the alerts of a batch that `apply` has accepted, when it is known which were suppressed.
+
+        Args:
+            cards: card number of each transaction in log order, shape (n,).
+            arrivals: arrival of each, ms, shape (n,).
+            alerted: which became alerts, shape (n,).
+            restarted: `Applied.restarted`, shape (n,).
+            suppressed: which alerts a cooldown suppressed, shape (n,); None: none.
+
+        Returns:
+            suspicious_count of each alert, of the day and in total, shape (alerts,) each.
+        """
+        rows = np.flatnonzero(alerted | restarted)
+        held = np.zeros(rows.size, dtype=np.bool_) if suppressed is None else suppressed[rows]
+        # an alert that was suppressed is suppressed again: the last alert sent is the same
+        terms = AlertTerms(~held, np.zeros(rows.size, np.int64), np.where(held, FOR_EVER, 0))
+        counts = self.weigh_alerts(cards[rows], arrivals[rows], alerted[rows], restarted[rows], terms)
+        return counts.day[alerted[rows]], counts.total[alerted[rows]]
+
+    def weigh_alerts(
+        self,
+        cards: NDArray[np.int32],
+        arrivals: NDArray[np.int64],
+        alerted: NDArray[np.bool_],
+        restarted: NDArray[np.bool_],
+        terms: AlertTerms,
+    ) -> AlertCounts:
+        """Record the alerts among transactions, and find those that a cooldown suppresses.
+
+        Args:
+            cards: card number of each transaction in log order, shape (n,).
+            arrivals: arrival of each, ms, shape (n,).
+            alerted: which became alerts, shape (n,); for the others counts are returned, not recorded.
+            restarted: `Applied.restarted`; every restarted row must be given, shape (n,).
+            terms: escalation and cooldown of each row.
+        """
+        self.reserve("alert_hours", int(self.counters[ALERTED]), int(np.count_nonzero(alerted)))
+        day, total, held_since = (np.empty(cards.size, dtype=np.int64) for _ in range(3))
+        arrays = self.arena.arrays
+        count_alerts(
+            arrays["cards"], arrays["alert_hours"], self.counters, cards, arrivals, alerted, restarted,
+            terms.declined, terms.escalate_after, terms.cooldown_ms, day, total, held_since,
+        )  # fmt: skip
+        return AlertCounts(day, total, held_since)
+
+    def _advance(self, batch: NDArray[np.void]) -> None:
+        if batch.size:
+            self.reserve("frontiers", 0, int(batch["partition"].max()) + 1)
+            # copies: numba would compile the columns of a single record as another type
+            partitions, arrivals = batch["partition"].copy(), batch["arrival"].copy()
+            eviction.advance(self.arena.arrays["frontiers"], partitions, arrivals)
+
+    def sweep(self, added: int) -> NDArray[np.int32]:
+        """Evict some of the cards that are forgotten anyway; the work is bounded.
+
+        Args:
+            added: cards added since the last sweep; the sweep looks at two more cards for each.
+
+        Returns:
+            Numbers of the evicted cards.
+        """
+        arrays = self.arena.arrays
+        idle = np.empty(eviction.MOST_EVICTED + 2 * added, dtype=np.int32)
+        count = eviction.find_idle(
+            arrays["cards"], self.profiles, self.counters, arrays["frontiers"], self.lateness_ms,
+            eviction.SWEEP + 2 * added, idle,
+        )  # fmt: skip
+        self.evict(idle[:count])
+        return idle[:count]
+
+    def evict(self, numbers: NDArray[np.int32]) -> None:
+        """Remove the transaction state of cards; remove a card without a profile and free its number."""
+        arrays = self.arena.arrays
+        eviction.evict(
+            arrays["index"], arrays["cards"], arrays["events"], arrays["profiles"], arrays["alert_hours"],
+            arrays["hots"], self.counters, self.lateness_ms, numbers,
+        )  # fmt: skip

@@ -1,0 +1,151 @@
+"""Training sets of large inputs on Spark: the same code, with the cards distributed over partitions.
+
+Tasks of the first stage read row groups of the parquet files as the in-process run does, not through Spark's
+reader, and send each record to the partition of its card. There the records are sorted by arrival and go
+through the same kernels. A card is in one partition only and cards are independent, so the features are the
+same bits with any partitioning. With merchant label features the rows then go to the partition of their
+merchant, in the same way.
+"""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from feature_store.errors import FraudError
+from feature_store.training.spark_stages import (
+    DECIDED_DDL,
+    DONE_DDL,
+    SENT_DDL,
+    OfCards,
+    OfMerchants,
+    Read,
+    Written,
+)
+from feature_store.training.training_run import Summary, Task, replacing
+from feature_store.training.training_set import CHUNK
+from feature_store.training.transaction_table import TrainingSetError
+
+ROWS_PER_PARTITION = 2_000_000
+"""Rows per partition. Spark sorts a partition's records (72 bytes a row, and the ids) in memory, or spills
+them."""
+POLL_S = 0.5
+
+
+class SparkRunError(FraudError):
+    """Spark did not start, or the run failed."""
+
+
+def compute(
+    task: Task, output: Path, master: str, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Summary:
+    """Write the training set as a directory of parquet files, one per partition, each in order of arrival.
+
+    The input files and the output must have the same paths on every executor.
+
+    Args:
+        task: what to compute.
+        output: the directory; it is created completely or not at all.
+        master: Spark master.
+        progress: called with the number of Spark tasks that are done, and of all tasks.
+
+    Raises:
+        TrainingSetError, LabelError: as for the in-process run.
+        OutputError: the files cannot be written.
+    """
+    pieces = task.transactions.pieces
+    with _session(master) as spark, replacing(output) as part:
+        part.mkdir()
+        cores = spark.sparkContext.defaultParallelism
+        partitions = max(cores, -(-task.transactions.rows // ROWS_PER_PARTITION))
+        fields = [(piece.path, piece.row_group, piece.first_row, piece.rows) for piece in pieces]
+        units = spark.sparkContext.parallelize(fields, len(fields))
+        of_cards = OfCards(task)
+        last_stage: OfCards | OfMerchants = of_cards
+        rows = (
+            units.toDF("path string, row_group int, first_row long, rows long")
+            .mapInArrow(Read(task), SENT_DDL)
+            .repartition(partitions, "card")
+            .sortWithinPartitions("arrival", "row")
+        )
+        if task.merchants is not None:
+            rows = (
+                rows.mapInArrow(of_cards, DECIDED_DDL)
+                .repartition(partitions, "merchant")
+                .sortWithinPartitions("arrival", "row")
+            )
+            last_stage = OfMerchants(task)
+        done = rows.mapInArrow(Written(last_stage, str(part)), DONE_DDL)
+        counts: Counter[str] = Counter()
+        with _report_progress(spark, progress), _task_errors():
+            for row in done.collect():
+                counts[row["outcome"]] += row["rows"]
+        for leftover in part.glob("part-*.[0-9]*"):
+            leftover.unlink()  # files of abandoned attempts
+    return Summary(counts)
+
+
+@contextmanager
+def _task_errors() -> Iterator[None]:
+    """Convert a task's failure into the error that the task raised, without Spark's traceback."""
+    try:
+        yield
+    except PySparkException as error:
+        for line in str(error).splitlines():
+            name, colon, message = line.strip().partition("Error: ")
+            if colon and name.startswith("feature_store."):
+                raise TrainingSetError(message) from error
+        raise SparkRunError(f"Spark failed ({str(error).splitlines()[0]}); see its log above") from error
+
+
+@contextmanager
+def _session(master: str) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = (
+        SparkSession.builder.master(master)
+        .appName("card-fraud features")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        # the number of partitions is chosen by the kernels' memory: Spark must not change it
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(CHUNK))
+    )
+    try:
+        spark = builder.getOrCreate()
+    except PySparkException as error:
+        raise SparkRunError(
+            f"Spark does not start ({str(error).splitlines()[0]}); is Java 17 there?"
+        ) from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _report_progress(spark: SparkSession, progress: Callable[[int, int], None]) -> Iterator[None]:
+    """Report the numbers of finished and of all tasks while the block runs."""
+    ended = Event()
+
+    def poll() -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not ended.wait(POLL_S):
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(None)]
+            stage_infos = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+            stages = [stage for stage in stage_infos if stage]
+            progress(sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages))
+
+    thread = Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

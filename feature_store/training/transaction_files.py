@@ -1,0 +1,162 @@
+"""Parquet files of transactions, read by row group in the contract's columns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from feature_store.training import handbook
+from feature_store.training.transaction_table import TrainingSetError, arrivals
+
+REQUIRED = ("transaction_id", "card_id", "merchant_id", "amount", "country", "event_time")
+"""Columns of the transaction contract that features are computed from."""
+OPTIONAL = ("arrival_time", "label")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One row group of one file, the unit that a task reads."""
+
+    path: str
+    row_group: int
+    first_row: int
+    """Number of the row group's first row in the whole input."""
+    rows: int
+
+
+class TransactionFiles:
+    """The transactions of a parquet file, or of all *.parquet files of a directory in order of name."""
+
+    def __init__(self, path: Path) -> None:
+        """Read columns and row groups from the metadata, and no data.
+
+        Raises:
+            TrainingSetError: no such file, not parquet, no rows, or columns that are neither the contract's
+                nor the handbook's.
+        """
+        paths = parquet_files(path)
+        if not paths:
+            raise TrainingSetError(f"{path} holds no *.parquet; give a parquet file or a directory of them")
+        self.pieces: list[Piece] = []
+        self.rows = 0
+        self.has_label = True
+        for file in paths:
+            parquet = open_parquet(file)
+            names = parquet.schema_arrow.names
+            _columns(file, names)
+            self.has_label &= "label" in names or (handbook.is_handbook(names) and handbook.LABEL in names)
+            for number in range(parquet.num_row_groups):
+                rows = parquet.metadata.row_group(number).num_rows
+                self.pieces.append(Piece(str(file), number, self.rows, rows))
+                self.rows += rows
+        if not self.rows:
+            raise TrainingSetError(f"{path} holds no rows; give some transactions")
+
+    def arrivals(self) -> NDArray[np.int64]:
+        """Read the arrival of every row, ms, shape (rows,), without the other columns."""
+        parts = [
+            arrivals(table, first_row)
+            for piece in self.pieces
+            for first_row, table in read(piece, 1 << 20, times_only=True)
+        ]
+        return np.concatenate(parts)
+
+    def batches(self, rows: int) -> Iterator[tuple[int, pa.Table]]:
+        """Yield all rows in order, `rows` at a time: (number of the first row, columns of the contract)."""
+        for piece in self.pieces:
+            yield from read(piece, rows)
+
+    def table(self) -> pa.Table:
+        """Read all rows, in order, in the columns of the contract."""
+        return pa.concat_tables([table for _, table in self.batches(1 << 20)], promote_options="default")
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """Return a file, or the *.parquet files of a directory in order of name."""
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a parquet file.
+
+    Raises:
+        TrainingSetError: there is no such file, or it is not parquet.
+    """
+    try:
+        return pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise TrainingSetError(f"no file {path}; give a parquet file") from None
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise TrainingSetError(f"{path} cannot be read as parquet ({reason}); check the file") from None
+
+
+def read_table(path: Path) -> pa.Table:
+    """Read a whole parquet file, or all files of a directory.
+
+    Raises:
+        TrainingSetError: it cannot be read.
+    """
+    try:
+        return pq.read_table(path)
+    except FileNotFoundError:
+        raise TrainingSetError(f"no file {path}; give a parquet file") from None
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise TrainingSetError(f"{path} cannot be read as parquet ({reason}); check the file") from None
+
+
+def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of a piece, `rows` at a time, in the columns of the contract.
+
+    Args:
+        piece: the row group to read.
+        rows: most rows of a batch.
+        times_only: read only the column that determines the order of arrival.
+
+    Yields:
+        Number of a batch's first row, and the batch.
+
+    Raises:
+        TrainingSetError: the file is damaged.
+        HandbookError: the handbook's columns have nulls or other types.
+    """
+    path = Path(piece.path)
+    file = open_parquet(path)
+    names = file.schema_arrow.names
+    columns = _columns(path, names)
+    as_handbook = handbook.is_handbook(names)
+    if times_only:
+        time = "TX_DATETIME" if as_handbook else "event_time"
+        columns = ["arrival_time" if "arrival_time" in columns else time]
+    first_row = piece.first_row
+    try:
+        for batch in file.iter_batches(rows, row_groups=[piece.row_group], columns=columns):
+            table = pa.Table.from_batches([batch])
+            if as_handbook and times_only:
+                table = handbook.times(table)
+            elif as_handbook:
+                table = handbook.transactions(table)
+            yield first_row, table
+            first_row += batch.num_rows
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise TrainingSetError(f"{path} is damaged ({reason}); get it again") from None
+
+
+def _columns(path: Path, names: list[str]) -> list[str]:
+    """Select the columns to read from a file that has columns `names`."""
+    as_handbook = handbook.is_handbook(names)
+    needed = handbook.COLUMNS if as_handbook else REQUIRED
+    missing = [name for name in needed if name not in names]
+    if missing:
+        raise TrainingSetError(
+            f"{path} has no column {', '.join(missing)}; give the transaction contract's "
+            f"({', '.join(REQUIRED)}) or the handbook's ({', '.join(handbook.COLUMNS)})"
+        )
+    optional = (handbook.LABEL,) if as_handbook else OPTIONAL
+    return [name for name in (*needed, *optional) if name in names]

@@ -1,0 +1,153 @@
+"""Conversion of tables in the contract's columns to the records of the kernels."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from feature_store.errors import FraudError
+from feature_store.kernels.hashing import hash_strings
+from feature_store.layout import PROFILE, SNAPSHOT, STATUSES, TRANSACTION, UNITS_PER_CURRENCY, UPSERT
+
+MOST_AMOUNT = 1e9
+MOST_TIME_MS = 99_999_999_999_999
+LONGEST_ID = 64
+FURTHEST_DAY = 3_000_000
+
+
+class TrainingSetError(FraudError):
+    """A table lacks a required column or breaks the contract."""
+
+
+def column(table: pa.Table, name: str, type_: pa.DataType) -> pa.Array:
+    """Return a column as one array of a type; timestamps are converted to ms.
+
+    Raises:
+        TrainingSetError: the column is missing, has nulls or is of another type.
+    """
+    if name not in table.column_names:
+        raise TrainingSetError(f"the table has no column {name!r}; give the columns of the contract")
+    values = table[name]
+    if values.null_count:
+        raise TrainingSetError(f"column {name!r} holds {values.null_count} nulls; remove those rows")
+    try:
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("ms", values.type.tz), safe=False).cast(pa.int64())
+        values = values.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TrainingSetError(f"column {name!r} is not {type_}: {error}; convert it") from None
+    return values.combine_chunks()
+
+
+def _refuse(name: str, values: pa.Array, bad: NDArray[np.bool_], rule: str, first_row: int) -> None:
+    """Raise TrainingSetError for the first bad value, if there is one."""
+    if bad.any():
+        at = int(bad.argmax())
+        raise TrainingSetError(
+            f"row {first_row + at}: {name} {values[at].as_py()!r} is not allowed, {rule}; remove such rows"
+        )
+
+
+def country_codes(countries: pa.StringArray) -> NDArray[np.int16]:
+    """Encode strings of two letters A-Z as country codes (`layout.country_code`), shape (n,)."""
+    letters = np.frombuffer("".join(countries.to_pylist()).encode(), dtype=np.uint8).reshape(-1, 2)
+    return ((letters[:, 0] - 65).astype(np.int16) * 26 + (letters[:, 1] - 65)).astype(np.int16)
+
+
+def _countries(table: pa.Table, name: str, first_row: int) -> NDArray[np.int16]:
+    countries = column(table, name, pa.string())
+    encoded = pc.dictionary_encode(countries)
+    numbers = np.asarray(encoded.indices)
+    valid = np.asarray(pc.match_substring_regex(encoded.dictionary, "^[A-Z]{2}$")).astype(np.bool_)
+    _refuse(name, countries, ~valid[numbers], "it takes two letters A-Z", first_row)
+    codes: NDArray[np.int16] = country_codes(encoded.dictionary)[numbers]
+    return codes
+
+
+def _ids(table: pa.Table, name: str, first_row: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    ids = column(table, name, pa.string())
+    lengths = np.asarray(pc.utf8_length(ids))
+    _refuse(
+        name, ids, (lengths < 1) | (lengths > LONGEST_ID), f"it takes 1 to {LONGEST_ID} characters", first_row
+    )
+    return hash_strings(ids)
+
+
+def _times(table: pa.Table, name: str, first_row: int) -> NDArray[np.int64]:
+    times = column(table, name, pa.int64())
+    numbers = np.asarray(times)
+    _refuse(name, times, (numbers < 0) | (numbers > MOST_TIME_MS), "it is ms since 1970-01-01 UTC", first_row)
+    return numbers
+
+
+def arrivals(transactions: pa.Table, first_row: int = 0) -> NDArray[np.int64]:
+    """Return the arrival of each transaction, ms, shape (n,): `arrival_time`, or `event_time` without it."""
+    has_arrival_time = "arrival_time" in transactions.column_names
+    return _times(transactions, "arrival_time" if has_arrival_time else "event_time", first_row)
+
+
+def to_records(transactions: pa.Table, first_row: int = 0) -> NDArray[np.void]:
+    """Convert transactions in the contract's columns to records of TRANSACTION, in the table's order.
+
+    Args:
+        transactions: n rows with transaction_id, card_id, merchant_id, amount, country, event_time and
+            optionally arrival_time (default: event_time).
+        first_row: number of the table's first row, for errors and for `offset`.
+
+    Raises:
+        TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.
+    """
+    records = np.zeros(len(transactions), dtype=TRANSACTION)
+    records["lo"], records["hi"] = _ids(transactions, "card_id", first_row)
+    records["transaction"], _ = _ids(transactions, "transaction_id", first_row)
+    records["merchant"], _ = _ids(transactions, "merchant_id", first_row)
+    records["time"] = _times(transactions, "event_time", first_row)
+    records["arrival"] = arrivals(transactions, first_row)
+    amounts = column(transactions, "amount", pa.float64())
+    numbers = np.asarray(amounts)
+    # negated, so that NaN is outside, too
+    outside = ~((numbers >= 0) & (numbers <= MOST_AMOUNT))
+    _refuse("amount", amounts, outside, f"it takes 0 to {MOST_AMOUNT:.0e}", first_row)
+    records["amount"] = np.rint(numbers * UNITS_PER_CURRENCY)
+    records["country"] = _countries(transactions, "country", first_row)
+    records["offset"] = np.arange(first_row, first_row + records.size)
+    return records
+
+
+def profile_records(profiles: pa.Table) -> NDArray[np.void]:
+    """Convert profiles in the contract's columns to records of PROFILE, in order of arrival.
+
+    Without a column `arrival_time` every row is visible from the beginning, as a row of a snapshot; of two
+    rows for a card the first counts. With it (ms) a row is a change that is visible from then on; null means
+    a snapshot row.
+
+    Raises:
+        TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.
+    """
+    if "arrival_time" in profiles.column_names:
+        arrival = np.asarray(pc.fill_null(profiles["arrival_time"].cast(pa.int64()), -1))
+        order = np.argsort(arrival, kind="stable")
+        profiles, arrival = profiles.take(order), arrival[order]
+    else:
+        arrival = np.full(len(profiles), -1)
+    records = np.zeros(len(profiles), dtype=PROFILE)
+    records["lo"], records["hi"] = _ids(profiles, "card_id", 0)
+    records["credit_limit"] = _between(profiles, "credit_limit", pa.float64(), 0, np.inf)
+    records["opened_on"] = _between(profiles, "opened_on", pa.int32(), -FURTHEST_DAY, FURTHEST_DAY)
+    records["risk_tier"] = _between(profiles, "risk_tier", pa.int32(), 0, 3)
+    records["country"] = _countries(profiles, "home_country", 0)
+    statuses = column(profiles, "status", pa.string())
+    numbers = np.asarray(pc.fill_null(pc.index_in(statuses, pa.array(STATUSES)), -1))
+    _refuse("status", statuses, numbers < 0, f"it is one of {', '.join(STATUSES)}", 0)
+    records["status"] = numbers
+    records["change"] = np.where(arrival < 0, SNAPSHOT, UPSERT)
+    records["arrival"] = arrival
+    return records
+
+
+def _between(table: pa.Table, name: str, type_: pa.DataType, least: float, most: float) -> NDArray[np.number]:
+    values = column(table, name, type_)
+    numbers = np.asarray(values)
+    outside = ~((numbers >= least) & (numbers <= most))
+    _refuse(name, values, outside, f"it takes {least:g} to {most:g}", 0)
+    return numbers

@@ -1,0 +1,79 @@
+"""Producer of records that must arrive, and once only, although the broker is killed."""
+
+import json
+
+from confluent_kafka import Producer
+
+from loadtests.faults.errors import FaultError
+from loadtests.faults.job_process import PATIENCE_S
+from streaming_job.log.partitioner import Partitioner
+
+PARTITIONERS = {Partitioner.MURMUR2: "murmur2_random", Partitioner.CRC32: "consistent_random"}
+"""librdkafka's names of the partitioners."""
+NO_CARD = b"card"
+"""Key of records that name no card."""
+
+
+class RecordProducer:
+    """Idempotent producer with the partitioner that the job expects."""
+
+    def __init__(self, bootstrap_servers: str, partitioner: Partitioner) -> None:
+        """Connect when the first record is produced.
+
+        Args:
+            bootstrap_servers: Kafka brokers.
+            partitioner: chooses the partition of a key.
+        """
+        self._refused: list[str] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "log_level": 0,  # no log output when the broker is killed
+                "message.max.bytes": 2_000_000,
+                "partitioner": PARTITIONERS[partitioner],
+                # retries after the broker died must not duplicate records
+                "enable.idempotence": True,
+                "delivery.report.only.error": True,
+                "on_delivery": lambda error, _: self._refused.append(error.str()),
+            }
+        )
+
+    def produce(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None = None,
+        timestamp: int = 0,
+    ) -> None:
+        """Produce a record.
+
+        Args:
+            topic: name of the topic.
+            key: key of the record.
+            value: value of the record.
+            partition: default: that of the key.
+            timestamp: ms since 1970-01-01 UTC; 0: now.
+        """
+        self._producer.produce(topic, value, key, -1 if partition is None else partition, timestamp=timestamp)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until all records are acknowledged.
+
+        Raises:
+            FaultError: records were not delivered.
+        """
+        if unsent := self._producer.flush(PATIENCE_S):
+            raise FaultError(f"{unsent} records were not delivered in {PATIENCE_S:.0f} s; check the broker")
+        if self._refused:
+            raise FaultError(f"{len(self._refused)} records were refused: {self._refused[0]}; correct them")
+
+
+def card_of(value: bytes | None) -> bytes:
+    """Return the key that a correct producer gives a transaction: its card, or NO_CARD."""
+    try:
+        card = json.loads(value or b"")["card_id"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return NO_CARD
+    return card.encode(errors="surrogatepass") if isinstance(card, str) and card else NO_CARD

@@ -1,0 +1,28 @@
+"""Numbers in a guard's evidence and in its text: finite, rounded, null where undefined."""
+
+import math
+from typing import Any
+
+
+def bets(wealth: dict[str, Any], target: float) -> dict[str, Any]:
+    """Return the evidence of bets as logarithms: the wealth itself may overflow float64.
+
+    Args:
+        wealth: natural logarithm of the wealth, by name of the bet.
+        target: natural logarithm of the wealth that decides.
+    """
+    tens = {name: round(float(log) / math.log(10), 6) for name, log in wealth.items()}
+    return {"log10_wealth": tens, "log10_target": round(target / math.log(10), 6)}
+
+
+def ratio_of(above: float, below: float) -> float | None:
+    """Return the quotient; None if it is not finite."""
+    if not below:
+        return None
+    quotient = above / below
+    return round(quotient, 6) if math.isfinite(quotient) else None
+
+
+def text(value: float | None) -> str:
+    """Format a number for people."""
+    return "unknown" if value is None else f"{value:.3g}"

@@ -1,0 +1,23 @@
+"""Parts of the OpenAPI document that routes declare: examples of bodies and answers."""
+
+from typing import Any
+
+
+def example(
+    answer: Any, status: int = 200, description: str = "", media_type: str = "application/json"
+) -> dict[int | str, dict[str, Any]]:
+    """Return the `responses` argument of a route with an example answer.
+
+    Args:
+        answer: the answer; a text if it is not JSON.
+        status: its status.
+        description: when it is given; default: FastAPI's.
+        media_type: its media type.
+    """
+    described = {"description": description} if description else {}
+    return {status: {**described, "content": {media_type: {"example": answer}}}}
+
+
+def body(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the `openapi_extra` argument of a route with an example body."""
+    return {"requestBody": {"content": {"application/json": {"example": content}}}}

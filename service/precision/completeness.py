@@ -1,0 +1,112 @@
+"""The time from which topics are complete: their oldest records may have been deleted.
+
+Where models agree there is no shadow alert, and a label may contradict one on the other topic of labels. If a
+topic has lost records that another one still has, counts are wrong, not only smaller.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are its documented names
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+
+from service.precision.errors import UnreadError
+from service.settings import describe
+from streaming_job.log import topic_reader
+
+RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A partition, and where its records since a given time begin."""
+
+    topic: str
+    partition: int
+    first: int
+    """Offset of the oldest record that is left."""
+    start: int
+    """Offset of the first record since that time; `end` if there is none."""
+    end: int
+    """Offset after the last record."""
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether records since that time may have been deleted: there are none from before it."""
+        return 0 < self.first == self.start
+
+
+def parts_since(reader: Consumer, topic: str, since: int) -> list[Part]:
+    """Return the partitions of a topic.
+
+    Args:
+        reader: a consumer that joined no group.
+        topic: name of the topic.
+        since: Kafka timestamp, ms.
+
+    Raises:
+        KafkaException: no such topic, or no answer.
+    """
+    parts = []
+    for partition in topic_reader.partitions(reader, topic):
+        first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
+        wanted = [TopicPartition(topic, partition, since)]
+        (found,) = reader.offsets_for_times(wanted, topic_reader.TIMEOUT_S)
+        start = end if found.offset < 0 else max(first, found.offset)
+        parts.append(Part(topic, partition, first, start, end))
+    return parts
+
+
+def complete_since(
+    admin: AdminClient, reader: Consumer, parts: Sequence[Part], since: int, now_ms: int
+) -> int:
+    """Return the time since which all partitions have every record, at least `since`, ms.
+
+    The brokers' settings are only asked if records may have been deleted.
+
+    Args:
+        admin: client that may describe the topics' configuration.
+        reader: a consumer that joined no group; its assignment changes.
+        parts: partitions of all topics.
+        since: time since which records are wanted, ms.
+        now_ms: the time now, ms since 1970-01-01 UTC.
+
+    Raises:
+        KafkaException: no answer.
+        UnreadError: a topic's configuration cannot be read.
+    """
+    doubtful = [part for part in parts if part.may_lack]
+    limits = {topic: _retention(admin, topic) for topic in {part.topic for part in doubtful}}
+    bounds = [bound for part in doubtful for bound in _bounds(reader, part, limits[part.topic], now_ms)]
+    return max(since, *bounds) if bounds else since
+
+
+def _bounds(reader: Consumer, part: Part, limits: tuple[int, int], now_ms: int) -> Iterator[int]:
+    """Yield times since which nothing can have been deleted from a partition, by each cause of deletion."""
+    kept_ms, kept_bytes = limits
+    if kept_ms >= 0:
+        yield now_ms - kept_ms
+    if kept_ms < 0 or kept_bytes >= 0:
+        # by size, or by hand: the oldest record that is left tells how far
+        oldest = next(
+            topic_reader.to_end(reader, TopicPartition(part.topic, part.partition, part.first)), None
+        )
+        yield now_ms if oldest is None else oldest.timestamp()[1]
+
+
+def _retention(admin: AdminClient, topic: str) -> tuple[int, int]:
+    """Return the topic's limits of age, ms, and of size, bytes; -1: no limit."""
+    (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    try:
+        entries = answer.result(timeout=topic_reader.TIMEOUT_S)
+    except (KafkaException, TimeoutError) as fault:
+        raise UnreadError(
+            f"records of the trial may have been deleted from {topic}, and its retention cannot be read: "
+            f"{describe(fault)}; allow DescribeConfigs on the topic"
+        ) from fault
+    kept_ms, kept_bytes = (int(entries[name].value) for name in (RETENTION_MS, RETENTION_BYTES))
+    return kept_ms, kept_bytes

@@ -1,0 +1,67 @@
+"""A thread that follows the alerts and labels of the running trial, if a guard of it needs them."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from service.background import Background
+from service.precision.errors import UnreadError
+from service.precision.trial import LabelCounts, LabelledTrial
+from service.precision.trial_topics import TrialTopics
+from service.settings import ServiceSettings
+
+log = logging.getLogger(__name__)
+RETRY_S = 1.0
+
+
+class LabelFollower(Background):
+    """The labelled cards of one trial at a time, kept up to date."""
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        trial: Callable[[], LabelledTrial | None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare the thread without connecting.
+
+        Args:
+            settings: brokers and topics.
+            trial: returns the trial to follow; None if there is none.
+            clock: seconds since 1970-01-01 UTC.
+        """
+        super().__init__("precision-follower")
+        self._settings, self._trial, self._clock = settings, trial, clock
+        self._followed = "", LabelCounts()  # replaced, never mutated: read without a lock
+
+    def counts(self, rollout_id: str) -> LabelCounts | None:
+        """Return the counts of a trial; those of the last one stay until another is followed.
+
+        Returns:
+            None for a trial that is not followed, or not yet.
+        """
+        followed, counts = self._followed
+        if self.has_died:
+            return LabelCounts(waiting_for="the thread that reads labels has died; restart the sidecar")
+        return counts if followed == rollout_id else None
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if (trial := self._trial()) is None:
+                self._stop.wait(RETRY_S)
+                continue
+            try:
+                self._follow(trial)
+            except UnreadError as fault:
+                failed = trial.rollout_id, LabelCounts(waiting_for=str(fault))
+                if failed != self._followed:
+                    log.warning("rollout %s is not judged by labels: %s", trial.rollout_id, fault)
+                self._followed = failed
+                self._stop.wait(RETRY_S)
+
+    def _follow(self, trial: LabelledTrial) -> None:
+        """Read until `stop`, until another trial is to be followed, or until the brokers refuse."""
+        with TrialTopics(self._settings, trial, int(self._clock() * 1000)) as topics:
+            while not self._stop.is_set() and self._trial() == trial:
+                topics.read()
+                self._followed = trial.rollout_id, topics.counts()

@@ -1,0 +1,223 @@
+"""Alerts of a trial and their labels, joined and counted by card. Pure.
+
+The verdict of each model on a transaction follows from three topics. `fraud-alerts` and `suppressed-alerts`
+have the alerts of the model that decided. `shadow-alerts` has the champion's verdict and that of each
+challenger which differs from it. So a challenger without a shadow alert agrees with the champion, and the
+champion alerted on a transaction that has an alert and no shadow alert.
+
+The unit is a card, because the alerts of a burst are not independent: for each model the card's first
+transaction in the log on which that model alerted and which has a label. The counts are a function of the
+records, whatever their order: records are identified by their position in the log, the last label of a
+transaction by arrival counts, and what exceeds a limit is chosen by position.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.guards.counts import Labelled
+from service.precision.trial import LabelCounts, LabelledTrial
+
+Position = tuple[int, int, int]
+"""Arrival in ms, partition and offset of a transaction."""
+LabelPosition = tuple[int, str, int]
+"""Arrival in ms, topic and offset of a label; the labels of a card are in one partition of each topic."""
+Label = tuple[LabelPosition, bool]
+"""Position of a label, and whether it says fraud."""
+
+MOST_ALERTS = 50_000
+"""Transactions of a trial that are kept: the first ones in the log."""
+MOST_OF_CARD = 50
+"""Transactions of one card that are kept: its first ones, so that a hot card does not displace others."""
+MOST_UNMATCHED = 100_000
+"""Labels kept of other transactions, the last ones read: an alert may be read after its label."""
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """A transaction on which at least one model alerted."""
+
+    transaction_id: str
+    champion: bool = True
+    """Whether the champion alerted; an alert without shadow alerts is the champion's, too."""
+    differing: tuple[str, ...] = ()
+    """Challengers whose verdict is not the champion's."""
+
+    def alerts(self, challenger: str | None) -> bool:
+        """Return whether a challenger alerted; None: the champion."""
+        return self.champion != (challenger in self.differing)
+
+
+@dataclass(slots=True)
+class _Card:
+    """A card's transactions with an alert, and their labels."""
+
+    transactions: dict[Position, _Transaction] = field(default_factory=dict)
+    labels: dict[str, Label] = field(default_factory=dict)
+    """By transaction id."""
+    counted: tuple[bool | None, ...] = ()
+    """By model: whether the label of its unit says fraud, as counted so far; None without a unit."""
+
+    def has(self, transaction_id: str) -> bool:
+        """Return whether a transaction with this id is kept."""
+        return any(item.transaction_id == transaction_id for item in self.transactions.values())
+
+
+class LabelledCards:
+    """The alerts and labels of one trial."""
+
+    def __init__(
+        self,
+        trial: LabelledTrial,
+        most_alerts: int = MOST_ALERTS,
+        most_of_card: int = MOST_OF_CARD,
+        most_unmatched: int = MOST_UNMATCHED,
+    ) -> None:
+        """Create it without records.
+
+        Args:
+            trial: the trial; transactions outside its time are ignored.
+            most_alerts: number of transactions to keep.
+            most_of_card: of these, number of one card.
+            most_unmatched: number of labels of other transactions to keep.
+        """
+        self._trial = trial
+        self._most_alerts, self._most_of_card, self._most_unmatched = (
+            most_alerts,
+            most_of_card,
+            most_unmatched,
+        )
+        self._models: tuple[str | None, ...] = (None, *trial.challengers)
+        self._cards: dict[str, _Card] = {}
+        self._kept: list[tuple[Position, str]] = []
+        """(position, card id) of the transactions that are kept, ascending."""
+        self._unmatched: dict[tuple[str, str], Label] = {}
+        """(card id, transaction id) -> label, in the order of reading."""
+        self._changed: set[str] = set()
+        """Cards whose units are to be determined anew."""
+        self._counts: Counter[tuple[str | None, bool]] = Counter()
+        """Units by model and by whether the label says fraud."""
+
+    def alert(self, alert: Mapping[str, Any]) -> None:
+        """Add an alert of contract alert.v1, suppressed or not; a repetition changes nothing.
+
+        Raises:
+            KeyError, TypeError: the record breaks its contract.
+        """
+        self._transaction(alert)
+
+    def shadow_alert(self, record: Mapping[str, Any]) -> None:
+        """Add a shadow alert of contract shadow-alert.v1; a repetition changes nothing.
+
+        Raises:
+            KeyError, TypeError: the record breaks its contract.
+        """
+        if record["rollout_id"] != self._trial.rollout_id:
+            return
+        champion, challenger = bool(record["champion"]["alerts"]), str(record["challenger"])
+        if (transaction := self._transaction(record)) is not None:
+            transaction.champion = champion
+            transaction.differing = tuple(sorted({*transaction.differing, challenger}))
+
+    def label(self, card_id: str, transaction_id: str, position: LabelPosition, fraud: bool) -> None:
+        """Add a label; the last one of a transaction counts.
+
+        Args:
+            card_id: of the transaction.
+            transaction_id: of the transaction.
+            position: of the label.
+            fraud: whether it says fraud.
+        """
+        card, label = self._cards.get(card_id), (position, fraud)
+        if card is None or not card.has(transaction_id):
+            self._keep_unmatched((card_id, transaction_id), label)
+        elif transaction_id not in card.labels or card.labels[transaction_id] < label:
+            card.labels[transaction_id] = label
+            self._changed.add(card_id)
+
+    def counts(self) -> LabelCounts:
+        """Return the labelled cards of each model so far."""
+        for card_id in self._changed:
+            if (card := self._cards.get(card_id)) is not None:
+                self._count(card, self._units(card))
+        self._changed.clear()
+        champion, *challengers = (
+            Labelled(self._counts[model, True], self._counts[model, False]) for model in self._models
+        )
+        return LabelCounts(champion, dict(zip(self._trial.challengers, challengers, strict=True)))
+
+    def _transaction(self, record: Mapping[str, Any]) -> _Transaction | None:
+        """Return the record's transaction, which may be new; None if it is not kept."""
+        source = record["source"]
+        position = int(record["arrival_time"]), int(source["partition"]), int(source["offset"])
+        card_id, transaction_id = str(record["card_id"]), str(record["transaction_id"])
+        card = self._cards.get(card_id)
+        known = card.transactions.get(position) if card is not None else None
+        if known is None:
+            if not self._trial.covers(position[0]) or not self._make_room(card, card_id, position):
+                return None
+            card = self._cards.setdefault(card_id, _Card())
+            known = card.transactions[position] = _Transaction(transaction_id)
+            insort(self._kept, (position, card_id))
+            if (label := self._unmatched.pop((card_id, transaction_id), None)) is not None:
+                card.labels[transaction_id] = label
+        self._changed.add(card_id)
+        return known
+
+    def _make_room(self, card: _Card | None, card_id: str, position: Position) -> bool:
+        """Drop the transaction that exceeds a limit with a new one; return False if that is the new one.
+
+        A dropped transaction never belongs to those that are kept in the end: positions before it are only
+        added, for its card as for all cards.
+        """
+        entry = (position, card_id)
+        is_full = len(self._kept) >= self._most_alerts
+        if is_full and entry > self._kept[-1]:
+            return False
+        if card is not None and len(card.transactions) >= self._most_of_card:
+            last = max(card.transactions)
+            if position > last:
+                return False
+            self._drop((last, card_id))
+        elif is_full:
+            self._drop(self._kept[-1])
+        return True
+
+    def _drop(self, entry: tuple[Position, str]) -> None:
+        del self._kept[bisect_left(self._kept, entry)]
+        position, card_id = entry
+        card = self._cards[card_id]
+        transaction_id = card.transactions.pop(position).transaction_id
+        if not card.has(transaction_id) and transaction_id in card.labels:
+            self._keep_unmatched((card_id, transaction_id), card.labels.pop(transaction_id))
+        if not card.transactions:
+            self._count(card, ())
+            del self._cards[card_id]
+        self._changed.add(card_id)
+
+    def _keep_unmatched(self, key: tuple[str, str], label: Label) -> None:
+        before = self._unmatched.pop(key, label)
+        self._unmatched[key] = max(before, label)
+        if len(self._unmatched) > self._most_unmatched:
+            del self._unmatched[next(iter(self._unmatched))]
+
+    def _units(self, card: _Card) -> tuple[bool | None, ...]:
+        labelled = [
+            (transaction, card.labels[transaction.transaction_id][1])
+            for _, transaction in sorted(card.transactions.items())
+            if transaction.transaction_id in card.labels
+        ]
+        return tuple(
+            next((fraud for transaction, fraud in labelled if transaction.alerts(model)), None)
+            for model in self._models
+        )
+
+    def _count(self, card: _Card, units: tuple[bool | None, ...]) -> None:
+        """Replace the card's units in the counts."""
+        for outcomes, by in ((card.counted, -1), (units, 1)):
+            for model, fraud in zip(self._models, outcomes, strict=False):
+                if fraud is not None:
+                    self._counts[model, fraud] += by
+        card.counted = units

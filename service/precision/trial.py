@@ -1,0 +1,32 @@
+"""A trial whose alerts are counted by label, and these counts. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from models.guards.counts import Labelled
+
+
+@dataclass(frozen=True)
+class LabelledTrial:
+    """A rollout's challengers, and the time in which they were scored."""
+
+    rollout_id: str
+    challengers: tuple[str, ...]
+    since: int
+    """Arrival of the first transactions that the challengers score, ms."""
+    until: int | None = None
+    """Arrival from which they are no longer scored, ms; None while they are."""
+
+    def covers(self, arrival: int) -> bool:
+        """Return whether transactions that arrive then, ms, are scored by the challengers."""
+        return self.since <= arrival and (self.until is None or arrival < self.until)
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """Labelled cards of a trial, by model."""
+
+    champion: Labelled = field(default_factory=Labelled)
+    challengers: Mapping[str, Labelled] = field(default_factory=dict)
+    waiting_for: str | None = None
+    """Why alerts or labels may be missing, so that the counts must not be judged; None if none are."""

@@ -1,0 +1,163 @@
+"""The topics with a trial's alerts and labels, read from the trial's start on.
+
+Step 1  start    find the first records since the trial's start, and from when on the topics are complete
+Step 2  alerts   read alerts, suppressed and shadow alerts to their ends: few labels without alert are kept
+Step 3  labels   read labels and chargebacks, too; once they have been read to their ends, counts are judged
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from feature_store.catalogue import HOUR_MS
+from service.precision.completeness import Part, complete_since, parts_since
+from service.precision.errors import UnreadError
+from service.precision.labelled_cards import LabelledCards
+from service.precision.trial import LabelCounts, LabelledTrial
+from service.settings import ServiceSettings, describe
+from streaming_job.contracts import Contract
+from streaming_job.decode import labels
+from streaming_job.decode.strict import Rejected
+from streaming_job.log import topic_reader
+
+log = logging.getLogger(__name__)
+POLL_S = 0.2
+FETCH_WAIT_MS = "200"
+"""How long the broker waits for a record before it answers that there is none."""
+AT_ONCE = 500
+"""Maximal number of records per read."""
+CLOCK_SKEW_MS = HOUR_MS
+"""How much earlier than the trial's first transaction the Kafka timestamp of its alert or label may be."""
+UNREAD = "alerts and labels of the trial have not been read to their ends yet"
+
+
+class TrialTopics:
+    """A reader of a trial's alerts and labels; a context manager."""
+
+    def __init__(self, settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> None:
+        """Prepare without connecting.
+
+        Args:
+            settings: brokers and topics.
+            trial: the trial.
+            now_ms: the time now, ms since 1970-01-01 UTC: records older than a topic's retention are deleted.
+
+        Raises:
+            UnreadError: the client's settings are invalid.
+        """
+        self._settings, self._trial, self._now_ms = settings, trial, now_ms
+        topics = settings.topics
+        self._alerts = {topics.fraud_alerts, topics.suppressed_alerts, topics.shadow_alerts}
+        self._labels = {topics.labels: Contract.LABEL, topics.chargebacks: Contract.CHARGEBACK}
+        self._waiting: list[TopicPartition] = []
+        """Partitions of labels that are not read before the alerts are."""
+        self._behind: set[tuple[str, int]] = set()
+        """Partitions that have not been read to their end."""
+        self._cards = LabelledCards(trial)
+        kafka = {"fetch.wait.max.ms": FETCH_WAIT_MS, **settings.kafka}
+        try:
+            self._reader = topic_reader.consumer(
+                settings.bootstrap_servers, kafka, f"{settings.job_id}-precision"
+            )
+        except KafkaException as fault:
+            raise self._unread(fault) from fault
+
+    def __enter__(self) -> "TrialTopics":
+        """Find the records' begin.
+
+        Raises:
+            UnreadError: a topic does not exist, or the brokers do not answer.
+        """
+        try:
+            self._begin(self._parts())
+        except KafkaException as fault:
+            self._reader.close()
+            raise self._unread(fault) from fault
+        except UnreadError:
+            self._reader.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connection."""
+        self._reader.close()
+
+    def read(self) -> bool:
+        """Read some records; return False if none came within POLL_S.
+
+        Raises:
+            UnreadError: the brokers refuse.
+        """
+        messages = self._reader.consume(AT_ONCE, POLL_S)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                self._take(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._behind.discard((message.topic() or "", message.partition() or 0))
+            elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise self._unread(KafkaException(error))
+        # Step 3
+        if self._waiting and all(topic in self._labels for topic, _ in self._behind):
+            self._reader.resume(self._waiting)
+            self._waiting = []
+        return bool(messages)
+
+    def counts(self) -> LabelCounts:
+        """Return the counts; those that may not be judged yet say why and are empty."""
+        return LabelCounts(waiting_for=UNREAD) if self._behind else self._cards.counts()
+
+    def _parts(self) -> list[Part]:
+        parts: list[Part] = []
+        for topic in (*sorted(self._alerts), *self._labels):
+            if not topic_reader.exists(self._reader, topic):
+                raise UnreadError(f"topic {topic} does not exist; create it with `fraud job topics`")
+            parts += parts_since(self._reader, topic, self._trial.since - CLOCK_SKEW_MS)
+        return parts
+
+    def _begin(self, parts: Sequence[Part]) -> None:
+        # Step 1
+        admin = AdminClient(self._settings.client())
+        since = complete_since(admin, self._reader, parts, self._trial.since, self._now_ms)
+        self._cards = LabelledCards(replace(self._trial, since=since))
+        self._behind = {(part.topic, part.partition) for part in parts}
+        # Step 2
+        self._reader.assign([TopicPartition(part.topic, part.partition, part.start) for part in parts])
+        self._waiting = [
+            TopicPartition(part.topic, part.partition) for part in parts if part.topic in self._labels
+        ]
+        self._reader.pause(self._waiting)
+
+    def _take(self, message: Message) -> None:
+        topic, value = message.topic() or "", message.value() or b""
+        if topic in self._labels:
+            self._take_label(message, topic)
+            return
+        try:
+            record: Mapping[str, Any] = orjson.loads(value)
+            if topic == self._settings.topics.shadow_alerts:
+                self._cards.shadow_alert(record)
+            else:
+                self._cards.alert(record)
+        except (KeyError, TypeError, ValueError) as error:
+            log.warning("%s-%s at %s is no alert: %s", topic, message.partition(), message.offset(), error)
+
+    def _take_label(self, message: Message, topic: str) -> None:
+        try:
+            card_id, transaction_id, fraud = labels.read(message.key(), message.value(), self._labels[topic])
+        except Rejected:
+            return  # a dead letter of the job
+        if fraud is not None:
+            position = message.timestamp()[1], topic, message.offset() or 0
+            self._cards.label(card_id, transaction_id, position, fraud)
+
+    def _unread(self, fault: KafkaException) -> UnreadError:
+        return UnreadError(f"alerts and labels of the trial cannot be read: {describe(fault)}")

@@ -1,0 +1,143 @@
+"""The codes of the sidecar's problems, as `/docs` explains them; docs/errors.md has the same table."""
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """Codes with one explanation."""
+
+    codes: tuple[str, ...]
+    status: int
+    """Usual HTTP status."""
+    what_happened: str
+    what_to_do: str
+
+
+TABLE = (
+    Row(("missing_token",), 401, "The request has no token.", "Send Authorization: Bearer TOKEN."),
+    Row(
+        ("invalid_token",),
+        401,
+        "The token is unknown, expired or revoked, or the header has none.",
+        "Ask for a new one (fraud tokens add).",
+    ),
+    Row(
+        ("insufficient_role",),
+        403,
+        "The caller's role is insufficient; the answer names both roles.",
+        "Ask someone with the required role.",
+    ),
+    Row(
+        ("local_only",),
+        403,
+        "There is no tokens file, and the request was not sent by this machine to this machine: "
+        "another address, a proxy, a foreign Host.",
+        "Create a tokens file.",
+    ),
+    Row(
+        ("cross_site",),
+        403,
+        "A browser sent a change for a page of another origin.",
+        "Find out who wrote that page.",
+    ),
+    Row(("not_found",), 404, "There is nothing at this path.", "See /docs."),
+    Row(("no_progress",), 404, "The job has not written progress yet.", "Start it."),
+    Row(("unknown_rollout",), 404, "There is no such rollout.", "See GET /v1/rollouts."),
+    Row(
+        ("unknown_transaction",),
+        404,
+        "Neither an alert nor the transaction was found.",
+        "Check the ids; give an earlier since.",
+    ),
+    Row(("method_not_allowed",), 405, "The path supports other methods (Allow).", "See /docs."),
+    Row(("request_timeout",), 408, "The body did not arrive within 10 seconds.", "Send it again."),
+    Row(
+        ("seq",), 409, "The rollout's last event is not the one in If-Match.", "Read the rollout, then retry."
+    ),
+    Row(
+        ("rollout_conflict",),
+        409,
+        "The rollout's phase does not allow the step, another one is open, or the champion has changed.",
+        "The same.",
+    ),
+    Row(("last_rollout",), 409, "Without this rollout nothing could decide.", "Promote another model first."),
+    Row(("race",), 409, "Other writers were faster, four times in a row.", "Read the rollout, then retry."),
+    Row(
+        ("open_transaction",),
+        409,
+        "A transaction at the end of model-rollouts is still open.",
+        "Wait for it.",
+    ),
+    Row(("if_match_unknown",), 412, "If-Match is not a seq.", "Send the ETag of GET."),
+    Row(("body_too_large",), 413, "The body is larger than FRAUD_MAX_BODY_BYTES.", "Send a smaller body."),
+    Row(
+        ("invalid_request",),
+        422,
+        "Parameters or body do not match the description; errors says where.",
+        "Correct them.",
+    ),
+    Row(
+        (
+            "model",
+            "registry",
+            "features",
+            "label_delay",
+            "files",
+            "trust",
+            "golden",
+            "answers",
+            "training_scores",
+        ),
+        422,
+        "The model failed the check; for registry and files 404 if the model does not exist, 503 if "
+        "the registry does not answer.",
+        "As the detail says (rollouts).",
+    ),
+    Row(
+        ("policy", "guards", "guards_data", "challenger", "share_bp", "type", "four_eyes", "idempotency_key"),
+        422,
+        "The change failed the check.",
+        "The same.",
+    ),
+    Row(
+        ("label",),
+        422,
+        "A label breaks the contract (labels); the answer names the row, nothing was written.",
+        "Correct it.",
+    ),
+    Row(("if_match_missing",), 428, "The step needs If-Match.", "Send the ETag of GET."),
+    Row(
+        ("rate_limited",),
+        429,
+        "The caller sends too many requests (FRAUD_RATE_PER_S, FRAUD_RATE_BURST).",
+        "Wait for Retry-After seconds.",
+    ),
+    Row(("failed",), 500, "An error that the detail names.", "See the detail."),
+    Row(("internal_error",), 500, "A defect; the traceback is in the sidecar's log.", "Report it."),
+    Row(("broker_unavailable",), 503, "The brokers did not answer.", "Check them, repeat the request."),
+    Row(
+        ("rollouts_unknown",),
+        503,
+        "The rollout topic has not been read to its end yet.",
+        "Retry in a moment.",
+    ),
+    Row(
+        ("brokers", "audit", "too_much_to_read"),
+        503,
+        "The brokers did not answer a change or a search, or the search was too long.",
+        "Repeat the change with the same key; search with a later since.",
+    ),
+    Row(
+        ("labels_topic",),
+        503,
+        "The labels were not written: the brokers did not answer, or the topic labels does not exist.",
+        "Check the brokers; run fraud job topics. Repeat the request.",
+    ),
+    Row(
+        ("tokens_unreadable",),
+        503,
+        "The tokens file has changed and cannot be used, so revoked tokens are not known.",
+        "fraud tokens list says why.",
+    ),
+)
+"""In the order of their status."""

@@ -1,0 +1,43 @@
+"""The rollouts whose alerts are counted by label: those with a guard that needs it. Pure."""
+
+from models.errors import GuardError
+from models.guards import policy
+from models.rollouts.events import Type
+from models.rollouts.state import Trial
+from service.precision.trial import LabelledTrial
+from service.rollouts.assessment import is_watched
+from service.rollouts.history import History
+
+ENDS = frozenset({Type.BREACHED, Type.ROLLED_BACK, Type.PROMOTED})
+"""Types after which a rollout's challengers are not scored."""
+
+
+def running(history: History) -> LabelledTrial | None:
+    """Return the open rollout while its challengers are scored, if a guard of it needs labels."""
+    trial = history.line.trials[history.line.open] if history.line.open is not None else None
+    return labelled_trial(history, trial) if trial is not None and is_watched(trial) else None
+
+
+def labelled_trial(history: History, trial: Trial) -> LabelledTrial | None:
+    """Return the trial of a rollout; None before its shadow, or if no guard needs labels."""
+    try:
+        if not policy.read(trial.guards).need_labels:
+            return None
+    except GuardError:  # guards of another release: the assessment says so
+        return None
+    latest, since, until = 0, None, None
+    for entry in history.entries:
+        if entry.refused or entry.repeats:
+            continue
+        # events take effect in log order, even if broker clocks make a later event look older
+        latest, event = max(latest, entry.timestamp), entry.event
+        is_own = event.rollout_id == trial.rollout_id
+        if since is None:
+            since = latest if is_own and event.type is Type.SHADOW_STARTED else None
+        elif (is_own and event.type in ENDS) or (event.type is Type.PROPOSED and event.schema_version == 1):
+            until = latest  # a proposal of the first version ends an open rollout
+            break
+    if since is None:
+        return None
+    names = tuple(challenger.name for challenger in trial.challengers)
+    return LabelledTrial(trial.rollout_id, names, since, until)

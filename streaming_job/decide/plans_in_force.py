@@ -1,0 +1,73 @@
+"""The plans of rollouts by arrival: which models decide and score from when on.
+
+A plan follows from the steps of the log. A champion whose features a release does not compute is passed over,
+and so is one whose promotion was withdrawn from the beginning.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from models.registry import ModelRef
+from models.rollouts.events import Event, Type
+from models.rollouts.state import Decides, Plan
+
+
+@dataclass(frozen=True)
+class Step:
+    """An accepted event, with the champions and the plan after it."""
+
+    since: int
+    """Arrival from which it applies, ms: its own, or that of an earlier event with a later timestamp."""
+    offset: int
+    event: Event
+    champions: tuple[Decides, ...]
+    """The stack of champions (`state.Line`), including those that this release cannot compute."""
+    plan: Plan | None
+    """The plan that follows from the log, whatever this release can compute."""
+
+
+def plans_in_force(steps: Sequence[Step], can_compute: Callable[[ModelRef], bool]) -> list[tuple[int, Plan]]:
+    """Derive from all steps which plan was in force from when on.
+
+    Args:
+        steps: accepted events, in the order of offsets.
+        can_compute: whether the release computes the features of a model.
+
+    Returns:
+        (arrival in ms from which the plan is in force, plan), ascending.
+    """
+    in_force: list[tuple[int, Plan]] = []
+    for since, plan in _plans(steps, can_compute):
+        if not in_force or in_force[-1][1] != plan:
+            in_force.append((since, plan))
+    return in_force
+
+
+def _plans(steps: Sequence[Step], can_compute: Callable[[ModelRef], bool]) -> Iterator[tuple[int, Plan]]:
+    withdrawn = _withdrawn_promotions(steps)
+    for step in steps:
+        champion = next(
+            (
+                decider
+                for decider in reversed(step.champions)
+                if (decider.rollout_id, decider.seq) not in withdrawn and can_compute(decider.model)
+            ),
+            None,
+        )
+        if champion is not None and step.plan is not None:
+            able = tuple(decider for decider in step.plan.challengers if can_compute(decider.model))
+            seq = champion.seq if step.plan.trial is None else step.plan.seq
+            yield step.since, replace(step.plan, champion=champion, challengers=able, seq=seq)
+
+
+def _withdrawn_promotions(steps: Sequence[Step]) -> set[tuple[str, int]]:
+    """Return (rollout_id, seq) of the promotions that were withdrawn from the beginning."""
+    promoted: dict[str, set[int]] = {}
+    withdrawn: set[tuple[str, int]] = set()
+    for step in steps:
+        for champion in step.champions[-1:]:
+            promoted.setdefault(champion.rollout_id, set()).add(champion.seq)
+        if step.event.type is Type.WITHDRAWN and step.event.from_the_beginning:
+            name = step.event.rollout_id
+            withdrawn |= {(name, seq) for seq in promoted.get(name, ())}
+    return withdrawn

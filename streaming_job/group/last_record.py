@@ -1,0 +1,59 @@
+"""The last progress record of a key group, with which its next process continues. Pure.
+
+It is on the progress topic, and a copy of it in the group's state. The copy is older after a crash, but not
+after a clean stop. It counts if the topic has lost its records.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from streaming_job.log.records import Offsets
+from streaming_job.runtime.checkpoint import CheckpointError
+
+Record = Mapping[str, Any]
+
+
+def newest(on_topic: Record | None, in_state: str | None) -> Record | None:
+    """Return the newer one of the record on the topic and the one in the state.
+
+    Args:
+        on_topic: the newest record on the topic; None without one.
+        in_state: record in the state, JSON; None without one.
+    """
+    stored: Record | None = orjson.loads(in_state) if in_state else None
+    if stored is None or (on_topic is not None and on_topic["commit_id"] >= stored["commit_id"]):
+        return on_topic
+    return stored
+
+
+def positions(record: Record | None) -> Offsets:
+    """Return the positions that a record reports, the only source for those of the tables."""
+    parts = record["partitions"] if record is not None else ()
+    return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
+
+
+def set_aside(record: Record | None) -> dict[int, str]:
+    """Return the rollouts that a record sets aside, offset -> reason; these verdicts are final."""
+    reasons = record.get("rollouts_set_aside", {}) if record is not None else {}
+    return {int(offset): reason for offset, reason in reasons.items()}
+
+
+def require_labels(record: Record | None, commit_id: int) -> None:
+    """Check that the record is that of the group's last Kafka transaction; in jobs that keep merchant facts.
+
+    Args:
+        record: the newest record.
+        commit_id: number of the group's last transaction.
+
+    Raises:
+        CheckpointError: the last record is lost, and with it which labels have become facts.
+    """
+    last = record["commit_id"] if record is not None else 0
+    if last < commit_id:
+        raise CheckpointError(
+            f"the group has written {commit_id} Kafka transactions, but its last progress record is that of "
+            f"{last}, so it is unknown which labels are facts already; restore the progress topic, or use "
+            "another job id"
+        )

@@ -1,0 +1,206 @@
+"""Labelled cards against a naive count of the models' verdicts, whatever the order of the records."""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from thoroughness import examples
+
+from models.guards.counts import Labelled
+from service.precision.labelled_cards import LabelledCards
+from service.precision.trial import LabelCounts, LabelledTrial
+
+pytestmark = pytest.mark.unit
+
+CHALLENGERS = ("b", "d")
+SINCE, UNTIL = 100, 200
+TRIAL = LabelledTrial("r2", CHALLENGERS, SINCE, UNTIL)
+
+
+@dataclass(frozen=True)
+class Payment:
+    """A transaction with the verdict of each model."""
+
+    card: str
+    id: str
+    arrival: int
+    offset: int
+    champion: bool
+    challengers: tuple[bool, bool]
+    decided_by: int
+    """-1: the champion; otherwise index of the challenger."""
+
+    @property
+    def verdicts(self) -> tuple[bool, bool, bool]:
+        return (self.champion, *self.challengers)
+
+    @property
+    def position(self) -> tuple[int, int, int]:
+        return self.arrival, 0, self.offset
+
+    def records(self) -> list[tuple[str, dict[str, Any]]]:
+        """What the job writes: the alert of the model that decides, and verdicts that differ."""
+        common = {
+            "card_id": self.card, "transaction_id": self.id, "arrival_time": self.arrival,
+            "source": {"topic": "transactions", "partition": 0, "offset": self.offset},
+        }  # fmt: skip
+        written: list[tuple[str, dict[str, Any]]] = []
+        if self.verdicts[self.decided_by + 1]:
+            written.append(("alert", common))
+        for name, alerts in zip(CHALLENGERS, self.challengers, strict=True):
+            if alerts != self.champion:
+                champion = {"alerts": self.champion}
+                own = {"rollout_id": "r2", "challenger": name, "alerts": alerts, "champion": champion}
+                written.append(("shadow", common | own))
+        return written
+
+
+@dataclass(frozen=True)
+class Said:
+    """A label."""
+
+    card: str
+    id: str
+    arrival: int
+    topic: str
+    offset: int
+    fraud: bool
+
+    def records(self) -> list[tuple[str, "Said"]]:
+        return [("label", self)]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Payment | Said]:
+    """Payments in the order of their arrivals, ids that repeat, and labels of some of them and of others."""
+    arrivals = sorted(draw(st.lists(st.integers(SINCE - 20, UNTIL + 20), max_size=14)))
+    cards, ids, flags = st.sampled_from("xyz"), st.sampled_from("1234"), st.booleans()
+    payments: list[Payment | Said] = [
+        Payment(
+            draw(cards), draw(ids), arrival, offset, draw(flags), (draw(flags), draw(flags)),
+            draw(st.integers(-1, 1)),
+        )
+        for offset, arrival in enumerate(arrivals)
+    ]  # fmt: skip
+    labels: list[Payment | Said] = [
+        Said(
+            draw(cards), draw(ids), draw(st.integers(0, 5)), draw(st.sampled_from(["l", "c"])), offset,
+            draw(flags),
+        )
+        for offset in range(draw(st.integers(0, 14)))
+    ]  # fmt: skip
+    return payments + labels
+
+
+def counted(log: list[Payment | Said], order: random.Random, **limits: int) -> LabelCounts:
+    """What comes of the records, each of them once or twice, in some order."""
+    records = [record for item in log for record in item.records()]
+    records += order.sample(records, order.randint(0, len(records)))
+    order.shuffle(records)
+    cards = LabelledCards(TRIAL, **limits)
+    for kind, record in records:
+        if isinstance(record, Said):
+            position = record.arrival, record.topic, record.offset
+            cards.label(record.card, record.id, position, record.fraud)
+        elif kind == "alert":
+            cards.alert(record)
+        else:
+            cards.shadow_alert(record)
+        if order.random() < 0.2:
+            cards.counts()  # looking changes nothing
+    return cards.counts()
+
+
+def naive(log: list[Payment | Said], most: int = 1_000, most_of_card: int = 1_000) -> LabelCounts:
+    """For each model and card the label of the first labelled payment on which the model alerted."""
+    seen = [item for item in log if isinstance(item, Payment) and item.records()]
+    payments = [item for item in seen if SINCE <= item.arrival < UNTIL]
+    of_cards: dict[str, list[Payment]] = {}
+    for payment in sorted(payments, key=lambda item: item.position):
+        of_cards.setdefault(payment.card, []).append(payment)
+    kept = [payment for own in of_cards.values() for payment in own[:most_of_card]]
+    kept = sorted(kept, key=lambda item: item.position)[:most]
+    labels = [item for item in log if isinstance(item, Said)]
+    labels.sort(key=lambda item: (item.arrival, item.topic, item.offset))
+    last = {(item.card, item.id): item for item in labels}
+    found = []
+    for model in range(3):
+        first: dict[str, bool] = {}
+        for payment in kept:
+            label = last.get((payment.card, payment.id))
+            if payment.verdicts[model] and label is not None:
+                first.setdefault(payment.card, label.fraud)
+        frauds = sum(first.values())
+        found.append(Labelled(frauds, len(first) - frauds))
+    return LabelCounts(found[0], dict(zip(CHALLENGERS, found[1:], strict=True)))
+
+
+@examples(200)
+@given(logs(), st.randoms())
+def test_counts_are_those_of_all_records_in_whatever_order_they_are_read(
+    log: list[Payment | Said], order: random.Random
+) -> None:
+    assert counted(log, order) == naive(log)
+
+
+@examples(200)
+@given(logs(), st.randoms(), st.integers(1, 6), st.integers(1, 4))
+def test_within_limits_the_first_of_the_log_count_in_whatever_order_they_are_read(
+    log: list[Payment | Said], order: random.Random, most: int, most_of_card: int
+) -> None:
+    found = counted(log, order, most_alerts=most, most_of_card=most_of_card)
+    assert found == naive(log, most, most_of_card)
+
+
+def payment(card: str, offset: int, verdicts: tuple[bool, bool] = (True, True), by: int = -1) -> Payment:
+    return Payment(card, f"t{offset}", SINCE + offset, offset, verdicts[0], (verdicts[1], verdicts[0]), by)
+
+
+def test_a_burst_of_one_card_is_one_unit_by_its_first_label() -> None:
+    burst: list[Payment | Said] = [payment("x", offset) for offset in range(20)]
+    labels: list[Payment | Said] = [
+        Said("x", f"t{offset}", 1, "l", offset, offset != 3) for offset in range(3, 20)
+    ]
+    found = counted(burst + labels, random.Random(0))
+    assert found == LabelCounts(Labelled(0, 1), {"b": Labelled(0, 1), "d": Labelled(0, 1)})
+    # the label of an earlier one arrives: it is the unit now
+    found = counted([*burst, *labels, Said("x", "t1", 9, "c", 0, True)], random.Random(0))
+    assert found == LabelCounts(Labelled(1, 0), {"b": Labelled(1, 0), "d": Labelled(1, 0)})
+
+
+def test_an_alert_that_only_one_model_raised_counts_for_that_model() -> None:
+    log: list[Payment | Said] = [
+        payment("x", 0, (False, True)),  # seen as a shadow alert only
+        payment("y", 1, (True, False)),
+        payment("z", 2, (True, False), by=0),  # the canary b decides that it is no alert
+        *(Said(card, f"t{offset}", 1, "l", offset, False) for offset, card in enumerate("xyz")),
+    ]
+    found = counted(log, random.Random(0))
+    assert found == LabelCounts(Labelled(0, 2), {"b": Labelled(0, 1), "d": Labelled(0, 2)})
+
+
+def test_labels_without_an_alert_are_kept_up_to_a_limit() -> None:
+    cards = LabelledCards(TRIAL, most_unmatched=2)
+    for number in range(4):
+        cards.label(f"c{number}", f"t{number}", (number, "l", number), True)
+    for number in range(4):
+        for kind, record in payment(f"c{number}", number).records():
+            assert kind == "alert"
+            cards.alert(record)
+    assert cards.counts().champion == Labelled(2, 0)
+    # a label of a transaction that is kept is never dropped
+    for number in range(50):
+        cards.label("other", f"t{number}", (number, "l", number), True)
+    assert cards.counts().champion == Labelled(2, 0)
+
+
+def test_shadow_alerts_of_another_rollout_are_not_counted() -> None:
+    cards = LabelledCards(TRIAL)
+    for kind, record in payment("x", 0, (False, True)).records():
+        assert kind == "shadow"
+        cards.shadow_alert(record | {"rollout_id": "r1"})
+    cards.label("x", "t0", (1, "l", 1), False)
+    assert cards.counts().challengers["b"] == Labelled()

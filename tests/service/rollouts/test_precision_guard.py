@@ -1,0 +1,236 @@
+"""The guard of the precision in the watch, at the desk and in the answers, over a log in memory."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.memory_rollouts import ADA, START, KnownModels, MemoryRollouts, proposal, ref
+from harness.rollout_records import event, rollout_v1
+from trial_progress import COUNTS, trial_progress
+
+from models.guards.counts import Labelled
+from models.guards.findings import Outcome
+from models.guards.verdict import recomputed
+from models.policy import Policy
+from models.rollouts.events import Type
+from models.rollouts.state import Phase, Trial
+from service.precision.trial import LabelCounts, LabelledTrial
+from service.rollouts import labelling, verdicts
+from service.rollouts.assessment import assess
+from service.rollouts.desk import Desk
+from service.rollouts.errors import DeskError
+from service.rollouts.guard_watch import GuardWatch
+from service.rollouts.history import Record
+from service.rollouts.reading import Job
+from service.rollouts.requests import Step
+from service.settings import ServiceSettings
+
+pytestmark = pytest.mark.unit
+
+HOUR = 3_600_000
+GUARDS = {"deadline_h": 72, "rules": [{"name": "precision", "min_precision": 0.3, "min_labelled": 30}]}
+UNREAD = LabelCounts(waiting_for="not read to the end")
+
+
+def labelled(fraud: int, genuine: int) -> LabelCounts:
+    return LabelCounts(Labelled(30, 10), {"next": Labelled(fraud, genuine)})
+
+
+class World:
+    """A rollout in shadow with this guard alone, its labels, and a watch."""
+
+    def __init__(self, labels: LabelCounts | None, guards: dict[str, Any] | None = GUARDS) -> None:
+        self.log, self.labels = MemoryRollouts(), labels
+        self.asked: list[str] = []
+        self.groups = {0: trial_progress("r2", {"next": COUNTS}, written_at=START)}
+        self.desk = Desk(
+            ServiceSettings(bootstrap_servers="none"),
+            clock=lambda: START / 1000,
+            job=lambda: Job(self.groups),
+            registry=KnownModels(),
+            rollouts=self.log,
+            labels=self.label_counts,
+        )
+        self.desk.propose(proposal(guards=guards), ADA)
+        self.take(Type.SHADOW_STARTED)
+        self.watch = GuardWatch(self.log.history, lambda: self.groups, self.desk, labels=self.label_counts)
+
+    def label_counts(self, trial: Trial) -> LabelCounts | None:
+        self.asked.append(trial.rollout_id)
+        return self.labels
+
+    def take(self, kind: Type) -> None:
+        self.desk.take(Step("r2", kind, "because", kind.value), ADA)
+
+    @property
+    def phase(self) -> Phase:
+        return self.log.history().line.trials["r2"].phase
+
+    def told(self) -> dict[str, Any]:
+        """The answer of the API, as it arrives."""
+        history = self.log.history()
+        assessment = assess(history, history.line.trials["r2"], self.groups, self.labels)
+        answer: dict[str, Any] = json.loads(json.dumps(assessment.to_json()))
+        return answer
+
+
+def test_a_precision_below_the_floor_ends_the_rollout_with_evidence_that_proves_it(tmp_path: Path) -> None:
+    world = World(labelled(1, 20))
+    world.watch.look()
+    assert world.phase is Phase.SHADOW
+    world.labels = labelled(3, 60)
+    world.watch.look()
+    breached, rolled_back = (entry.event for entry in world.log.history().of("r2")[-2:])
+    assert (breached.type, breached.challenger, breached.guard) == (Type.BREACHED, "next", "precision")
+    assert "3 frauds on 63 labelled cards: precision 0.0476, the champion 0.75" in breached.reason
+    assert rolled_back.type is Type.ROLLED_BACK
+    assert breached.verdict is not None
+    assert breached.verdict["counts"]["labelled"] == {"fraud": 3, "genuine": 60}
+    assert breached.verdict["counts"]["champion_labelled"] == {"fraud": 30, "genuine": 10}
+    evidence = json.loads(json.dumps(breached.verdict))
+    assert recomputed(evidence).to_json() == evidence
+    file = tmp_path / "verdict.json"
+    file.write_text(json.dumps(evidence))
+    assert verdicts.recompute(file) == "the same, computed again: breach"
+
+
+def test_a_precision_above_the_floor_passes() -> None:
+    world = World(labelled(40, 20))
+    world.watch.look()
+    assert world.watch.seen is not None
+    assert world.watch.seen.assessment.outcome is Outcome.PASS
+    world.take(Type.CANARY_SET)
+    assert world.phase is Phase.CANARY
+
+
+@pytest.mark.parametrize("labels", [None, UNREAD])
+def test_labels_that_are_not_all_read_are_not_judged_and_use_up_no_deadline(
+    labels: LabelCounts | None,
+) -> None:
+    """A sidecar that starts after the deadline knows no label yet, although the guard may pass."""
+    world = World(labels)
+    world.groups[0]["written_at"] = START + 1_000 * HOUR
+    world.watch.look()
+    assert world.phase is Phase.SHADOW
+    assert world.watch.seen is not None
+    assessment = world.watch.seen.assessment
+    assert (assessment.outcome, assessment.without_data("next")) == (Outcome.INSUFFICIENT, ("precision",))
+    assert "labelled" not in world.told()["challengers"]["next"]["counts"]
+    assert world.told()["waiting_for"] == assessment.waiting_for
+    assert "not judged by labels: " in verdicts.text(assessment)
+    world.labels = labelled(40, 20)
+    world.watch.look()
+    assert world.phase is Phase.SHADOW
+    # read, and too few: now the deadline counts
+    world.labels = labelled(2, 2)
+    world.watch.look()
+    assert world.phase is Phase.ROLLED_BACK
+
+
+def test_the_other_guards_judge_while_labels_are_read() -> None:
+    rules = [*GUARDS["rules"], {"name": "failures", "max_share": 0.001}]  # type: ignore[misc]
+    world = World(UNREAD, {**GUARDS, "rules": rules})
+    world.groups[0] = trial_progress("r2", {"next": {**COUNTS, "failures": 900}}, written_at=START)
+    world.watch.look()
+    assert world.phase is Phase.ROLLED_BACK
+    assert world.log.history().of("r2")[-2].event.guard == "failures"
+
+
+@pytest.mark.parametrize("labels", [None, UNREAD, LabelCounts(Labelled(9, 9), {"next": Labelled()})])
+def test_a_canary_needs_a_labelled_card_of_the_challenger(labels: LabelCounts | None) -> None:
+    world = World(labels)
+    with pytest.raises(DeskError, match="the guards precision have no data on next") as refusal:
+        world.take(Type.CANARY_SET)
+    assert refusal.value.check == "guards_data"
+    world.labels = labelled(1, 0)
+    world.take(Type.CANARY_SET)
+    assert world.phase is Phase.CANARY
+
+
+def test_nothing_is_promoted_over_a_breach_of_it() -> None:
+    world = World(labelled(0, 40))
+    with pytest.raises(DeskError, match="guard precision of r2 is breached") as refusal:
+        world.take(Type.PROMOTED)
+    assert refusal.value.check == "guards"
+
+
+def test_labels_are_counted_once_for_a_step_and_not_for_one_that_needs_no_evidence() -> None:
+    world = World(labelled(40, 20))
+    assert world.asked == []
+    world.take(Type.CANARY_SET)
+    assert world.asked == ["r2"]
+    world.take(Type.PAUSED)
+    world.take(Type.ROLLED_BACK)
+    assert world.asked == ["r2"]
+
+
+def test_a_challenger_that_the_job_does_not_score_has_no_labelled_cards() -> None:
+    """It has no shadow alerts, so all alerts of the champion would seem to be its own."""
+    world = World(labelled(40, 20))
+    world.groups[0] = trial_progress("r2", {}, written_at=START)
+    world.watch.look()
+    assert world.watch.seen is not None
+    assert world.watch.seen.assessment.without_data("next") == ("precision",)
+
+
+def test_rollouts_without_the_guard_are_as_they_were() -> None:
+    world = World(labelled(0, 500), None)
+    world.watch.look()
+    assert world.phase is Phase.SHADOW
+    assert world.told()["waiting_for"] is None
+    assert "labelled" not in world.told()["challengers"]["next"]["counts"]
+
+
+def test_a_trial_is_followed_from_its_shadow_until_its_challengers_are_no_longer_scored() -> None:
+    log = MemoryRollouts()  # a minute between two events; the first two are those of the champion
+    desk = Desk(
+        ServiceSettings(bootstrap_servers="none"),
+        clock=lambda: START / 1000,
+        job=lambda: Job({0: trial_progress("r2", {"next": COUNTS}, written_at=START)}),
+        registry=KnownModels(),
+        rollouts=log,
+        labels=lambda trial: labelled(40, 20),
+    )
+
+    def running() -> LabelledTrial | None:
+        return labelling.running(log.history())
+
+    assert running() is None
+    desk.propose(proposal(guards=GUARDS), ADA)
+    assert running() is None
+    kinds = (Type.SHADOW_STARTED, Type.CANARY_SET, Type.PAUSED, Type.RESUMED)
+    for kind in kinds:
+        desk.take(Step("r2", kind, "because", kind.value), ADA)
+        assert running() == LabelledTrial("r2", ("next",), START + 3 * 60_000)
+    desk.take(Step("r2", Type.PROMOTED, "because", "promoted"), ADA)
+    history = log.history()
+    assert running() is None
+    over = labelling.labelled_trial(history, history.line.trials["r2"])
+    assert over == LabelledTrial("r2", ("next",), START + 3 * 60_000, START + 7 * 60_000)
+    assert over.covers(START + 7 * 60_000 - 1)
+    assert not over.covers(START + 7 * 60_000)
+
+
+def test_a_rollout_of_the_first_version_ends_the_open_one() -> None:
+    world = World(None)
+    log = world.log
+    at = START + 60_000 * len(log.records)
+    log.records.append(Record(2 * len(log.records), at, rollout_v1("old", ref(5), Policy(0.5, 6))))
+    history = log.history()
+    over = labelling.labelled_trial(history, history.line.trials["r2"])
+    assert over is not None
+    assert over.until == at
+
+
+def test_guards_of_another_release_are_not_followed() -> None:
+    log = MemoryRollouts()
+    world = World(None)
+    proposed = world.log.history().of("r2")[0].event
+    log.put(
+        replace(proposed, guards={"rules": [{"name": "recall", "min_recall": 0.5}]}),
+        event(Type.SHADOW_STARTED, "r2", 2),
+    )
+    assert log.history().line.open == "r2"
+    assert labelling.running(log.history()) is None

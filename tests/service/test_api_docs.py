@@ -1,0 +1,133 @@
+"""The description of the API: complete, with examples as answers are, and an explanation of each problem."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.local_client import LocalClient
+from harness.progress_records import progress
+
+from service.app import create_app
+from service.health import examples
+from service.problem_codes import TABLE
+from service.settings import ServiceSettings
+
+pytestmark = pytest.mark.unit
+PROJECT = Path(__file__).parents[2]
+RAISED = {"Problem", "_unauthorised", "RefusedError", "UnknownError", "StaleError", "UnansweredError"}
+"""Calls whose first text is a code."""
+CHECKING = {"refusing", "_asking"}
+"""Blocks whose errors get a code."""
+
+
+@pytest.fixture(scope="module")
+def client() -> LocalClient:
+    """Of a sidecar whose threads were never started."""
+    return LocalClient(create_app(ServiceSettings(bootstrap_servers="127.0.0.1:1")))
+
+
+@pytest.fixture(scope="module")
+def document(client: LocalClient) -> dict[str, Any]:
+    found: dict[str, Any] = client.get("/openapi.json").json()
+    return found
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method} {path}", operation
+
+
+def test_every_operation_is_described_with_an_example_answer(document: dict[str, Any]) -> None:
+    assert len(document["paths"]) >= 15
+    for name, operation in operations(document):
+        assert len(operation["description"].split()) > 2, name
+        (status,) = [status for status in operation["responses"] if status.startswith("2")]
+        (content,) = operation["responses"][status]["content"].values()
+        assert content.get("example"), name
+        if "requestBody" in operation:
+            body = operation["requestBody"]["content"]["application/json"]
+            schema = document["components"]["schemas"][body["schema"]["$ref"].rpartition("/")[2]]
+            assert body.get("example") or schema.get("examples"), name
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from ([value["$ref"]] if isinstance(value.get("$ref"), str) else [])
+        for part in value.values():
+            yield from references(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from references(part)
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    assert {name.rpartition("/")[2] for name in references(document)} <= set(schemas)
+
+
+def test_a_refusal_keeps_its_own_example(document: dict[str, Any]) -> None:
+    answers = document["paths"]["/v1/rollouts"]["post"]["responses"]
+    for status in ("409", "422", "503"):
+        (content,) = answers[status]["content"].values()
+        assert content["example"]["status"] == int(status)
+    assert "422" not in document["paths"]["/v1/audit"]["get"]["responses"]
+
+
+def test_the_example_of_progress_has_fields_of_a_record() -> None:
+    (record,) = examples.PROGRESS["groups"].values()
+    assert set(record) <= set(progress())
+
+
+def test_the_page_shows_bodies_examples_and_an_anchor_for_each_code(client: LocalClient) -> None:
+    page = client.get("/docs").text
+    for shown in (
+        "challengers[].policy",
+        "retrained on March",
+        "shadow looks good",
+        "fraud_lag_records 12.0",
+    ):
+        assert shown in page
+    for code in (code for row in TABLE for code in row.codes):
+        assert page.count(f'id="{code}"') == 1, code
+    problem = client.get("/nothing/here").json()
+    assert f'id="{problem["type"].removeprefix("/docs#")}"' in page
+
+
+def plain(text: str) -> str:
+    """Without Markdown."""
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
+
+
+def test_the_reference_has_the_same_table() -> None:
+    page = (PROJECT / "docs" / "errors.md").read_text()
+    section = page.split("## Problems of the sidecar\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?`) \| (\d{3}) \| (.*?) \| (.*?) \|$", section, re.MULTILINE)
+    told = [
+        (tuple(re.findall(r"`(\w+)`", codes)), int(status), plain(happened), plain(remedy))
+        for codes, status, happened, remedy in rows
+    ]
+    assert told == [tuple(row) for row in TABLE]
+
+
+def test_every_code_is_explained() -> None:
+    used = {"trust", "golden", "answers"}  # of models.registry.verify
+    for path in (PROJECT / "service").rglob("*.py"):
+        if path.name == "verdicts.py" and path.parent.name == "rollouts":
+            continue  # of the command line alone
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
+            if name in RAISED | CHECKING:
+                texts = [one.value for one in node.args if isinstance(one, ast.Constant)]
+                used |= {
+                    text for text in texts[:2] if isinstance(text, str) and re.fullmatch(r"[a-z_]+", text)
+                }
+    codes = [code for row in TABLE for code in row.codes]
+    assert len(codes) == len(set(codes))
+    assert len(used) >= 35
+    assert used <= set(codes), used - set(codes)
