@@ -79,15 +79,17 @@ class Topics(BaseModel):
         arrival = CREATE_TIME if replay else LOG_APPEND_TIME
         # a record that only one broker of three has would be lost with that broker
         common = {"min.insync.replicas": "2" if replicas > 2 else "1", "cleanup.policy": "delete"}
+        # older versions of a profile are needed as long as a copy of the checkpoint may be restored: the
+        # transactions after it are decided again, with the profiles of their time. An archive's versions are
+        # older than any lag, so compaction would remove them at once
+        versions = {} if replay else {**COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)}
         own = {
             self.transactions: {
                 "retention.ms": RETENTION_MS,
                 **arrival,
                 "max.message.bytes": str(2 * 1024 * 1024),
             },
-            # older versions are needed as long as a copy of the checkpoint may be restored: the transactions
-            # after it are decided again, with the profiles of their time
-            self.profiles: {**arrival, **COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)},
+            self.profiles: {**arrival, **versions},
             self.chargebacks: arrival,
             self.labels: {**arrival, "retention.ms": "-1"},
             # the longest lookback of a feature, and as much again for a restored checkpoint

@@ -100,20 +100,24 @@ def test_a_replay_switches_the_topic_to_producer_timestamps_and_back(
     stack: Endpoints, topic_names: Callable[[], Topics]
 ) -> None:
     names = topic_names()
+    names = names.model_copy(update={"profiles": f"{names.transactions}-profiles"})
     client = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
 
-    def timestamps() -> str:
-        (settings,) = client.describe_configs(
-            [ConfigResource(ResourceType.TOPIC, names.transactions)]
-        ).values()
-        return str(settings.result(20)["message.timestamp.type"].value)
+    def setting(topic: str, name: str) -> str:
+        (settings,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        return str(settings.result(20)[name].value)
 
-    topics.create(stack.bootstrap_servers, names, replay=True)
-    assert timestamps() == "CreateTime"
-    topics.create(stack.bootstrap_servers, names)
-    assert timestamps() == "LogAppendTime"
-    topics.create(stack.bootstrap_servers, names, replay=True)
-    assert timestamps() == "CreateTime"
+    def kinds() -> tuple[str, str]:
+        return (
+            setting(names.transactions, "message.timestamp.type"),
+            setting(names.profiles, "cleanup.policy"),
+        )
+
+    # an archive's profiles are older than the compaction's lag: all but the newest would be gone at once
+    archive, live = ("CreateTime", "delete"), ("LogAppendTime", "compact")
+    for replay, expected in ((True, archive), (False, live), (True, archive)):
+        topics.create(stack.bootstrap_servers, names, replay=replay)
+        assert kinds() == expected
 
 
 def test_existing_topics_are_compared_and_not_changed(
