@@ -1,4 +1,4 @@
-"""Labels decoded: by the contract, as the oracle reads them, each by exactly one key group."""
+"""Decoding of labels: by the contract, like the oracle, each by exactly one key group."""
 
 import json
 from typing import Any
@@ -64,7 +64,7 @@ def oracles(record: object, kind: str) -> Reason | tuple[str, str, bool | None]:
 
 @examples(300)
 @given(VERDICTS)
-def test_labels_are_those_of_the_contract_and_the_oracles(record):
+def test_labels_agree_with_the_contract_and_the_oracle(record):
     found = ours(record, Contract.LABEL)
     assert found == oracles(record, "label")
     try:
@@ -78,7 +78,7 @@ def test_labels_are_those_of_the_contract_and_the_oracles(record):
 
 @examples(150)
 @given(changed(CHARGEBACK))
-def test_chargebacks_are_the_oracles(record):
+def test_chargebacks_agree_with_the_oracle(record):
     assert ours(record, Contract.CHARGEBACK) == oracles(record, "chargeback")
 
 
@@ -93,12 +93,12 @@ def test_chargebacks_are_the_oracles(record):
         *(({"kind": "verdict", "verdict": "genuine", "reason": reason}, False) for reason in REASONS),
     ],
 )
-def test_what_a_label_says(changes, says):
+def test_a_label_has_time_and_outcome(changes, says):
     record = {k: v for k, v in GOOD.items() if k not in ("verdict", "reason")} | changes
     assert ours(record, Contract.LABEL) == ("c", "t", says)
 
 
-def test_each_label_is_one_groups_whatever_its_partition():
+def test_each_label_belongs_to_one_group_whatever_its_partition():
     groups = KeyGroups(Partitioner.MURMUR2, partitions=4, groups=3)
     cards = [f"c{n}" for n in range(20)]
     values = [json.dumps({**GOOD, "card_id": card}).encode() for card in cards]

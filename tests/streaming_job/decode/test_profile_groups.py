@@ -1,4 +1,4 @@
-"""Each key group keeps the profile rows of its own cards; together they say what one alone would."""
+"""Each key group keeps the profile rows of its own cards; together they have the outcome of one group."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def by_group(fetched: Records, groups: KeyGroups) -> list[ProfileChanges]:
 
 
 def naive(fetched: Records, groups: KeyGroups) -> list[ProfileChanges]:
-    """Decode everything one by one, and then share it out."""
+    """Decode all records one by one, and assign them to groups afterwards."""
     changes: list[list[np.ndarray]] = [[np.zeros(0, profiles.PROFILE)] for _ in range(groups.groups)]
     letters: list[list[DeadLetter]] = [[] for _ in range(groups.groups)]
     ends = []
@@ -149,7 +149,7 @@ def test_columns_of_keys_are_read_as_the_pattern_has_them(column):
 
 @examples(120)
 @given(st.lists(st.tuples(st.lists(_MARKS).map(b"".join), st.booleans())))
-def test_values_with_the_mark_are_found_wherever_it_stands(column):
+def test_values_with_the_marker_are_found_wherever_it_is(column):
     asked = np.array([wanted for _, wanted in column], dtype=np.bool_)
     found = keys.may_end_snapshot(pa.array([value for value, _ in column], type=pa.binary()), asked)
     assert found.tolist() == [wanted and b'"last"' in value for value, wanted in column]
@@ -185,7 +185,7 @@ def rows(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
 @pytest.mark.parametrize("partitioner", list(Partitioner))
 @examples(40, 5_000)
 @given(st.data())
-def test_groups_decode_what_decoding_everything_and_sharing_it_out_gives(partitioner, groups, data):
+def test_groups_decode_the_same_as_decoding_all_and_assigning(partitioner, groups, data):
     key_groups = KeyGroups(partitioner, partitions=PARTITIONS, groups=groups)
     drawn = data.draw(st.lists(rows(), max_size=25))
     fetched = log(drawn, sorted(data.draw(st.integers(0, 2)) for _ in drawn))
@@ -194,11 +194,11 @@ def test_groups_decode_what_decoding_everything_and_sharing_it_out_gives(partiti
         assert same(one, other)
     offsets = [offset for one in found for offset in one.changes["offset"].tolist()]
     offsets += [letter.offset for one in found for letter in one.dead_letters]
-    assert sorted(offsets) == list(range(len(drawn)))  # one group has it, or speaks of it
+    assert sorted(offsets) == list(range(len(drawn)))  # one group keeps it, or reports it
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
-def test_each_row_of_a_good_log_is_kept_by_its_cards_group_alone(groups):
+def test_each_row_of_a_valid_log_is_kept_only_by_its_cards_group(groups):
     key_groups = KeyGroups(Partitioner.MURMUR2, partitions=PARTITIONS, groups=groups)
     cards = [f"c-{row % 97}" for row in range(500)]
     found = by_group(log([(plain_key(card), envelope(card)) for card in cards]), key_groups)
@@ -228,7 +228,7 @@ def test_every_faulty_row_is_reported_by_the_group_that_its_key_names_or_by_grou
     assert sum(one.changes.size for one in found) == 0
 
 
-def test_key_that_names_another_card_is_a_fault_of_the_record():
+def test_a_key_that_names_another_card_is_an_error_of_the_record():
     key_groups = KeyGroups(Partitioner.MURMUR2, partitions=PARTITIONS, groups=1)
     found = profiles.decode(log([(plain_key("c-1"), envelope("c-2"))]), key_groups, 0)
     (letter,) = found.dead_letters
@@ -258,7 +258,7 @@ def test_rows_of_other_groups_are_not_decoded(monkeypatch):
         assert profiles.decode(fetched, key_groups, group).changes.size == len(parsed) < len(CARDS)
 
 
-def test_no_records_are_no_changes():
+def test_an_empty_batch_has_no_changes():
     key_groups = KeyGroups(Partitioner.MURMUR2, partitions=PARTITIONS, groups=2)
     found = profiles.decode(log([]), key_groups, 0)
     assert (found.changes.size, found.dead_letters, found.snapshot_end) == (0, [], None)

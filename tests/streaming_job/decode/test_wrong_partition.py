@@ -76,7 +76,7 @@ def test_each_record_has_one_reason_and_the_partition_comes_last():
     assert not decoded.rows.size
 
 
-def test_the_check_costs_little_more_than_a_hash_of_the_card():
+def test_the_check_takes_little_more_than_a_hash_of_the_card():
     groups = key_groups(Partitioner.MURMUR2, 1)
     values = [record(card_id=f"c-{row:06}") for row in range(100_000)]
     fetched = records(values, partitions=np.zeros(len(values), dtype=np.int32))

@@ -1,4 +1,4 @@
-"""Parts of merchant facts: records, pieces, clocks, labels that wait; and what comes behind a promise."""
+"""Parts of merchant facts: records, pieces, clocks, pending labels, and facts that come after a promise."""
 
 import json
 
@@ -61,14 +61,14 @@ def test_records_keep_their_contract_and_are_read_back():
 @pytest.mark.parametrize(
     "value", [None, b"{", b"[]", b'{"job_id":"card-fraud"}', b'{"job_id":"card-fraud","kind":"x"}']
 )
-def test_what_is_no_fact_is_an_error(value):
+def test_an_invalid_fact_is_an_error(value):
     with pytest.raises(FactError, match="merchant-facts-0@0"):
         read(records([value]), "card-fraud")
 
 
 @examples(60)
 @given(st.lists(st.one_of(st.integers(0, 20), st.just("replace")), max_size=20))
-def test_pieces_hold_all_rows_in_order_and_are_few(steps):
+def test_pieces_hold_all_rows_in_order_and_stay_few(steps):
     store, extra, held = MemoryPieces(), {}, []
     for step in steps:
         rows = np.zeros(step if step != "replace" else len(held) // 2, dtype=HOUR_COUNT)
@@ -87,7 +87,7 @@ def test_pieces_hold_all_rows_in_order_and_are_few(steps):
 
 @examples(60)
 @given(st.lists(st.integers(0, 9), max_size=30))
-def test_old_rows_leave_with_their_piece_and_no_piece_is_larger_than_the_most(steps):
+def test_old_rows_are_dropped_with_their_piece_and_pieces_have_a_limit(steps):
     store, extra, added, oldest = MemoryPieces(), {}, [], 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiers_module, "MOST_ROWS", 16)
@@ -119,7 +119,7 @@ REPORTS = st.lists(
 
 @examples(200)
 @given(REPORTS)
-def test_spans_say_what_the_last_report_in_effect_says(said):
+def test_spans_follow_the_last_report_in_effect(said):
     reports = np.array(said, dtype=REPORT)
     found = spans(reports)
     for merchant in range(2):
@@ -137,13 +137,13 @@ def test_spans_say_what_the_last_report_in_effect_says(said):
             assert len(known) == frauds
 
 
-def test_the_clock_is_that_of_the_partition_that_is_furthest_behind():
+def test_the_clock_is_that_of_the_slowest_partition():
     clock = LogClock([0, 1])
     assert (clock.time(), clock.time([0]), clock.time([0, 1])) == (BEGUN, BEGUN, IDLE)
     (seen,) = as_records([Record("t", 0, 0, 50, None, b""), Record("t", 0, 1, 40, None, b"")])
     clock.advance(seen)
     assert (clock.time(), clock.time([1])) == (BEGUN, 50)
-    clock.set_waiting({1: 30})  # a partition of which something waits has something left
+    clock.set_waiting({1: 30})  # a partition with waiting records has records left
     assert (clock.time(), clock.time([1])) == (30, 30)
 
 
@@ -213,7 +213,7 @@ def test_a_label_takes_effect_an_hour_after_its_hour():
     assert (report["arrival"], report["effective_at"]) == (NOW * HOUR, (NOW + 7) * HOUR)
 
 
-def test_what_comes_behind_a_promise_takes_effect_after_it():
+def test_a_fact_after_a_promise_takes_effect_later_than_it():
     facts = Facts([NOW])
     facts.group.settle(IDLE, promise_of(NOW + 9), facts.outcome)
     assert facts.told()[-1]["until"] == (NOW + 11) * HOUR
@@ -222,14 +222,15 @@ def test_what_comes_behind_a_promise_takes_effect_after_it():
     assert facts.outcome.counts["late_facts"] == 1
     (report,) = facts.told()
     assert report["effective_at"] == (NOW + 11) * HOUR
-    # the hour's count was ripe an hour after it, and may have been looked at: it goes to one that was not
+    # the hour's count was ripe an hour after it, and may have been used: the addition goes to an hour that
+    # was not
     facts.decide(1, NOW + 1)
     assert facts.outcome.counts["late_facts"] == 1
     (counts,) = facts.told()
     assert (counts["hour"], counts["counts"]) == (NOW + 9, [1])
 
 
-def test_what_is_decided_again_in_silence_is_not_written_again():
+def test_silently_repeated_decisions_write_no_fact_again():
     facts = Facts([])
     facts.group.table.fold(
         read(records([Author("card-fraud", 0).promise(promise_of(NOW + 2))]), "card-fraud")
@@ -242,7 +243,7 @@ def test_what_is_decided_again_in_silence_is_not_written_again():
     ]
 
 
-def test_open_hours_of_an_older_checkpoint_that_were_written_since_are_dropped():
+def test_open_hours_of_an_older_checkpoint_are_dropped_if_they_were_written_since():
     store, extra = MemoryPieces(), {}
     world, state = World(), GroupState(MemoryArena(), keeps_ids=True)
 

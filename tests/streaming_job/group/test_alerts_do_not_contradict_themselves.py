@@ -1,7 +1,6 @@
-"""Reasons, rules, threshold and decision of an alert against each other and against its own features.
-
-The oracle shows that the job's alerts are those of the rules. Here nothing but the alert is read, with the
-policy and the model that it names: what an analyst sees has to be of one piece.
+"""Reasons, rules, threshold and decision of an alert agree with each other and with its features. The oracle
+shows that the job's alerts are correct. Here only the alert is read, with the policy and the model that it
+names: an analyst must see a consistent alert.
 """
 
 import json
@@ -108,14 +107,14 @@ def check_reasons(alert: Mapping[str, Any]) -> None:
         return
     model = load_any(MODELS[alert["model"]["digest"]]).on(NAMES)
     if MODELS[alert["model"]["digest"]] in (RAISES, NO_NUMBER):
-        model = scorer("2")  # what they answer where they do
+        model = scorer("2")  # scores of the models that answer
     x = values_of(alert)
     assert model.score(x)[0] == score
     raised = model.explain(x)[0]
     assert base_of(model) + raised.sum() == pytest.approx(math.log(score / (1 - score)), abs=1e-9)
     strongest = sorted(raised[raised > 0].tolist(), reverse=True)[:REASONS]
     assert contributions == strongest
-    # a score above the model's mean has a reason, and the reasons alone lift it at least as far
+    # a score above the model's mean has a reason, and the reasons alone raise it at least as far
     if math.log(score / (1 - score)) > base_of(model):
         assert reasons
         assert len(strongest) == REASONS or sum(contributions) >= raised.sum() - 1e-9
@@ -174,7 +173,7 @@ def test_reasons_threshold_and_decision_never_contradict_each_other(seed: int) -
     check(random_world(seed, trials=True))
 
 
-def test_every_rule_and_outcome_is_among_them() -> None:
+def test_the_alerts_cover_every_rule_and_outcome() -> None:
     alerts = [alert for seed in range(12) for alert in check(random_world(seed, trials=True))]
     assert len(alerts) > 200
     assert {rule for alert in alerts for rule in alert["rules"]} == set(RULES)
@@ -192,7 +191,7 @@ def test_every_rule_and_outcome_is_among_them() -> None:
         ("reasons", []), ("model_failure", "raised"),
     ],
 )  # fmt: skip
-def test_an_alert_that_contradicts_itself_is_noticed(field: str, value: Any) -> None:
+def test_an_inconsistent_alert_fails_the_check(field: str, value: Any) -> None:
     world = World(rollout=False)
     world.rollout("r1", -HOUR, threshold=0.3)
     world.tx(MINUTE, 499.0)

@@ -1,4 +1,4 @@
-"""A rollout that cannot decide is a dead letter: the job goes on, and says the same however it is cut."""
+"""A rollout that cannot decide is a dead letter: the job continues, with the same outcome in any batches."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -84,10 +84,8 @@ def test_the_last_good_rollout_stays_in_force(
 
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("cuts", [(), (5, 10, 11, 12, 25)], ids=["one batch", "some"])
-def test_a_rollout_in_another_partition_is_refused_and_has_no_place_in_the_order(
-    groups: int, cuts: tuple[int, ...]
-) -> None:
-    """Somebody has given the topic a second partition: r2 is its first record, with the offset of r1."""
+def test_a_rollout_in_another_partition_is_refused_and_not_folded(groups: int, cuts: tuple[int, ...]) -> None:
+    """The topic has got a second partition: r2 is its first record, with the offset of r1."""
     made = world(model_ref("2"))
     made.rollouts[1] = made.rollouts[1]._replace(partition=1, offset=0)
     outcomes = made.run(cuts, groups=groups, rebuild_each_batch=True)
@@ -128,7 +126,7 @@ def test_a_model_of_exactly_the_catalogues_columns_is_used_as_it_is() -> None:
 
 @pytest.mark.parametrize("cuts", [(), (3, 4, 5)], ids=["one batch", "some"])
 @pytest.mark.parametrize("groups", [1, 3])
-def test_a_withdrawn_rollout_decides_no_more(cuts: tuple[int, ...], groups: int) -> None:
+def test_a_withdrawn_rollout_no_longer_decides(cuts: tuple[int, ...], groups: int) -> None:
     """r1 at 0    r2 at 3 s    r2 withdrawn at 6 s."""
     made = World(rollout=False, partitions=3)
     made.rollout("r1", 0, threshold=0.0)
@@ -142,7 +140,7 @@ def test_a_withdrawn_rollout_decides_no_more(cuts: tuple[int, ...], groups: int)
 
 
 class Registry:
-    """A registry that has whichever models it has at the moment, and counts who asks."""
+    """A registry with changing models, which counts its calls."""
 
     def __init__(self) -> None:
         self.gone: set[str] = set()
@@ -160,15 +158,15 @@ def test_the_model_in_force_is_loaded_before_a_transaction_needs_it() -> None:
     rules = replace(made.rules(), load_model=registry.load)
     core = opened(rules, store, Meta(), {})
     fold(core, made)
-    assert registry.asked == ["1", "2", "2", "2"]  # each is judged, the last one is in force
+    assert registry.asked == ["1", "2", "2", "2"]  # each is loaded for its verdict, the last one is in force
     core.seal(store, {})
     registry.asked = []
     opened(rules, store, Meta(), {})
     assert registry.asked == ["2"]
 
 
-def test_what_was_said_of_a_rollout_stays_said_whatever_the_registry_has_now() -> None:
-    """The state is older than the output: what was folded, and judged, before Q is folded again."""
+def test_the_verdict_on_a_rollout_is_kept_whatever_the_registry_has_now() -> None:
+    """The state is older than the output: rollouts before Q, judged already, are folded again."""
     made = world(model_ref("5"))
     registry = Registry()
     rules = replace(made.rules(), load_model=registry.load)
@@ -178,7 +176,7 @@ def test_what_was_said_of_a_rollout_stays_said_whatever_the_registry_has_now() -
     told = first.outcome.set_aside
     assert told == {1: "model_unavailable"}
     q = {(TOPICS.model_rollouts, 0): 3}
-    for gone in (set(), {"5"}, {"2"}):  # it is back; all is as it was; one that was good is away
+    for gone in (set(), {"5"}, {"2"}):  # the refused one is back, all are as before, a good one is missing
         registry.gone = gone
         again = opened(rules, MemoryPieces(), Meta(), q, told)
         fold(again, made)
@@ -186,7 +184,7 @@ def test_what_was_said_of_a_rollout_stays_said_whatever_the_registry_has_now() -
         assert again.outcome.dead_letters == []
 
 
-def test_a_model_whose_files_are_lost_is_withdrawn_before_anything_needs_it() -> None:
+def test_a_model_with_lost_files_can_be_withdrawn_before_it_is_needed() -> None:
     made, registry, store = world(model_ref("2")), Registry(), MemoryPieces()
     rules = replace(made.rules(), load_model=registry.load)
     first = opened(rules, store, Meta(), {})

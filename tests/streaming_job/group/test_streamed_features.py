@@ -1,4 +1,4 @@
-"""What the job's stages give every transaction is what a training set gives it, bit for bit."""
+"""The job's features of each transaction equal those of a training set, bit for bit."""
 
 import json
 
@@ -14,7 +14,8 @@ pytestmark = pytest.mark.unit
 
 
 def world(seed: int) -> World:
-    """Three weeks of a few cards, everything an alert: late, too late, early, repeated, one card hot."""
+    """Three weeks of a few cards, with an alert on every transaction: late, too late, early, repeated, a hot
+    card."""
     rng = np.random.default_rng(seed)
     made = World(rollout=False, partitions=3)
     made.rollout("all", -HOUR, threshold=0.0)
@@ -41,14 +42,14 @@ def world(seed: int) -> World:
 
 
 def history(made: World) -> pa.Table:
-    """The same transactions as an archive has them."""
+    """The same transactions as an archive."""
     rows = [json.loads(record.value or b"") for record in made.transactions]
     arrivals = pa.array([record.timestamp for record in made.transactions])
     return pa.Table.from_pylist(rows).append_column("arrival_time", arrivals)
 
 
 def profiles(made: World) -> pa.Table:
-    """The same profiles; what a snapshot brought has no time."""
+    """The same profiles; rows of the snapshot have no time."""
     rows = []
     for record in made.profiles:
         change = json.loads(record.value or b"")
@@ -75,7 +76,7 @@ def test_streamed_features_equal_those_of_the_training_set(seed: int, rebuilt: b
     decided = np.flatnonzero(~np.isnan(trained).all(axis=1)).tolist()
     assert sorted(streamed) == decided
     assert all(streamed[row] == trained[row].tobytes() for row in decided)
-    # and the test has met everything that it is about
+    # the test covers all its cases
     assert len(alerts) == len(streamed) < len(made.transactions) - len(dead_letters(outcomes))
     assert {reason for *_, reason in dead_letters(outcomes)} == {"too_late", "future_event_time"}
     assert max(alert["features"]["count_all"] for alert in alerts) > 512

@@ -1,4 +1,5 @@
-"""Open rollouts in the job: who decides, what is compared, and that no challenger touches the champion."""
+"""Open rollouts in the job: the deciding model, the comparison, and that no challenger affects the
+champion."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +31,8 @@ Load = Callable[[ModelRef], Scorer]
 
 
 def world(*challengers: Challenger, share_bp: int = 5_000, kind: type[World] = World) -> World:
-    """Champion from -1 h; a rollout in shadow from 10 s, canary from 20 s, then back; a minute of traffic."""
+    """A minute of traffic; champion from -1 h, a rollout in shadow from 10 s, canary from 20 s, then rolled
+    back."""
     made = kind(rollout=False, partitions=3)
     made.rollout("r1", -HOUR, threshold=0.0, max_count_5m=99)
     made.event(proposed("r2", *challengers), 9 * SECOND)
@@ -56,7 +58,7 @@ def member(card: str, share_bp: int) -> bool:
 
 
 @pytest.mark.parametrize("cuts", [(), (5, 15, 25, 45)], ids=str)
-def test_the_canary_decides_for_its_cards_while_it_is_one(cuts: tuple[int, ...]) -> None:
+def test_a_canary_decides_for_its_cards(cuts: tuple[int, ...]) -> None:
     made = world(challenger(model_ref("2"), policy=ALWAYS))
     outcome = one_pass(made, cuts=cuts)
     alerts = told(outcome.alerts)
@@ -83,7 +85,7 @@ def test_the_canary_decides_for_its_cards_while_it_is_one(cuts: tuple[int, ...])
 
 
 @pytest.mark.parametrize("cuts", [(), (5, 15, 25, 45)], ids=str)
-def test_verdicts_that_differ_are_shadow_alerts_and_counted_in_units(cuts: tuple[int, ...]) -> None:
+def test_differing_verdicts_are_shadow_alerts_and_counted_in_units(cuts: tuple[int, ...]) -> None:
     """The champion alerts on everything, `b` on nothing, `d` by score; only the champion decides."""
     made = world(
         challenger(model_ref("2"), policy=NEVER, role="shadow"),
@@ -115,19 +117,19 @@ def test_verdicts_that_differ_are_shadow_alerts_and_counted_in_units(cuts: tuple
 
 
 def lost(ref: ModelRef) -> Scorer:
-    """The model's files cannot be read any more."""
+    """Loader of a model whose files are lost."""
     raise OSError("the disk is gone")
 
 
 class LostWorld(World):
-    """Its challengers' models are good when they are proposed, and cannot be loaded later."""
+    """A world whose challengers' models are valid at the proposal, and cannot be loaded later."""
 
     def rules(self, groups: int = 1, load_model: Load = load) -> Rules:
         return replace(super().rules(groups, load_model), load_challenger=lost)
 
 
 class OutOfMemory:
-    """A model that cannot be run here."""
+    """A model that runs out of memory."""
 
     def score(self, x: np.ndarray) -> np.ndarray:
         raise MemoryError("no room")
@@ -151,7 +153,7 @@ def no_room(ref: ModelRef) -> Scorer:
     ids=["NaN", "raises", "out of memory", "gone"],
 )
 @pytest.mark.parametrize("cuts", [(), (15, 25)], ids=str)
-def test_a_challenger_that_fails_leaves_everything_as_it_is_without_it(
+def test_a_failing_challenger_changes_no_output_of_the_champion(
     ref: ModelRef, load_model: Load, why: str, cuts: tuple[int, ...]
 ) -> None:
     made = world(
@@ -200,7 +202,7 @@ def test_cooldown_and_escalation_follow_the_cards_own_alerts() -> None:
         assert {alert["policy"] for alert in alerts} == {policy.digest()}
 
 
-def test_events_say_from_which_transaction_on_they_held() -> None:
+def test_progress_has_the_first_transaction_to_which_each_event_applied() -> None:
     made = world(challenger(model_ref("2")))
     group = Group(0, made.rules(1))
     group.take([*made.rollouts], made.transactions)
@@ -216,7 +218,7 @@ def test_events_say_from_which_transaction_on_they_held() -> None:
         }
 
 
-def test_without_an_open_rollout_nothing_is_kept_or_told() -> None:
+def test_without_an_open_rollout_no_trial_is_stored_or_reported() -> None:
     made = World()
     for second in range(50):
         made.tx(second * SECOND, 500.0)

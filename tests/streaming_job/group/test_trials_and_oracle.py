@@ -1,4 +1,4 @@
-"""The job and the oracle, written apart, come to the same of rollouts with challengers."""
+"""The job and the oracle, which share no code, agree on rollouts with challengers."""
 
 import json
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ SOUND = model_ref("2")
 
 
 def story(canary: ModelRef) -> World:
-    """A rollout through all its phases, while 23 cards pay 1,200 times, some of it twice."""
+    """A rollout through all its phases, while 23 cards pay 1,200 times, some of the records repeated."""
     world = World(rollout=False, partitions=3)
     world.rollout("r1", -HOUR, threshold=0.3, max_count_5m=6)
     strict = Policy(0.2, 5, cooldown_s=40, escalate_after=20, max_count_1m=3)
@@ -60,7 +60,7 @@ def require_same(expected: Iterable[dict[str, Any]], written: Iterable[Any]) -> 
 
 
 @pytest.mark.parametrize("canary", [SOUND, RAISES, NO_NUMBER], ids=["sound", "raises", "no number"])
-def test_rollouts_come_to_the_same(canary: ModelRef) -> None:
+def test_job_and_oracle_agree_on_rollouts(canary: ModelRef) -> None:
     world = story(canary)
     job = merged(world.run((100, 333, 800), groups=3, load_model=load_any))
     rollouts = RolloutLog(lambda one: load_any(one.model))

@@ -1,4 +1,4 @@
-"""Which messages are a job's progress, and which are the newest of their groups."""
+"""Selection of a job's progress records, and of the newest one of each group."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ ENDS: Offsets = {("tx", 0): 1}
 
 
 class Sent:
-    """A message as the client gives it."""
+    """A message as returned by the client."""
 
     def __init__(self, value: Any, key: bytes = b"job") -> None:
         self._value, self._key = value if isinstance(value, bytes) else orjson.dumps(value), key
@@ -51,7 +51,7 @@ def test_the_last_record_of_each_group_is_the_newest() -> None:
     assert unreadable == 0
 
 
-def test_feature_counts_stay_until_a_newer_record_carries_others() -> None:
+def test_feature_counts_are_kept_until_a_newer_record_has_others() -> None:
     counts = [{"feature_counts": {"hour": hour}} for hour in (1, 2)]
     log: Any = [
         Sent({**progress(group, number), **more})
@@ -80,7 +80,7 @@ def test_feature_counts_stay_until_a_newer_record_carries_others() -> None:
         progress(0, 5) | {"partitions": None},
     ],
 )
-def test_what_is_no_progress_is_counted_and_passed_over(value: Any) -> None:
+def test_other_records_are_counted_and_ignored(value: Any) -> None:
     other: Any = Sent(progress(0, 3), key=b"another job")
     message: Any = Sent(value)
     assert decoded(message, "job") is None

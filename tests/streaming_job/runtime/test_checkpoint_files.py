@@ -1,4 +1,4 @@
-"""A place for checkpoints gets the manager that writes whole files there, or is refused."""
+"""A checkpoint's file system gets a manager that writes whole files there, or is refused."""
 
 import pytest
 
