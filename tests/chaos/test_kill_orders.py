@@ -1,5 +1,4 @@
-"""Sidecar, job and broker killed together, in every order: what the sidecar says afterwards is what happened.
-
+"""Sidecar, job and broker are killed together, in every order; afterwards the sidecar's figures are correct.
 A rollout is a canary throughout, and is paused or resumed before each round: the job may die before it has
 applied that. The cards that the canary decides for are the same after every round.
 """
@@ -61,7 +60,7 @@ class Scene:
         return SidecarProcess(**{name: value for name, value in variables.items() if name.startswith(wanted)})
 
     def open_canary(self) -> None:
-        """Every card in ten is a member of a challenger that is the champion's double."""
+        """One card in ten is a member of a challenger whose model equals the champion's."""
         known = trained(self._installed.settings.mlflow_tracking_uri)
         policy, now_ms = Policy(known.quality.threshold, 15), int(time.time() * 1000)
         double = Challenger("double", CANARY, SHARE_BP, known.ref, policy)
@@ -95,7 +94,7 @@ class Scene:
         self.sidecar = self._served()
 
     def written(self) -> dict[str, float]:
-        """The counters as the topics give them, and the oracle."""
+        """Counters computed from the topics, and by the oracle."""
         verdict, topics = self.relay.audit(), self._installed.topics
         decided = (Kind.ALERT, Kind.PASSED, Kind.SUPPRESSED)
         return {
@@ -119,7 +118,7 @@ class Scene:
         return found
 
     def told(self) -> dict[str, Any]:
-        """The rollout as the sidecar has it."""
+        """The rollout in the sidecar's answer."""
         found: dict[str, Any] = json.loads(self.sidecar.get(f"v1/rollouts/{ROLLOUT}")[1])
         return found
 

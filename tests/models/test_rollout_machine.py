@@ -1,4 +1,4 @@
-"""The state machine of rollouts: what is accepted, what it leads to, and what is refused."""
+"""The state machine of rollouts: accepted events with their effects, and refused ones."""
 
 from dataclasses import replace
 from functools import reduce
@@ -60,7 +60,7 @@ def refusal(line: Line, made: Event) -> Reason:
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_each_phase_is_reached_and_allows_what_the_table_says(phase: Phase) -> None:
+def test_each_phase_is_reached_and_allows_the_events_of_the_table(phase: Phase) -> None:
     line = at(phase)
     assert line.trials["r"].phase is phase
     assert (line.open == "r") == (phase not in FINAL)
@@ -86,7 +86,7 @@ def test_rolled_back_is_accepted_in_every_phase_that_is_not_final(phase: Phase, 
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_who_scores_and_who_decides(phase: Phase) -> None:
+def test_scoring_and_deciding_models_of_each_phase(phase: Phase) -> None:
     found = plan(at(phase))
     assert found is not None
     decides = (found.champion.rollout_id, found.champion.model.version)
@@ -113,7 +113,7 @@ def test_pause_and_resume_lead_back_to_phase_and_share() -> None:
         assert (other.trials["r"].phase, other.trials["r"].share_bp) == (Phase.CANARY, 50)
 
 
-def test_withdrawal_brings_back_the_champion_before() -> None:
+def test_a_withdrawal_restores_the_champion_before() -> None:
     line = at(Phase.PROMOTED)
     assert plan(apply(line, following(line, Type.WITHDRAWN))) == plan(INSTALLED)
     assert refusal(INSTALLED, event(Type.WITHDRAWN, "first", 3)) is Reason.LAST_ROLLOUT
@@ -132,7 +132,7 @@ def test_withdrawal_brings_back_the_champion_before() -> None:
         replace(proposed("q", *CHALLENGERS), seq=2),
     ],
 )
-def test_proposals_in_ignorance_are_refused(made: Event) -> None:
+def test_proposals_against_another_champion_are_refused(made: Event) -> None:
     assert refusal(INSTALLED, made) is Reason.ROLLOUT_CONFLICT
 
 
@@ -147,7 +147,7 @@ def test_one_rollout_is_open_at_a_time() -> None:
             assert allowed(at(phase), "q") == ()
 
 
-def test_events_of_nothing_out_of_turn_or_of_no_challenger_are_refused() -> None:
+def test_events_without_rollout_out_of_order_or_without_challenger_are_refused() -> None:
     line = at(Phase.SHADOW)
     assert refusal(line, event(Type.PAUSED, "nobody", 3)) is Reason.UNKNOWN_ROLLOUT
     for seq in (1, 2, 4):
@@ -190,7 +190,7 @@ STEPS = st.lists(
 
 
 def story(steps: list[tuple[str, Type, int, bool]]) -> list[Event]:
-    """Events as careless writers would send them: now and then a proposal, mostly the next number."""
+    """Random events of careless writers: some proposals, mostly the next number."""
     seqs: dict[str, int] = {}
     told = []
     for name, kind, slip, opens in steps:
@@ -203,7 +203,7 @@ def story(steps: list[tuple[str, Type, int, bool]]) -> list[Event]:
 
 
 def outcomes(line: Line, told: list[Event]) -> tuple[Line, list[str]]:
-    """What careless events lead to, and what was said of each."""
+    """The state after careless events, and the outcome of each."""
     words = []
     for made in told:
         try:
@@ -217,7 +217,7 @@ def outcomes(line: Line, told: list[Event]) -> tuple[Line, list[str]]:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
-def test_every_line_can_be_rolled_back_and_is_the_same_in_a_replay(
+def test_every_state_can_be_rolled_back_and_is_equal_in_a_replay(
     steps: list[tuple[str, Type, int, bool]],
 ) -> None:
     told = story(steps)

@@ -1,4 +1,4 @@
-"""Sentences say what the features say: every number in one is read back, every word of direction checked."""
+"""Sentences agree with the features: each number is read back, each word of direction is checked."""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ def test_a_number_reads_back_and_has_no_exponent(value: float) -> None:
 
 
 @given(st.integers(0, 10**9))
-def test_a_count_is_told_exactly(count: int) -> None:
+def test_a_count_is_exact(count: int) -> None:
     told = plural(count, "payment")
     assert read(told) == count
     assert told.endswith("payment") is (count == 1)
@@ -83,7 +83,7 @@ def test_a_sentence_of_a_merchant_names_value_and_window(feature: Feature, value
         assert f" in {feature.name.rpartition('_')[2][:-1]} days" in told
 
 
-def test_an_unknown_feature_of_a_merchant_is_said_to_be_none() -> None:
+def test_an_unknown_merchant_feature_has_its_sentence() -> None:
     unknown = {feature.name for feature in MERCHANT_FEATURES if "unknown" in feature.meaning}
     assert unknown == set(MERCHANT_UNKNOWN)
     assert all(of_feature(name, None, {}, "EUR").startswith("no ") for name in unknown)
@@ -111,10 +111,10 @@ def test_a_sentence_of_a_count_or_sum_names_value_and_window(feature: object, va
     st.integers(0, 20_000),
     st.floats(0.01, 10_000),
 )
-def test_what_is_usual_is_the_rate_or_mean_of_what_lies_before(
+def test_the_usual_value_is_the_rate_or_mean_of_the_time_before(
     window: str, count: int, before: int, mean: float
 ) -> None:
-    """Against a computation of its own: in hours, from the counts of which the features are made."""
+    """Compared with a separate computation in hours, from the counts behind the features."""
     values = {
         **dict.fromkeys(NAMES),
         f"count_{window}": float(count), "count_30d": float(count + before),
@@ -136,13 +136,13 @@ def test_what_is_usual_is_the_rate_or_mean_of_what_lies_before(
             assert is_near(read(told.split("; usually ")[1]), mean), told
 
 
-def test_the_issue_s_example() -> None:
+def test_the_documented_example() -> None:
     values = {**USUAL, "count_5m": 7.0, "count_30d": 295.0}
     assert of_feature("count_5m", 7.0, values, "EUR") == "7 payments in 5 minutes; usually 0.4 an hour"
 
 
 @given(st.floats(0.01, 1e6), st.floats(0.01, 1e3))
-def test_the_usual_amount_is_the_one_that_the_ratio_was_taken_of(amount: float, ratio: float) -> None:
+def test_the_usual_amount_is_the_denominator_of_the_ratio(amount: float, ratio: float) -> None:
     values = {"amount": amount, "ratio_median": ratio}
     told, usual = of_feature("amount", amount, values, "CHF").split("; usually ")
     assert told == money(amount, "CHF")
@@ -177,7 +177,7 @@ def test_late_or_ahead(value: float) -> None:
         ("away_from_home", "outside the card's home country", "in the card's home country"),
     ],
 )
-def test_a_flag_says_which_of_both(name: str, one: str, zero: str) -> None:
+def test_a_flag_has_a_sentence_for_each_value(name: str, one: str, zero: str) -> None:
     assert of_feature(name, 1.0, {}, "EUR").startswith(one)
     assert of_feature(name, 0.0, {}, "EUR").startswith(zero)
 
@@ -189,7 +189,7 @@ MULTIPLES: Mapping[str, float] = {
 
 
 @given(st.sampled_from(sorted(MULTIPLES)), st.floats(0.1, 20_000))
-def test_all_others_tell_their_value(name: str, value: float) -> None:
+def test_all_other_sentences_have_their_value(name: str, value: float) -> None:
     assert is_near(read(of_feature(name, value, {}, "EUR")), MULTIPLES[name] * value)
 
 
@@ -204,11 +204,11 @@ def test_an_unknown_value_has_no_number_of_its_own(name: str) -> None:
     st.dictionaries(st.sampled_from(NAMES), st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=1),
     st.sampled_from(NAMES),
 )
-def test_no_value_makes_a_sentence_fail(values: dict[str, float | None], name: str) -> None:
+def test_every_value_has_a_sentence(values: dict[str, float | None], name: str) -> None:
     assert of_feature(name, values.get(name), values, "EUR")
 
 
-def test_a_feature_of_another_release_is_told_by_its_name() -> None:
+def test_a_feature_of_another_release_is_shown_by_its_name() -> None:
     assert of_feature("moon_phase", 0.25, {}, "EUR") == "moon_phase is 0.25"
     assert of_feature("moon_phase", None, {}, "EUR") == "moon_phase is not known"
 
@@ -233,7 +233,7 @@ def test_an_alert_names_rules_first_and_each_sentence_once() -> None:
     ]
 
 
-def test_an_alert_without_reasons_still_says_why() -> None:
+def test_an_alert_without_reasons_has_a_sentence() -> None:
     assert of_alert(alert(1, 10**12, ())) == ["score 0.930; the threshold is 0.400"]
     ranked = alert(1, 10**12, ()) | {"score_percentile": 99.97}
     assert of_alert(ranked) == [

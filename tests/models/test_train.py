@@ -1,4 +1,4 @@
-"""Training is deterministic; splits and thresholds keep their promises."""
+"""Training: determinism, splits and thresholds."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""The description of the API: complete, with examples as answers are, and an explanation of each problem."""
+"""The description of the API: complete, with examples like the answers, and an explanation of each
+problem."""
 
 import ast
 import re
@@ -18,14 +19,14 @@ from service.settings import ServiceSettings
 pytestmark = pytest.mark.unit
 PROJECT = Path(__file__).parents[2]
 RAISED = {"Problem", "_unauthorised", "RefusedError", "UnknownError", "StaleError", "UnansweredError"}
-"""Calls whose first text is a code."""
+"""Calls whose first argument is a code."""
 CHECKING = {"refusing", "_asking"}
 """Blocks whose errors get a code."""
 
 
 @pytest.fixture(scope="module")
 def client() -> LocalClient:
-    """Of a sidecar whose threads were never started."""
+    """Client of a sidecar whose threads were never started."""
     return LocalClient(create_app(ServiceSettings(bootstrap_servers="127.0.0.1:1")))
 
 
@@ -64,7 +65,7 @@ def references(value: Any) -> Iterator[str]:
             yield from references(part)
 
 
-def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+def test_every_reference_has_its_target(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     assert {name.rpartition("/")[2] for name in references(document)} <= set(schemas)
 
@@ -98,7 +99,7 @@ def test_the_page_shows_bodies_examples_and_an_anchor_for_each_code(client: Loca
 
 
 def plain(text: str) -> str:
-    """Without Markdown."""
+    """Text without Markdown."""
     return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
 
 
@@ -117,7 +118,7 @@ def test_every_code_is_explained() -> None:
     used = {"trust", "golden", "answers"}  # of models.registry.verify
     for path in (PROJECT / "service").rglob("*.py"):
         if path.name == "verdicts.py" and path.parent.name == "rollouts":
-            continue  # of the command line alone
+            continue  # only of the command line
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):
                 continue

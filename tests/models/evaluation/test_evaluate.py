@@ -1,4 +1,4 @@
-"""`fraud models evaluate`: no leaks, whole reports, the handbook's figures."""
+"""`fraud models evaluate`: no leaks from the future, complete reports, the handbook's figures."""
 
 import json
 import os
@@ -59,7 +59,8 @@ def history(rows: int = 2_500) -> pa.Table:
 
 
 def reports(table: pa.Table) -> pa.Table:
-    """Each fraud after some days, some of them reversed later, some payments wrongly reported for a while."""
+    """Reports of each fraud after some days, some reversed later, some payments wrongly reported for a
+    while."""
     rng = np.random.default_rng(6)
     unique = table.slice(0, len(table) - 100)
     fraud = unique["label"].to_numpy() == 1
@@ -85,7 +86,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def spikes(table: pa.Table) -> list[bool]:
-    """Which amounts were spikes on their cards, row by row in order of arrival, repetitions left out."""
+    """Whether each amount was a spike on its card, in order of arrival, without repetitions."""
     robust: dict[str, tuple[float, int]] = {}
     found = []
     for card, amount in zip(table["card_id"].to_pylist(), table["amount"].to_pylist(), strict=True):
@@ -97,8 +98,8 @@ def spikes(table: pa.Table) -> list[bool]:
     return found
 
 
-def test_features_are_what_had_been_reported_by_then(file):
-    """A thousand rows, recomputed in plain Python from what had arrived and been reported by then."""
+def test_features_use_only_reports_before_the_arrival(file):
+    """A thousand rows, recomputed in plain Python from the transactions and reports before them."""
     table = history()
     told = reports(table)
     source = Source(TransactionFiles(file), Reports(told), None, DELAY)
@@ -157,11 +158,11 @@ def test_features_are_what_had_been_reported_by_then(file):
             since = [row for row in good if arrivals[row] // HOUR_MS > arrivals[plain[-1]] // HOUR_MS]
             assert column["merchant_genuine_since"] == len(since)
         checked += bool(fraud)
-    assert checked > 300, "too few rows have anything to leak"
+    assert checked > 300, "too few rows have later reports that could leak"
 
 
-def test_what_comes_later_changes_nothing(file, tmp_path):
-    """Rows of the first twenty days, with the rest of the file and its reports cut off or turned round."""
+def test_later_transactions_and_reports_change_no_feature(file, tmp_path):
+    """Rows of the first twenty days, with the later rows and reports removed or reversed."""
     table, middle = history(), START + timedelta(20)
     cut = (middle - date(1970, 1, 1)).days * DAY_MS
     told = reports(table)
@@ -176,7 +177,7 @@ def test_what_comes_later_changes_nothing(file, tmp_path):
     assert not before.all()
 
 
-def test_without_merchant_labels_the_features_are_the_catalogues(file):
+def test_without_merchant_labels_the_features_equal_the_catalogues(file):
     made = read(Source(TransactionFiles(file), Undated(DELAY)), START, START + timedelta(DAYS))
     assert made.names[-1] not in MERCHANT_NAMES
     assert made.features.shape == (made.arrival.size, len(COLUMN))
@@ -226,13 +227,13 @@ def test_report_of_folds_with_merchant_labels(file, tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", list(Algorithm))
-def test_every_algorithm_finds_what_is_there(file, tmp_path, algorithm):
+def test_every_algorithm_finds_the_frauds(file, tmp_path, algorithm):
     made = evaluated(file, tmp_path, "--algorithm", algorithm.value)
     assert made["algorithm"] == algorithm
     assert made["auc_roc"] > 0.5
 
 
-def test_training_uses_what_is_reported_when_the_test_begins(file, tmp_path):
+def test_training_uses_the_labels_known_at_the_begin_of_the_test(file, tmp_path):
     told = tmp_path / "labels.parquet"
     table, said = history(), reports(history())
     pq.write_table(said, told)
@@ -251,7 +252,7 @@ def test_training_uses_what_is_reported_when_the_test_begins(file, tmp_path):
     assert dated["n_train_fraud"] == len(wanted) > 0
     pq.write_table(said.drop_columns(["reported_at"]), told)
     undated = evaluated(file, tmp_path, "--labels", str(told))["folds"][0]
-    assert undated["n_fraud"] == dated["n_fraud"], "in the end the same are frauds"
+    assert undated["n_fraud"] == dated["n_fraud"], "after all reports the same are frauds"
     assert undated["n_train_fraud"] != dated["n_train_fraud"]
 
 

@@ -1,4 +1,4 @@
-"""The metrics equal the handbook's own code, and plain loops."""
+"""The metrics equal the handbook's code, and plain loops."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 def drawn(seed: int, rows: int, days: int, cards: int) -> Scored:
     rng = np.random.default_rng(seed)
     arrival = np.sort(rng.integers(0, days * 24 * HOUR_MS, rows))
-    # distinct scores: the handbook leaves open in which order equal ones come
+    # distinct scores: the handbook leaves the order of equal ones open
     score = rng.permutation(rows) / rows
     return Scored(
         arrival // (24 * HOUR_MS),
@@ -32,7 +32,7 @@ scored = st.builds(drawn, st.integers(0, 2**31), st.integers(1, 60), st.integers
 
 
 def handbooks(scored: Scored, k: int) -> list[float]:
-    """Chapter 4, `card_precision_top_k`, in its words."""
+    """The handbook's `card_precision_top_k` (chapter 4)."""
     predictions = pd.DataFrame(
         {"day": scored.day, "card": scored.card, "fraud": scored.fraud.astype(int), "score": scored.score}
     )
@@ -51,11 +51,11 @@ def handbooks(scored: Scored, k: int) -> list[float]:
 
 @examples(30, thorough=2000)
 @given(scored, st.integers(1, 8))
-def test_card_precision_is_the_handbooks(scored, k):
+def test_card_precision_equals_the_handbooks(scored, k):
     assert card_precision(scored, k).tolist() == handbooks(scored, k)
 
 
-def test_a_card_that_was_caught_makes_room_on_later_days():
+def test_a_detected_card_is_excluded_on_later_days():
     # day    card  score  fraud
     # 0      0     .9     yes      first of day 0: caught
     # 1      0     .9     yes      dropped, so that

@@ -1,4 +1,4 @@
-"""Answers that cost nothing to ask for: shared, and without the broker."""
+"""Shared answers, which need no request to the broker."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 
 class Counted:
-    """Makes a new answer each time, once it may."""
+    """Makes a new answer at each call, after it is released."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -64,11 +64,11 @@ def test_a_failure_is_not_kept() -> None:
 
 @pytest.fixture
 def client() -> LocalClient:
-    """Of a sidecar whose threads were never started: it knows nothing."""
+    """Client of a sidecar whose threads were never started, so that it knows nothing."""
     return LocalClient(create_app(ServiceSettings(bootstrap_servers="127.0.0.1:1")))
 
 
-def test_liveness_asks_nobody(client: LocalClient) -> None:
+def test_liveness_needs_no_broker(client: LocalClient) -> None:
     for path in ("/livez", "/healthz"):
         answer = client.get(path)
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})

@@ -1,4 +1,4 @@
-"""What the sidecar remembers of its looks, and what `/v1/status` makes of it."""
+"""The sidecar's history of its readings, and `/v1/status`."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def record(commit_id: int, written_s: float, group: int = 0, **changes: Any) -> 
 
 
 class Sidecar:
-    """Looks at a job of one key group, two seconds apart."""
+    """A sidecar that reads the progress of a job of one key group, every two seconds."""
 
     def __init__(self) -> None:
         self.monitor = Monitor(SETTINGS)
@@ -71,7 +71,7 @@ class Sidecar:
         return status_of(view, SETTINGS, {"sidecar": "1"})
 
 
-def test_a_job_that_works_is_ok_and_says_how_fast() -> None:
+def test_a_working_job_is_ok_and_has_rates() -> None:
     sidecar = Sidecar()
     for commit in range(1, 11):
         sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
@@ -98,7 +98,7 @@ def shape(value: Any) -> Any:
     return {name: shape(part) for name, part in value.items()}
 
 
-def test_the_example_in_the_api_documentation_looks_like_an_answer() -> None:
+def test_the_example_of_the_api_documentation_has_the_fields_of_an_answer() -> None:
     sidecar = Sidecar()
     for commit in range(1, 30):  # the last one is late
         sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
@@ -162,7 +162,7 @@ def test_restarts_are_instances_that_took_over() -> None:
     assert sidecar.status()["restarts"] == 2
 
 
-def test_a_feed_whose_heartbeat_stays_out_is_told_by_how_often_it_beat() -> None:
+def test_a_missing_heartbeat_of_the_feed_is_judged_by_its_usual_interval() -> None:
     sidecar = Sidecar()
     for beat in range(1, 30):
         sidecar.groups = {0: record(beat, sidecar.now + 1)}
@@ -177,7 +177,7 @@ def test_a_feed_whose_heartbeat_stays_out_is_told_by_how_often_it_beat() -> None
     assert told["reasons"][0]["since"] == last["heartbeat"] / 1e3
 
 
-def test_epochs_that_do_not_end_are_told() -> None:
+def test_epochs_that_do_not_end_are_reported() -> None:
     sidecar = Sidecar()
     codes: list[list[str]] = []
     for commit in range(1, 60):
@@ -218,7 +218,7 @@ def test_phases_follow_the_applied_events() -> None:
     assert after == ["proposed", "shadow", "canary", "paused", "canary", "paused", "rolled_back"]
 
 
-def test_the_open_rollout_says_by_whom_it_was_applied() -> None:
+def test_the_open_rollout_names_the_groups_that_applied_it() -> None:
     events = [event("r", seq, kind) for seq, kind in ((1, "proposed"), (2, "shadow_started"))]
     groups = {
         0: {"applied": events, "totals": {}},
@@ -238,7 +238,7 @@ def test_the_open_rollout_says_by_whom_it_was_applied() -> None:
     assert open_rollout({0: {"totals": {}}}) is None
 
 
-def test_a_rollout_that_cannot_be_used_is_told_until_one_can_be() -> None:
+def test_an_unusable_rollout_is_reported_until_a_usable_one() -> None:
     """r1 at 11, 12    r2 set aside at 13    then either r1 is withdrawn, or there is an r3."""
     sidecar, aside = Sidecar(), {"13": "model_refused"}
     installed = [event("r1", 1, "proposed"), event("r1", 2, "promoted")]
@@ -246,7 +246,7 @@ def test_a_rollout_that_cannot_be_used_is_told_until_one_can_be() -> None:
     for applied in (
         [*installed, event("r1", 4, "withdrawn")],
         [*installed, event("r3", 4, "proposed")],
-        # of more events only the newest are told
+        # of more events only the newest are reported
         [event("r3", 7, "canary_set"), event("r3", 8, "rolled_back")],
         installed,
         [],
@@ -258,7 +258,7 @@ def test_a_rollout_that_cannot_be_used_is_told_until_one_can_be() -> None:
     assert sidecar.status()["reasons"][0]["detail"] == "key group 0: rollout at offset 13: model_refused"
 
 
-def test_an_onset_is_remembered_as_long_as_it_is_met() -> None:
+def test_an_onset_is_kept_as_long_as_the_reason_holds() -> None:
     onsets = Onsets()
     assert onsets.of({"a"}, 1.0) == {"a": 1.0}
     assert onsets.of({"a", "b"}, 2.0) == {"a": 1.0, "b": 2.0}

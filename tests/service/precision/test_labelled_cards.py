@@ -1,4 +1,4 @@
-"""Labelled cards against a naive count of the models' verdicts, whatever the order of the records."""
+"""Labelled cards equal a naive count of the models' verdicts, in any order of the records."""
 
 import random
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Payment:
         return self.arrival, 0, self.offset
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
-        """What the job writes: the alert of the model that decides, and verdicts that differ."""
+        """Records of the job: the alert of the deciding model, and differing verdicts."""
         common = {
             "card_id": self.card, "transaction_id": self.id, "arrival_time": self.arrival,
             "source": {"topic": "transactions", "partition": 0, "offset": self.offset},
@@ -96,7 +96,7 @@ def logs(draw: st.DrawFn) -> list[Payment | Said]:
 
 
 def counted(log: list[Payment | Said], order: random.Random, **limits: int) -> LabelCounts:
-    """What comes of the records, each of them once or twice, in some order."""
+    """Counts after the records, each read once or twice, in some order."""
     records = [record for item in log for record in item.records()]
     records += order.sample(records, order.randint(0, len(records)))
     order.shuffle(records)
@@ -110,7 +110,7 @@ def counted(log: list[Payment | Said], order: random.Random, **limits: int) -> L
         else:
             cards.shadow_alert(record)
         if order.random() < 0.2:
-            cards.counts()  # looking changes nothing
+            cards.counts()  # reading the counts does not change them
     return cards.counts()
 
 
@@ -140,7 +140,7 @@ def naive(log: list[Payment | Said], most: int = 1_000, most_of_card: int = 1_00
 
 @examples(200)
 @given(logs(), st.randoms())
-def test_counts_are_those_of_all_records_in_whatever_order_they_are_read(
+def test_counts_equal_those_of_all_records_in_any_order(
     log: list[Payment | Said], order: random.Random
 ) -> None:
     assert counted(log, order) == naive(log)
@@ -148,7 +148,7 @@ def test_counts_are_those_of_all_records_in_whatever_order_they_are_read(
 
 @examples(200)
 @given(logs(), st.randoms(), st.integers(1, 6), st.integers(1, 4))
-def test_within_limits_the_first_of_the_log_count_in_whatever_order_they_are_read(
+def test_within_limits_the_first_of_the_log_count_in_any_order(
     log: list[Payment | Said], order: random.Random, most: int, most_of_card: int
 ) -> None:
     found = counted(log, order, most_alerts=most, most_of_card=most_of_card)
@@ -171,7 +171,7 @@ def test_a_burst_of_one_card_is_one_unit_by_its_first_label() -> None:
     assert found == LabelCounts(Labelled(1, 0), {"b": Labelled(1, 0), "d": Labelled(1, 0)})
 
 
-def test_an_alert_that_only_one_model_raised_counts_for_that_model() -> None:
+def test_an_alert_of_one_model_alone_counts_for_that_model() -> None:
     log: list[Payment | Said] = [
         payment("x", 0, (False, True)),  # seen as a shadow alert only
         payment("y", 1, (True, False)),
@@ -182,7 +182,7 @@ def test_an_alert_that_only_one_model_raised_counts_for_that_model() -> None:
     assert found == LabelCounts(Labelled(0, 2), {"b": Labelled(0, 1), "d": Labelled(0, 2)})
 
 
-def test_labels_without_an_alert_are_kept_up_to_a_limit() -> None:
+def test_labels_without_alerts_are_kept_up_to_a_limit() -> None:
     cards = LabelledCards(TRIAL, most_unmatched=2)
     for number in range(4):
         cards.label(f"c{number}", f"t{number}", (number, "l", number), True)

@@ -162,7 +162,7 @@ def test_a_challenger_whose_alerts_are_mostly_genuine_is_stopped_by_its_labels(
     file = tmp_path / "evidence.json"
     file.write_text(json.dumps(evidence))
     assert shell(bank, "verdict", "r2", "--evidence", str(file)) == "the same, computed again: breach\n"
-    # of the rollout that is over the command line still counts every label, and the verdict is the same
+    # the command line still counts every label of the finished rollout, with the same verdict
     over = json.loads(shell(bank, "verdict", "r2", "--json"))
     assert over["challengers"]["b"]["counts"]["labelled"] == {"fraud": 1, "genuine": 58}
     assert over["verdict"] == "breach"

@@ -1,4 +1,4 @@
-"""Live precision read from real topics: what labels say of alerts, whatever comes first."""
+"""Live precision read from real topics: alerts joined with labels, in any order."""
 
 import json
 from collections.abc import Callable, Iterator

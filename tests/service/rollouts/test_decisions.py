@@ -1,4 +1,4 @@
-"""Which plan held for a transaction: the same as the job finds by folding the topic."""
+"""The plan of a transaction equals the one that the job derives from the topic."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def log() -> MemoryRollouts:
     return made
 
 
-def test_the_plan_of_each_minute_is_the_jobs(log: MemoryRollouts) -> None:
+def test_the_plan_of_each_minute_equals_the_jobs(log: MemoryRollouts) -> None:
     history = RolloutHistory(computed=["amount:1"])
     records = [RolloutRecord(one.timestamp, one.offset, one.value) for one in log.records]
     assert not history.fold(records, Topics(), lambda *_: Verdict())
@@ -47,7 +47,7 @@ def test_the_plan_of_each_minute_is_the_jobs(log: MemoryRollouts) -> None:
         assert plan_at(log.history(), arrival) == plans[number], arrival
 
 
-def test_a_members_transaction_is_the_canarys_and_every_other_the_champions(log: MemoryRollouts) -> None:
+def test_the_canary_decides_for_members_and_the_champion_for_others(log: MemoryRollouts) -> None:
     canary = plan_at(log.history(), START + 4 * MINUTE)
     assert canary is not None
     assert canary.canary == "next"

@@ -46,7 +46,7 @@ def registered(uri: str, features: tuple[str, ...] = catalogue.IDENTITIES, seed:
 
 
 class Shell:
-    """Runs commands with the variables of an installation of its own."""
+    """Runs commands with the variables of an installation."""
 
     def __init__(self, servers: str, topics: Topics, uri: str) -> None:
         self.settings = ServiceSettings(bootstrap_servers=servers, topics=topics, mlflow_tracking_uri=uri)
@@ -74,7 +74,7 @@ class Shell:
             return CliRunner().invoke(app, list(arguments), **more)
 
     def tell_progress(self, rollout_id: str, name: str) -> None:
-        """A job that runs, and has seen enough of a challenger."""
+        """Write progress of a running job with enough counts of a challenger."""
         record = progress(written_at=9_999_999_999_999, features=list(catalogue.IDENTITIES))
         record["totals"]["trials"] = {rollout_id: {"seq": 2, "challengers": {name: COUNTS}}}
         producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers})
@@ -93,7 +93,9 @@ def shell(stack: Endpoints, topic_names: Callable[[], Topics], uri: str) -> Shel
     return Shell(stack.bootstrap_servers, topics, uri)
 
 
-def test_a_model_promoted_at_once_and_the_next_by_every_step(shell: Shell, uri: str, tmp_path: Path) -> None:
+def test_one_model_is_promoted_at_once_and_the_next_step_by_step(
+    shell: Shell, uri: str, tmp_path: Path
+) -> None:
     first, second = registered(uri), registered(uri, seed=1)
     model = f"{first.name}/{first.version}"
     told = shell.run("promote", model, "--threshold", "0.25", "--max-count-5m", "9", "--rollout-id", "r1")
@@ -130,7 +132,7 @@ def policy_file(path: Path, threshold: float, guards: str = "") -> str:
     return str(path)
 
 
-def test_guards_of_a_policy_file_are_those_of_the_rollout_even_if_it_is_promoted_at_once(
+def test_a_rollout_has_the_guards_of_its_policy_file_even_if_promoted_at_once(
     shell: Shell, uri: str, tmp_path: Path
 ) -> None:
     ref = registered(uri)
@@ -198,9 +200,7 @@ def test_models_of_one_rollout_share_one_set_of_guards(
         ("other features", "features", "this release does not compute amount:9"),
     ],
 )
-def test_what_must_not_be_rolled_out_is_refused(
-    shell: Shell, uri: str, model: str, check: str, match: str
-) -> None:
+def test_invalid_rollouts_are_refused(shell: Shell, uri: str, model: str, check: str, match: str) -> None:
     if model == "other features":
         model = f"card-fraud/{registered(uri, ('amount:9', *catalogue.IDENTITIES[1:])).version}"
     fault = shell.refused("promote", model, "--threshold", "0.5")

@@ -1,4 +1,4 @@
-"""The desk against a real broker: two writers at once, a writer that is fenced, what is on the log after."""
+"""The desk on a real broker: simultaneous writers, fenced writers, and the resulting log."""
 
 import json
 import threading
@@ -53,7 +53,7 @@ def settings(stack: Endpoints, topic_names: Callable[[], Topics]) -> ServiceSett
 
 
 def desk_of(settings: ServiceSettings) -> Desk:
-    """As a sidecar has it; its job has seen enough of the challenger for a canary."""
+    """A sidecar's desk, with enough counts of the challenger for a canary."""
     groups = {0: trial_progress("r2", {"next": COUNTS}, written_at=START)}
     return Desk(settings, clock=lambda: START / 1000, job=lambda: Job(groups), registry=KnownModels())
 
@@ -63,7 +63,7 @@ def step(kind: Type, key: str, **more: Any) -> Step:
 
 
 def refusals_by_the_job(settings: ServiceSettings) -> list[str]:
-    """Dead letters that the job would write of the topic, by its own folding."""
+    """Dead letters that the job would write when it folds the topic."""
     reader = topic_reader.consumer(settings.bootstrap_servers, {}, "test")
     try:
         records = [
@@ -78,7 +78,7 @@ def refusals_by_the_job(settings: ServiceSettings) -> list[str]:
 
 
 def test_of_two_sidecars_that_race_one_gets_409_each_time(settings: ServiceSettings) -> None:
-    """Pause and resume, over and over: both ask at once, both know the same seq."""
+    """Pause and resume repeatedly: both sidecars write at once with the same seq."""
     desks = desk_of(settings), desk_of(settings)
     desks[0].propose(proposal(), ADA)
     desks[0].take(step(Type.SHADOW_STARTED, "s"), ADA)
@@ -110,7 +110,7 @@ def test_of_two_sidecars_that_race_one_gets_409_each_time(settings: ServiceSetti
     assert refusals_by_the_job(settings) == []
 
 
-def test_a_writer_that_was_opened_earlier_cannot_write_any_more(settings: ServiceSettings) -> None:
+def test_an_earlier_writer_is_fenced(settings: ServiceSettings) -> None:
     desk_of(settings).propose(proposal(), ADA)
     before = reading.history(settings, {})
     stale = RolloutWriter(settings)
@@ -159,14 +159,14 @@ def test_a_breach_is_one_transaction_and_the_second_watch_is_refused(settings: S
     ending = Stop("r2", 2, "too many alerts", "next", "alert_rate", {"verdict": "breach"})
     done = desk_of(settings).stop(ending)
     assert done.types == (Type.BREACHED, Type.ROLLED_BACK)
-    # records of one transaction lie side by side, its mark behind them
+    # records of one transaction are consecutive, followed by its marker
     assert done.offsets[1] == done.offsets[0] + 1
     with pytest.raises(StaleError):
         desk_of(settings).stop(ending)
     assert refusals_by_the_job(settings) == []
 
 
-def test_an_open_transaction_on_the_topic_is_waited_for_not_passed_over(settings: ServiceSettings) -> None:
+def test_an_open_transaction_on_the_topic_is_awaited(settings: ServiceSettings) -> None:
     producer = Producer(
         {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": f"{settings.job_id}-other"}
     )
@@ -180,7 +180,7 @@ def test_an_open_transaction_on_the_topic_is_waited_for_not_passed_over(settings
     assert desk_of(settings).propose(proposal(), ADA).seq == 1
 
 
-def test_every_change_and_every_refusal_is_in_the_audits_chain(settings: ServiceSettings) -> None:
+def test_every_change_and_refusal_is_in_the_audit_log(settings: ServiceSettings) -> None:
     desk = desk_of(settings)
     desk.propose(proposal(), ADA)
     with pytest.raises(DeskError):
@@ -197,7 +197,7 @@ def test_every_change_and_every_refusal_is_in_the_audits_chain(settings: Service
     assert told[1]["detail"]["check"] == "rollout_conflict"
 
 
-def test_a_broker_that_is_not_there_is_one_clear_error() -> None:
+def test_a_missing_broker_is_one_clear_error() -> None:
     settings = ServiceSettings(bootstrap_servers="127.0.0.1:1", kafka={"socket.timeout.ms": "1000"})
     with pytest.raises(DeskError, match="cannot be read") as fault:
         reading.history(settings, {}, History())

@@ -64,7 +64,7 @@ class KnownReader(RolloutReader):
 
 
 class Api:
-    """The endpoints and what stands behind them."""
+    """The endpoints with their desk, log and progress."""
 
     def __init__(self) -> None:
         settings = ServiceSettings(bootstrap_servers="none")
@@ -88,7 +88,7 @@ class Api:
         self.client = TestClient(as_caller)
 
     def see(self, counts: dict[str, Any] = COUNTS, **changes: Any) -> None:
-        """Progress of the job."""
+        """Set the progress of the job."""
         self.progress.told = {0: trial_progress("r2", {"next": counts}, written_at=START, **changes)}
 
     def propose(self, **changes: Any) -> Any:
@@ -128,7 +128,7 @@ def test_a_rollout_from_proposal_to_promotion(api: Api) -> None:
     assert (everything["open"], everything["champion"]["model"]["version"]) == (None, "2")
 
 
-def test_the_same_request_again_is_answered_alike_with_200(api: Api) -> None:
+def test_a_repeated_request_gets_the_same_answer_with_status_200(api: Api) -> None:
     first, again = api.propose(), api.propose()
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == first.json() | {"repeated": True}
@@ -184,7 +184,7 @@ def test_a_bad_policy_is_refused_by_its_field(api: Api, policy: dict[str, Any], 
     assert match in answer.json()["detail"]
 
 
-def test_an_event_is_pending_until_every_group_has_folded_it_and_tells_from_where_on_it_held(
+def test_an_event_is_pending_until_every_group_has_applied_it(
     api: Api,
 ) -> None:
     api.propose()
@@ -213,7 +213,7 @@ def test_promote_and_withdraw_need_an_admin_rollback_an_operator(api: Api) -> No
     assert api.client.get("/v1/rollouts/r2").status_code == 200
 
 
-def test_the_verdict_is_that_of_the_progress_and_repeats_itself(api: Api) -> None:
+def test_the_verdict_follows_from_the_progress_and_is_repeatable(api: Api) -> None:
     api.propose()
     api.event("shadow_started", 1)
     found = api.client.get("/v1/rollouts/r2/verdict").json()
@@ -225,7 +225,7 @@ def test_the_verdict_is_that_of_the_progress_and_repeats_itself(api: Api) -> Non
     assert ("r2", "next", "insufficient") in said
 
 
-def test_models_tell_their_part(api: Api) -> None:
+def test_models_have_their_role(api: Api) -> None:
     api.propose()
     api.event("shadow_started", 1)
     listed = {one["version"]: one["now"] for one in api.client.get("/v1/models").json()["models"]}
@@ -245,7 +245,7 @@ def test_the_alias_waits_until_the_topic_has_been_read_to_its_end(api: Api) -> N
     assert moved == [("champion", "1")]
 
 
-def test_before_the_topic_has_been_read_nothing_is_claimed(api: Api) -> None:
+def test_before_the_topic_has_been_read_requests_are_unanswered(api: Api) -> None:
     api.reader.why = "rollouts have not been read to their end yet"
     for path in ("/v1/rollouts", "/v1/rollouts/r1", "/v1/rollouts/r1/verdict", "/v1/models"):
         answer = api.client.get(path)
@@ -264,7 +264,7 @@ def same_names(example: Any, answer: Any) -> bool:
     return True
 
 
-def test_examples_are_as_answers_are(api: Api) -> None:
+def test_examples_have_the_fields_of_answers(api: Api) -> None:
     receipt = api.propose().json()
     api.event("shadow_started", 1)
     for path, example in (

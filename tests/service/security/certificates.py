@@ -1,4 +1,4 @@
-"""Certificates made for a test."""
+"""Certificates for tests."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta

@@ -65,7 +65,7 @@ def secrets_of(path: Path) -> dict[str, str]:
 
 
 def sidecar(tokens_file: Path | None = None, **settings: Any) -> FastAPI:
-    """The application; its threads are not started, and no broker is asked."""
+    """The application; its threads are not started, and it needs no broker."""
     app = create_app(
         ServiceSettings(bootstrap_servers="127.0.0.1:1", tokens_file=tokens_file, **settings), lambda: NOW_S
     )
@@ -75,7 +75,7 @@ def sidecar(tokens_file: Path | None = None, **settings: Any) -> FastAPI:
 
 
 def client(app: FastAPI) -> TestClient:
-    """A client from elsewhere that is shown errors as answers."""
+    """A client from another address, which gets errors as answers."""
     return TestClient(app, raise_server_exceptions=False, client=("10.0.0.7", 50_000))
 
 

@@ -50,7 +50,7 @@ def test_records_are_read_listed_and_verified(
             producer.abort_transaction(30)
 
     for number in range(RECORDS):
-        write(1000 + number, commit=False)  # never to be seen
+        write(1000 + number, commit=False)  # must never be read
         write(number)
     assert audit.verify([one.value for one in log.all()]).is_intact
     sidecar = LocalClient(create_app(settings))
@@ -73,7 +73,7 @@ def test_records_are_read_listed_and_verified(
     assert run.invoke(cli.app, ["audit", "verify", "--head", head]).exit_code == 0
     cut = run.invoke(cli.app, ["audit", "verify", "--head", "0" * 64]).exception
     assert isinstance(cut, AuditError)
-    # somebody writes a record that says that it follows from one in the middle
+    # a foreign record claims to follow one in the middle
     stray = Producer({"bootstrap.servers": stack.bootstrap_servers})
     stray.produce(topics.audit_log, audit.next_record(log.newest(9)[-1].value, entry(7)))
     assert stray.flush(30) == 0

@@ -1,4 +1,4 @@
-"""Every error is a problem (RFC 9457), tells nothing of the inside, and carries the safe headers."""
+"""Every error is a problem (RFC 9457) without internals, with the security headers."""
 
 import re
 from typing import Any
@@ -85,7 +85,7 @@ def test_every_error_is_a_problem(
         assert answer.headers["allow"] == "GET"
 
 
-def test_pages_and_answers_carry_the_safe_headers(world: tuple[TestClient, dict[str, str]]) -> None:
+def test_pages_and_answers_have_the_security_headers(world: tuple[TestClient, dict[str, str]]) -> None:
     asking, headers = world
     for path in ("/", "/metrics", "/v1/audit", "/healthz"):
         assert {name: asking.get(path, headers=headers).headers.get(name) for name in SAFE} == SAFE
@@ -96,7 +96,7 @@ def test_pages_and_answers_carry_the_safe_headers(world: tuple[TestClient, dict[
     assert "strict-transport-security" not in asking.get("/").headers
 
 
-def test_the_audit_log_is_told_page_by_page(world: tuple[TestClient, dict[str, str]]) -> None:
+def test_the_audit_log_is_returned_page_by_page(world: tuple[TestClient, dict[str, str]]) -> None:
     asking, headers = world
     first = asking.get("/v1/audit?limit=3", headers=headers).json()
     rest = asking.get(f"/v1/audit?limit=3&before={first['next']}", headers=headers).json()
@@ -120,7 +120,7 @@ WORD = (
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
 def test_no_request_breaks_the_sidecar(world: tuple[TestClient, dict[str, str]], data: st.DataObject) -> None:
-    """Every operation of the OpenAPI document, with anything as parameters and body: never a 500."""
+    """Every operation of the OpenAPI document, with random parameters and bodies: never a 500."""
     from urllib.parse import quote
 
     asking, headers = world

@@ -1,4 +1,4 @@
-"""The tokens file: hashes only, of its owner alone, never half-written."""
+"""The tokens file: only hashes, readable by its owner only, written atomically."""
 
 import json
 import stat
@@ -75,7 +75,7 @@ def test_refused_changes_are_one_line_and_change_nothing(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["tokens.json", "tokens.json.lock"]
 
 
-def test_a_name_may_be_given_again_after_it_was_revoked(tmp_path: Path) -> None:
+def test_a_revoked_name_may_be_used_again(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     first = tokens.add(path, "alice", Role.VIEWER, "root", 1)
     tokens.revoke(path, "alice", "root", 2)
@@ -83,10 +83,10 @@ def test_a_name_may_be_given_again_after_it_was_revoked(tmp_path: Path) -> None:
     kept = TokensFile(path)
     assert [getattr(kept.find(one), "revoked_at", 0) for one in (first, second)] == [2, None]
     assert kept.find("") is None
-    assert kept.find(tokens.digest(second)) is None  # what the file holds opens nothing
+    assert kept.find(tokens.digest(second)) is None  # the stored hash is no valid token
 
 
-def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+def test_simultaneous_changes_are_all_kept(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda n: tokens.add(path, f"n{n}", Role.VIEWER, "root", 1), range(24)))
@@ -102,7 +102,7 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
         ENTRY.replace("HASH", "abc").replace("ROLE", "admin"),
     ],
 )  # fmt: skip
-def test_a_damaged_file_lets_nobody_in(content: str, tmp_path: Path) -> None:
+def test_a_damaged_file_admits_no_caller(content: str, tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     secret = tokens.add(path, "alice", Role.VIEWER, "root", 1)
     kept = TokensFile(path)
