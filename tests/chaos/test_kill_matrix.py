@@ -98,14 +98,14 @@ def test_a_job_killed_at_a_step_continues_without_loss_or_repetition(scene: Scen
 def lag_by_offsets(installed: Installation) -> int:
     """Lag in transactions, as any tool computes it."""
     servers = installed.stack.bootstrap_servers
-    found = TopicLog(servers).committed(installed.settings.job_id, (installed.topics.transactions,))
-    committed = {TopicPartition(*place): offset for place, offset in found.items()}
+    result = TopicLog(servers).committed(installed.settings.job_id, (installed.topics.transactions,))
+    committed = {TopicPartition(*partition): offset for partition, offset in result.items()}
     admin = AdminClient({"bootstrap.servers": servers})
-    ends = admin.list_offsets({place: OffsetSpec.latest() for place in committed})
-    return sum(ends[place].result(30).offset - offset for place, offset in committed.items())
+    ends = admin.list_offsets({partition: OffsetSpec.latest() for partition in committed})
+    return sum(ends[partition].result(30).offset - offset for partition, offset in committed.items())
 
 
-def told(installed: Installation) -> int:
+def decided_total(installed: Installation) -> int:
     """Number of transactions in the committed totals."""
     return sum(
         part["end_offset"] - part["start_offset"]
@@ -120,7 +120,9 @@ def test_lag_is_correct_while_a_group_is_stopped(scene: Scene) -> None:
     scene.caught_up()  # a group without any offsets has no lag
     worker = scene.relay.hang_at(Step.DECIDED)
     # the other group continues
-    scene.relay.until(lambda: lag_by_offsets(installed) == installed.sent - told(installed), "a true lag")
+    scene.relay.until(
+        lambda: lag_by_offsets(installed) == installed.sent - decided_total(installed), "a true lag"
+    )
     assert lag_by_offsets(installed) > 0
     worker.kill()
     scene.caught_up()
@@ -242,4 +244,4 @@ def test_labels_are_added_and_shown(scene: Scene) -> None:
     with pytest.raises(LedgerError, match="row 1"):
         writer.add([{**label, "maturity": "final"}, label])
     assert writer.add([{**label, "maturity": "final"}]) == 1
-    assert [found["record"]["kind"] for found in ledger.of_card(known, "stranger")] == ["refund"]
+    assert [result["record"]["kind"] for result in ledger.of_card(known, "stranger")] == ["refund"]

@@ -110,28 +110,28 @@ class Scene:
 
     def deciders(self) -> dict[str, set[str]]:
         """Card -> who decided its alerts under the canary, whenever it scored them."""
-        found: dict[str, set[str]] = {}
+        result: dict[str, set[str]] = {}
         for record in self._installed.read(self._installed.topics.fraud_alerts):
             alert = json.loads(record.value or b"")
             if alert["membership"] is not None and alert["challenger_failure"] is None:
-                found.setdefault(alert["card_id"], set()).add(alert["role"])
-        return found
+                result.setdefault(alert["card_id"], set()).add(alert["role"])
+        return result
 
-    def told(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, Any]:
         """The rollout in the sidecar's answer."""
-        found: dict[str, Any] = json.loads(self.sidecar.get(f"v1/rollouts/{ROLLOUT}")[1])
-        return found
+        content: dict[str, Any] = json.loads(self.sidecar.get(f"v1/rollouts/{ROLLOUT}")[1])
+        return content
 
 
 @pytest.fixture(scope="module")
 def scene(relay: Relay, stack_dir: Path) -> Iterator[Scene]:
-    made = Scene(relay, stack_dir)
+    result = Scene(relay, stack_dir)
     try:
         relay.burst()
-        made.open_canary()
-        yield made
+        result.open_canary()
+        yield result
     finally:
-        made.sidecar.kill()
+        result.sidecar.kill()
 
 
 @only_thorough
@@ -155,8 +155,8 @@ def test_counters_and_rollout_are_right_after_kills_in_any_order(
         return {name: samples.get(name) for name in expected} == expected
 
     wait_for(is_told, deadline_s=60, what=f"{expected}")
-    wait_for(lambda: scene.told()["state"] == "applied", deadline_s=60, what="the applied event")
-    assert scene.told()["phase"] == ("paused" if is_paused else "canary")
+    wait_for(lambda: scene.shown()["state"] == "applied", deadline_s=60, what="the applied event")
+    assert scene.shown()["phase"] == ("paused" if is_paused else "canary")
     salt = salt_of(trained(relay.installed.settings.mlflow_tracking_uri).ref.name)
     for card, roles in scene.deciders().items():
         assert roles == {"canary" if is_member(card, salt, SHARE_BP) else "champion"}, card

@@ -72,7 +72,7 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
         "table_lag": {},
         **changes,
     }
-    one = {
+    partition_of = {
         **{name: record[name] for name in ("counts", "dead_letters_by_reason", "alerts_by_rule")},
         **{name: record[name] for name in ("phases_ms", *HISTOGRAMS)},
         "since": SINCE,
@@ -80,7 +80,7 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
         "elapsed_ms": 150,
         "rebuilds": 1,
     }
-    totals = Totals.of_groups([Totals.from_json(one)] * commit_id)  # all commits are alike
+    totals = Totals.of_groups([Totals.from_json(partition_of)] * commit_id)  # all commits are alike
     record["totals"] = orjson.loads(orjson.dumps(totals.to_json(), option=orjson.OPT_SERIALIZE_NUMPY))
     validate(Contract.JOB_PROGRESS, record)
     return record

@@ -40,7 +40,7 @@ def scored(plan: Plan | None) -> tuple[str, list[str], str, int]:
     assert plan is not None
     return (
         plan.champion.rollout_id,
-        [one.challenger for one in plan.challengers],
+        [scored_one.challenger for scored_one in plan.challengers],
         plan.canary,
         plan.share_bp,
     )
@@ -69,7 +69,11 @@ def test_phases_from_shadow_to_promotion(world):
         ("r1", [], "", 0),
     ]
     plan = log.plan(START + 3)
-    assert (plan.champion.seq, {one.seq for one in plan.challengers}, plan.trial) == (2, {4}, "x")
+    assert (plan.champion.seq, {scored_one.seq for scored_one in plan.challengers}, plan.trial) == (
+        2,
+        {4},
+        "x",
+    )
     assert plan.salt == "card-fraud/card-fraud"
     assert (log.plan(START + 6).champion.seq, log.plan(START + 6).champion.model.version) == (7, "2")
 

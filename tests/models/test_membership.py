@@ -26,11 +26,11 @@ def is_member(cards: NDArray[np.uint64], salt: str, share_bp: int) -> NDArray[np
 
 
 def test_bucket_is_the_finalised_hash_of_card_and_salt() -> None:
-    found = bucket(CARDS[:500], SALT)
-    assert found.tolist() == [
+    result = bucket(CARDS[:500], SALT)
+    assert result.tolist() == [
         fmix64(hash_string(f"card-{number}")[0] ^ hash_string(SALT)[0]) % BUCKETS for number in range(500)
     ]
-    assert (found.min() >= 0, found.max() < BUCKETS) == (True, True)
+    assert (result.min() >= 0, result.max() < BUCKETS) == (True, True)
 
 
 def test_buckets_never_change() -> None:

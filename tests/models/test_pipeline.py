@@ -94,7 +94,7 @@ def test_mlflow_has_the_parameters_and_results_of_a_run(tmp_path: Path) -> None:
     with tracking.registry(uri) as client:
         versions = [client.get_model_version(of.ref.name, of.ref.version) for of in (first, again)]
         runs = [client.get_run(version.run_id) for version in versions]
-        files = {found.path for found in client.list_artifacts(versions[0].run_id)}
+        files = {artifact.path for artifact in client.list_artifacts(versions[0].run_id)}
     params = [run.data.params for run in runs]
     assert {"curves.html", "curves.json", "model-card.md"} <= files
     assert runs[0].data.metrics["average_precision"] == first.quality.average_precision

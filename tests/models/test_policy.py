@@ -46,9 +46,9 @@ def decided(
 def test_rules_fire_in_their_order(
     score: float | None, count_5m: int, status: str | None, decision: str, rules: tuple[str, ...]
 ) -> None:
-    made = decided(POLICY, score, count_5m, 1, status)
-    assert made is not None
-    assert (made.decision, made.rules) == (decision, rules)
+    result = decided(POLICY, score, count_5m, 1, status)
+    assert result is not None
+    assert (result.decision, result.rules) == (decision, rules)
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_no_rule_fires_below_every_limit(score: float | None, count_5m: int, sta
 
 @pytest.mark.parametrize(("by_event_time", "by_arrival"), [(6, 1), (1, 6), (6, 6)])
 def test_velocity_fires_by_either_clock(by_event_time: int, by_arrival: int) -> None:
-    made = decided(POLICY, 0.1, by_event_time, by_arrival)
-    assert made is not None
-    assert made.rules == ("velocity_5m",)
+    result = decided(POLICY, 0.1, by_event_time, by_arrival)
+    assert result is not None
+    assert result.rules == ("velocity_5m",)
 
 
 @pytest.mark.parametrize(("status", "rule"), [("blocked", "blocked_card"), ("closed", "closed_card")])
 def test_deleted_row_leaves_the_card_as_it_was(status: str, rule: str) -> None:
     careful = Policy(threshold=0.8, max_count_5m=5, missing_profile="review")
-    made = decided(careful, 0.1, status=status, has_profile=False)
-    assert made is not None
-    assert (made.decision, made.rules) == ("decline", (rule, "missing_profile"))
+    result = decided(careful, 0.1, status=status, has_profile=False)
+    assert result is not None
+    assert (result.decision, result.rules) == ("decline", (rule, "missing_profile"))
 
 
 def test_cards_without_profile_are_reviewed_if_the_policy_says_so() -> None:
@@ -82,9 +82,9 @@ def test_cards_without_profile_are_reviewed_if_the_policy_says_so() -> None:
         (careful, 0.1, "active", None),
         (POLICY, 0.1, None, None),
     ):
-        made = decided(policy, score, status=status)
-        assert (made and made.rules) == rules
-        assert made is None or made.decision == "review"
+        result = decided(policy, score, status=status)
+        assert (result and result.rules) == rules
+        assert result is None or result.decision == "review"
     with pytest.raises(ModelError, match="score or review"):
         Policy(0.5, 5, "decline")
 
@@ -102,8 +102,8 @@ def test_velocity_of_other_windows_is_a_rule_if_the_policy_has_it(window: str) -
 @pytest.mark.parametrize("status", ["blocked", "closed"])
 def test_the_policy_decides_about_blocked_and_closed_cards(status: str) -> None:
     rule = f"{status}_card"
-    for mode, made in (("decline", Decision("decline", (rule,))), ("review", Decision("review", (rule,)))):
-        assert decided(replace(POLICY, **{status: mode}), 0.1, status=status) == made  # type: ignore[arg-type]
+    for mode, result in (("decline", Decision("decline", (rule,))), ("review", Decision("review", (rule,)))):
+        assert decided(replace(POLICY, **{status: mode}), 0.1, status=status) == result  # type: ignore[arg-type]
     ignoring = replace(POLICY, **{status: "ignore"})  # type: ignore[arg-type]
     assert decided(ignoring, 0.1, status=status) is None
     assert decided(ignoring, 0.9, status=status) == Decision("review", ("score",))
@@ -148,10 +148,10 @@ def test_a_policy_out_of_range_is_refused(threshold: float, limit: int) -> None:
 
 
 def test_the_alert_id_never_changes() -> None:
-    told = {"event_time": 1_780_000_200_000, "units": 12_345, "merchant_id": "m", "country": "FR"}
-    pinned = alert_id("card-1", "tx-1", **told)  # type: ignore[arg-type]
-    assert pinned != alert_id("card-1t", "x-1", **told)  # type: ignore[arg-type]
+    fields = {"event_time": 1_780_000_200_000, "units": 12_345, "merchant_id": "m", "country": "FR"}
+    pinned = alert_id("card-1", "tx-1", **fields)  # type: ignore[arg-type]
+    assert pinned != alert_id("card-1t", "x-1", **fields)  # type: ignore[arg-type]
     for change in ({"event_time": 1}, {"units": 1}, {"merchant_id": "n"}, {"country": "DE"}):
-        assert alert_id("card-1", "tx-1", **told | change) != pinned  # type: ignore[arg-type]
+        assert alert_id("card-1", "tx-1", **fields | change) != pinned  # type: ignore[arg-type]
     # every consumer that has read an alert relies on this value
     assert pinned == "14ff46cf-29fd-58ed-a7d2-6be9457e320b"

@@ -22,10 +22,10 @@ def topic(stack: Endpoints, topic_names: Callable[[], Topics]) -> str:
     """A rollout topic for one test, configured like the real one in a replay."""
     names = topic_names()
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-    made = admin.create_topics(
+    result = admin.create_topics(
         [NewTopic(names.model_rollouts, 1, 1, config=names.configs(replay=True)[names.model_rollouts])]
     )
-    made[names.model_rollouts].result(30)
+    result[names.model_rollouts].result(30)
     return names.model_rollouts
 
 
@@ -34,9 +34,9 @@ def records(servers: str, topic: str, count: int) -> list[Message]:
         {"bootstrap.servers": servers, "group.id": "promote-test", "enable.auto.commit": False}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = consumer.consume(count, 10)
+    result = consumer.consume(count, 10)
     consumer.close()
-    return found
+    return result
 
 
 def test_a_replay_sets_the_time_from_which_the_rollout_decides(stack: Endpoints, topic: str) -> None:

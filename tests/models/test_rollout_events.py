@@ -22,15 +22,15 @@ EVENTS = [PROPOSED, *(event(kind, "r", 2) for kind in Type if kind is not Type.P
 V1 = rollout_v1("card-fraud-3", MODEL, Policy(0.75, 6))
 
 
-@pytest.mark.parametrize("made", EVENTS, ids=lambda made: made.type)
+@pytest.mark.parametrize("made", EVENTS, ids=lambda result: result.type)
 def test_an_event_is_read_back_unchanged(made: Event) -> None:
     assert read(made.to_json()) == (made,)
 
 
 def test_installation_and_withdrawal_are_read_back_unchanged() -> None:
     proposal, promotion = installation(MODEL, POLICY, "r" * 64, "me", 5)
-    for made in (proposal, promotion, withdrawal("r", 3, "me", "bad", 9, from_the_beginning=True)):
-        assert read(made.to_json()) == (made,)
+    for result in (proposal, promotion, withdrawal("r", 3, "me", "bad", 9, from_the_beginning=True)):
+        assert read(result.to_json()) == (result,)
     assert (proposal.seq, proposal.any_champion, promotion.seq, promotion.expected_seq) == (1, True, 2, 1)
     assert promotion.challenger == proposal.challengers[0].name
 
@@ -40,7 +40,7 @@ def test_rollout_of_the_first_version_is_a_proposal_and_its_promotion() -> None:
     (only,) = proposal.challengers
     assert (proposal.type, promotion.type) == (Type.PROPOSED, Type.PROMOTED)
     assert (only.model, only.policy, only.name) == (MODEL, Policy(0.75, 6), promotion.challenger)
-    assert {made.schema_version for made in (proposal, promotion)} == {1}
+    assert {result.schema_version for result in (proposal, promotion)} == {1}
     (withdrawn,) = read(withdrawal_v1("card-fraud-3", from_the_beginning=True))
     assert (withdrawn.type, withdrawn.rollout_id) == (Type.WITHDRAWN, "card-fraud-3")
     assert withdrawn.from_the_beginning
@@ -78,7 +78,7 @@ def changed(made: Event, path: str, to: Any) -> bytes:
     return json.dumps(record).encode()
 
 
-@pytest.mark.parametrize("made", EVENTS, ids=lambda made: made.type)
+@pytest.mark.parametrize("made", EVENTS, ids=lambda result: result.type)
 def test_every_field_of_its_type_is_required(made: Event) -> None:
     optional = {"any_champion"}
     for name in json.loads(made.to_json()):

@@ -87,15 +87,15 @@ def test_rolled_back_is_accepted_in_every_phase_that_is_not_final(phase: Phase, 
 
 @pytest.mark.parametrize("phase", Phase)
 def test_scoring_and_deciding_models_of_each_phase(phase: Phase) -> None:
-    found = plan(at(phase))
-    assert found is not None
-    decides = (found.champion.rollout_id, found.champion.model.version)
+    result = plan(at(phase))
+    assert result is not None
+    decides = (result.champion.rollout_id, result.champion.model.version)
     assert decides == (("r", "2") if phase is Phase.PROMOTED else ("first", "1"))
     roles = {Phase.CANARY: ["canary", "shadow"], Phase.SHADOW: ["shadow"] * 2, Phase.PAUSED: ["shadow"] * 2}
-    assert [one.role for one in found.challengers] == roles.get(phase, [])
-    assert (found.canary, found.share_bp) == (("b", 1_000) if phase is Phase.CANARY else ("", 0))
-    assert (found.trial, found.salt) == (("r", "card-fraud/card-fraud") if phase in TRIED else (None, ""))
-    assert found.seq == (at(phase).trials["r"].seq if phase in TRIED else found.champion.seq)
+    assert [decider.role for decider in result.challengers] == roles.get(phase, [])
+    assert (result.canary, result.share_bp) == (("b", 1_000) if phase is Phase.CANARY else ("", 0))
+    assert (result.trial, result.salt) == (("r", "card-fraud/card-fraud") if phase in TRIED else (None, ""))
+    assert result.seq == (at(phase).trials["r"].seq if phase in TRIED else result.champion.seq)
     assert plan(Line()) is None
 
 
@@ -158,9 +158,9 @@ def test_events_without_rollout_out_of_order_or_without_challenger_are_refused()
 
 def test_repetition_is_ignored_and_a_reused_key_is_refused() -> None:
     line = at(Phase.CANARY)
-    for made in way_to(Phase.CANARY):
-        assert apply(line, replace(made, created_at=5)) is line
-        assert refusal(line, replace(made, reason="other")) is Reason.ROLLOUT_CONFLICT
+    for result in way_to(Phase.CANARY):
+        assert apply(line, replace(result, created_at=5)) is line
+        assert refusal(line, replace(result, reason="other")) is Reason.ROLLOUT_CONFLICT
     key = way_to(Phase.CANARY)[1].idempotency_key
     assert refusal(line, following(line, Type.PAUSED, idempotency_key=key)) is Reason.ROLLOUT_CONFLICT
 
@@ -168,18 +168,18 @@ def test_repetition_is_ignored_and_a_reused_key_is_refused() -> None:
 def test_rollout_of_the_first_version_decides_at_once_and_rolls_an_open_one_back() -> None:
     for phase in Phase:
         line = at(phase)
-        for made in read(rollout_v1("r", model("9"), Policy(0.5, 6))):
-            line = apply(line, made)
-        found = plan(line)
-        assert found is not None
-        assert (found.champion.model, line.open) == (model("9"), None)
-        for made in read(rollout_v1("old", model("8"), Policy(0.5, 6))):
-            line = apply(line, made)
+        for record in read(rollout_v1("r", model("9"), Policy(0.5, 6))):
+            line = apply(line, record)
+        result = plan(line)
+        assert result is not None
+        assert (result.champion.model, line.open) == (model("9"), None)
+        for record in read(rollout_v1("old", model("8"), Policy(0.5, 6))):
+            line = apply(line, record)
         (withdrawn,) = read(withdrawal_v1("old"))
-        assert plan(apply(line, withdrawn)) == found
+        assert plan(apply(line, withdrawn)) == result
     open_line = at(Phase.CANARY)
-    for made in read(rollout_v1("old", model("8"), Policy(0.5, 6))):
-        open_line = apply(open_line, made)
+    for record in read(rollout_v1("old", model("8"), Policy(0.5, 6))):
+        open_line = apply(open_line, record)
     assert open_line.trials["r"].phase is Phase.ROLLED_BACK
 
 
@@ -192,22 +192,22 @@ STEPS = st.lists(
 def story(steps: list[tuple[str, Type, int, bool]]) -> list[Event]:
     """Random events of careless writers: some proposals, mostly the next number."""
     seqs: dict[str, int] = {}
-    told = []
+    outcomes_of = []
     for name, kind, slip, opens in steps:
         if opens or name not in seqs:
             seqs[name] = 1
-            told.append(proposed(name, *CHALLENGERS))
+            outcomes_of.append(proposed(name, *CHALLENGERS))
         seqs[name] += 1
-        told.append(event(kind, name, max(seqs[name] + (slip if slip > 1 else 0), 1)))
-    return told
+        outcomes_of.append(event(kind, name, max(seqs[name] + (slip if slip > 1 else 0), 1)))
+    return outcomes_of
 
 
-def outcomes(line: Line, told: list[Event]) -> tuple[Line, list[str]]:
+def outcomes(line: Line, events: list[Event]) -> tuple[Line, list[str]]:
     """The state after careless events, and the outcome of each."""
     words = []
-    for made in told:
+    for sent in events:
         try:
-            after = apply(line, made)
+            after = apply(line, sent)
             words.append("repeated" if after is line else "accepted")
             line = after
         except ConflictError as conflict:
@@ -220,13 +220,13 @@ def outcomes(line: Line, told: list[Event]) -> tuple[Line, list[str]]:
 def test_every_state_can_be_rolled_back_and_is_equal_in_a_replay(
     steps: list[tuple[str, Type, int, bool]],
 ) -> None:
-    told = story(steps)
-    line, words = outcomes(INSTALLED, told)
-    assert outcomes(INSTALLED, told) == (line, words)
-    accepted = [made for made, word in zip(told, words, strict=True) if word == "accepted"]
+    events = story(steps)
+    line, words = outcomes(INSTALLED, events)
+    assert outcomes(INSTALLED, events) == (line, words)
+    accepted = [result for result, word in zip(events, words, strict=True) if word == "accepted"]
     assert reduce(apply, accepted, INSTALLED) == line == reduce(machine.apply_accepted, accepted, INSTALLED)
-    half = len(told) // 2
-    assert outcomes(outcomes(INSTALLED, told[:half])[0], told[half:])[0] == line
+    half = len(events) // 2
+    assert outcomes(outcomes(INSTALLED, events[:half])[0], events[half:])[0] == line
     still = [trial for trial in line.trials.values() if trial.phase not in FINAL]
     assert [trial.rollout_id for trial in still] == ([line.open] if line.open else [])
     for trial in still:
@@ -234,6 +234,6 @@ def test_every_state_can_be_rolled_back_and_is_equal_in_a_replay(
         back = apply(line, event(Type.ROLLED_BACK, trial.rollout_id, trial.seq + 7))
         assert back.open is None
         assert back.champions == line.champions
-    found = plan(line)
-    assert found is not None
-    assert sum(one.role == "canary" for one in found.challengers) == bool(found.canary)
+    actual = plan(line)
+    assert actual is not None
+    assert sum(decider.role == "canary" for decider in actual.challengers) == bool(actual.canary)

@@ -23,9 +23,9 @@ def holdout(rows: int = 5_000) -> tuple[np.ndarray, np.ndarray]:
 
 def test_curves_have_the_areas_of_the_metrics() -> None:
     fraud, scores = holdout()
-    found = curves.curves(fraud, scores)
+    result = curves.curves(fraud, scores)
     quality = evaluate(fraud, scores, 0.5)
-    roc, by_recall = found["roc"], found["precision_recall"]
+    roc, by_recall = result["roc"], result["precision_recall"]
     assert np.trapezoid(roc["true_positive_rate"], roc["false_positive_rate"]) == pytest.approx(
         quality.auc_roc, abs=0.005
     )

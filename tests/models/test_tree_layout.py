@@ -116,34 +116,36 @@ def corrupted(draw: st.DrawFn) -> Arrays:
 @given(corrupted())
 def test_corrupted_trees_are_refused_or_walked_within_bounds(arrays: Arrays) -> None:
     try:
-        found = Trees(**arrays)
-        found.score(X)
+        result = Trees(**arrays)
+        result.score(X)
     except ModelError:
         return
     with np.errstate(over="ignore", invalid="ignore"):
         odds, explained = naive(arrays)
     out = np.empty(len(X))
-    trees._sum_leaves(X, found.nodes, found.values, found.roots, found.depths, float(found.baseline[0]), out)
+    trees._sum_leaves(
+        X, result.nodes, result.values, result.roots, result.depths, float(result.baseline[0]), out
+    )
     assert np.array_equal(out, odds, equal_nan=True)
-    assert np.array_equal(found.log_odds(X), odds, equal_nan=True)
-    assert np.array_equal(found.explain(X), explained, equal_nan=True)
+    assert np.array_equal(result.log_odds(X), odds, equal_nan=True)
+    assert np.array_equal(result.explain(X), explained, equal_nan=True)
 
 
 @pytest.mark.parametrize("width", [1, WIDTH - 1, WIDTH + 1])
 def test_rows_of_another_width_are_refused(width: int) -> None:
-    found = Trees(**copy())
+    trees = Trees(**copy())
     with pytest.raises(ModelError, match=r"ask for 5 columns"):
-        found.score(np.zeros((70, width)))
+        trees.score(np.zeros((70, width)))
     with pytest.raises(ModelError, match=r"ask for 5 columns"):
-        found.explain(np.zeros((70, width)))
+        trees.explain(np.zeros((70, width)))
 
 
 @pytest.mark.parametrize("leaves", sorted(WHOLE))
 def test_the_naive_walk_agrees_on_whole_trees(leaves: int) -> None:
     odds, explained = naive(WHOLE[leaves])
-    found = Trees(**WHOLE[leaves])
-    assert np.array_equal(found.log_odds(X), odds)
-    assert np.array_equal(found.explain(X), explained)
+    trees = Trees(**WHOLE[leaves])
+    assert np.array_equal(trees.log_odds(X), odds)
+    assert np.array_equal(trees.explain(X), explained)
 
 
 def _set(name: str, at: int, to: float, field: str | None = None) -> Callable[[Arrays], None]:

@@ -32,8 +32,8 @@ def client() -> LocalClient:
 
 @pytest.fixture(scope="module")
 def document(client: LocalClient) -> dict[str, Any]:
-    found: dict[str, Any] = client.get("/openapi.json").json()
-    return found
+    result: dict[str, Any] = client.get("/openapi.json").json()
+    return result
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -107,11 +107,11 @@ def test_the_reference_has_the_same_table() -> None:
     page = (PROJECT / "docs" / "errors.md").read_text()
     section = page.split("## Problems of the sidecar\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`.*?`) \| (\d{3}) \| (.*?) \| (.*?) \|$", section, re.MULTILINE)
-    told = [
+    listed = [
         (tuple(re.findall(r"`(\w+)`", codes)), int(status), plain(happened), plain(remedy))
         for codes, status, happened, remedy in rows
     ]
-    assert told == [tuple(row) for row in TABLE]
+    assert listed == [tuple(row) for row in TABLE]
 
 
 def test_every_code_is_explained() -> None:
@@ -124,7 +124,7 @@ def test_every_code_is_explained() -> None:
                 continue
             name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
             if name in RAISED | CHECKING:
-                texts = [one.value for one in node.args if isinstance(one, ast.Constant)]
+                texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
                 used |= {
                     text for text in texts[:2] if isinstance(text, str) and re.fullmatch(r"[a-z_]+", text)
                 }

@@ -30,8 +30,8 @@ def topics_made(servers: str, topics: Topics) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     present = admin.list_topics(timeout=30).topics
     wanted = (topics.transactions, topics.profiles, topics.model_rollouts, topics.job_progress)
-    made = admin.create_topics([NewTopic(name, 1, 1) for name in wanted if name not in present])
-    for future in made.values():
+    result = admin.create_topics([NewTopic(name, 1, 1) for name in wanted if name not in present])
+    for future in result.values():
         future.result(30)
 
 
@@ -85,8 +85,8 @@ def test_commits_are_counted_once_and_aborted_ones_never(
     assert seen["fraud_event_to_alert_seconds_count"] == 300
     assert seen["fraud_sidecar_progress_unreadable_total"] == 3
     assert 0 <= seen["fraud_group_progress_age_seconds{0}"] < 30
-    told = sidecar.get("/v1/progress").json()
-    assert (told["key_groups"], told["groups"]["0"]["commit_id"]) == (1, 3)
+    content = sidecar.get("/v1/progress").json()
+    assert (content["key_groups"], content["groups"]["0"]["commit_id"]) == (1, 3)
 
 
 def test_a_restarted_sidecar_exports_the_same_totals_of_all_groups(job: Job, wait_for: Any) -> None:
@@ -95,19 +95,19 @@ def test_a_restarted_sidecar_exports_the_same_totals_of_all_groups(job: Job, wai
     job.write(4, key_group=1, key_groups=2, written_at=now)
     for commit_id in range(1, 121):
         job.write(commit_id, key_groups=2, written_at=now)
-    told = []
+    exported = []
     for _ in range(2):
         with LocalClient(create_app(job.settings)) as client:
             wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
-            told.append(samples(client))
-    assert told[0]["fraud_transactions_total"] == 12_400
-    assert told[0]["fraud_group_commit_id{1}"] == 4
+            exported.append(samples(client))
+    assert exported[0]["fraud_transactions_total"] == 12_400
+    assert exported[0]["fraud_group_commit_id{1}"] == 4
     # values of the moment, since the sidecar's start, and of its own process
     own = ("fraud_sidecar_", "process_", "python_", "fraud_limit", "fraud_verdict", "fraud_reason")
     own += ("fraud_partition_verdict", "fraud_group_epoch_start", "fraud_job_restarts")
-    moving = {name for name in (*told[0], *told[1]) if "_age_seconds" in name or name.startswith(own)}
-    assert {n: v for n, v in told[0].items() if n not in moving} == {
-        n: v for n, v in told[1].items() if n not in moving
+    moving = {name for name in (*exported[0], *exported[1]) if "_age_seconds" in name or name.startswith(own)}
+    assert {n: v for n, v in exported[0].items() if n not in moving} == {
+        n: v for n, v in exported[1].items() if n not in moving
     }
 
 
@@ -181,13 +181,13 @@ def test_each_verdict_is_reached_with_a_real_broker(job: Job, wait_for: Any) -> 
 
     with LocalClient(create_app(hasty(job))) as client:
 
-        def found() -> dict[str, Any]:
+        def current() -> dict[str, Any]:
             inputs = client.get("/v1/status").json()["inputs"]
             return next((entry for entry in inputs if entry["topic"] == topic), {})
 
         def until(code: str, doing: Callable[[], object] = lambda: None) -> dict[str, Any]:
-            wait_for(lambda: doing() or found().get("code") == code, what=code)
-            return found()
+            wait_for(lambda: doing() or current().get("code") == code, what=code)
+            return current()
 
         job.feed(5)
         commit(5)
@@ -208,9 +208,9 @@ def test_each_verdict_is_reached_with_a_real_broker(job: Job, wait_for: Any) -> 
         assert stopped["verdict"] == "STOP"
         assert stopped["since"] <= time.time() - 0.5
         assert stopped["runbook"] == "docs/runbook.md#no_commits"
-        told = client.get("/v1/status").json()
-        assert told["verdict"] == "STOP"
-        assert "no_commits" in [reason["code"] for reason in told["reasons"]]
+        status = client.get("/v1/status").json()
+        assert status["verdict"] == "STOP"
+        assert "no_commits" in [reason["code"] for reason in status["reasons"]]
         assert until("idle", lambda: commit(end))["lag_records"] == 0
 
         servers = {"bootstrap.servers": job.settings.bootstrap_servers}

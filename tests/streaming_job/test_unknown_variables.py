@@ -23,10 +23,10 @@ KINDS = (JobSettings, ServiceSettings, LetterSettings, FeedSettings)
 def test_every_variable_mentioned_in_the_project_is_known() -> None:
     # hidden directories hold what is installed or running, not the project
     pages = [*PROJECT.glob("[!.]*/**/*.py"), *PROJECT.glob("[!.]*/**/*.md"), PROJECT / "README.md"]
-    found = {name for page in pages if page != Path(__file__) for name in NAME.findall(page.read_text())}
+    result = {name for page in pages if page != Path(__file__) for name in NAME.findall(page.read_text())}
     fields = {f"FRAUD_{field.upper()}" for kind in KINDS for field in kind.model_fields}
-    assert len(found) > 30
-    refuse_unknown(found | fields | {f"FRAUD_TOPICS__{name.upper()}" for name in Topics.model_fields})
+    assert len(result) > 30
+    refuse_unknown(result | fields | {f"FRAUD_TOPICS__{name.upper()}" for name in Topics.model_fields})
 
 
 @pytest.mark.parametrize(

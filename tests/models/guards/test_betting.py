@@ -135,9 +135,9 @@ def test_a_model_with_twice_the_alerts_is_stopped_within_the_documented_time(
 ) -> None:
     both, champion, challenger = paths(law(overlap, 2.0), 1_000, 800, seed=3)
     proved = log_wealth(challenger, champion, both, 1.5) >= log_target(ALPHA)
-    found = first_looks(proved)
-    assert found[0] <= median
-    assert found[1] <= most
+    result = first_looks(proved)
+    assert result[0] <= median
+    assert result[1] <= most
     # the verdict on the same counts stops it
     at = int(proved[0].argmax())
     guards = Guards(ALPHA, rules=(AlertRate(max_ratio=1.5),))
@@ -149,6 +149,6 @@ def test_a_model_with_twice_the_alerts_is_stopped_within_the_documented_time(
 @pytest.mark.parametrize(("overlap", "median", "most"), [(0.5, 65, 165), (0.9, 30, 45)])
 def test_an_equal_model_passes_within_the_documented_time(overlap: float, median: int, most: int) -> None:
     both, champion, challenger = paths(law(overlap, 1.0), 1_000, 400, seed=4)
-    found = first_looks(log_wealth(champion, challenger, both, 1 / 1.5) >= log_target(ALPHA))
-    assert found[0] <= median
-    assert found[1] <= most
+    result = first_looks(log_wealth(champion, challenger, both, 1 / 1.5) >= log_target(ALPHA))
+    assert result[0] <= median
+    assert result[1] <= most

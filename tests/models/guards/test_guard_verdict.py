@@ -70,24 +70,24 @@ def test_a_challenger_like_the_champion_passes_every_guard() -> None:
     ],
 )
 def test_each_guard_alone_stops_its_kind_of_bad_model(guard: str, change: dict[str, object]) -> None:
-    said = outcomes(replace(GOOD, **change))  # type: ignore[arg-type]
-    assert [name for name, outcome in said.items() if outcome is Outcome.BREACH] == [guard]
+    output = outcomes(replace(GOOD, **change))  # type: ignore[arg-type]
+    assert [name for name, outcome in output.items() if outcome is Outcome.BREACH] == [guard]
     assert verdict(replace(GOOD, **change), Guards()).outcome is Outcome.BREACH  # type: ignore[arg-type]
 
 
 def test_without_data_no_rollout_advances() -> None:
-    said = verdict(Counts(), Guards())
-    assert said.outcome is Outcome.INSUFFICIENT
-    assert {finding.outcome for finding in said.findings} == {Outcome.INSUFFICIENT}
-    assert said.without_data == ("alert_rate", "failures", "disagreement", "scoring_time", "score_drift")
-    assert next_step(said, shadow_started_at=0, now=HOUR_MS) is Step.HOLD
+    judged = verdict(Counts(), Guards())
+    assert judged.outcome is Outcome.INSUFFICIENT
+    assert {finding.outcome for finding in judged.findings} == {Outcome.INSUFFICIENT}
+    assert judged.without_data == ("alert_rate", "failures", "disagreement", "scoring_time", "score_drift")
+    assert next_step(judged, shadow_started_at=0, now=HOUR_MS) is Step.HOLD
 
 
 @pytest.mark.parametrize("counts", [Counts(), replace(GOOD, card_hours=Pairs(20, 0, 0))])
 def test_the_deadline_turns_insufficient_into_a_rollback(counts: Counts) -> None:
-    said = verdict(counts, Guards(deadline_h=2.0))
-    assert next_step(said, shadow_started_at=5, now=5 + 2 * HOUR_MS - 1) is Step.HOLD
-    assert next_step(said, shadow_started_at=5, now=5 + 2 * HOUR_MS) is Step.ROLL_BACK
+    judged = verdict(counts, Guards(deadline_h=2.0))
+    assert next_step(judged, shadow_started_at=5, now=5 + 2 * HOUR_MS - 1) is Step.HOLD
+    assert next_step(judged, shadow_started_at=5, now=5 + 2 * HOUR_MS) is Step.ROLL_BACK
 
 
 def test_passes_and_breaches_do_not_depend_on_the_deadline() -> None:
@@ -122,15 +122,15 @@ def test_drift_is_measured_against_training_if_given_and_names_it() -> None:
         (training, "training", Outcome.BREACH),
         (ScoreDrift(max_psi=0.25), "champion", Outcome.PASS),
     ):
-        (found,) = verdict(drifted, Guards(rules=(rule,))).findings
-        assert (found.evidence["against"], found.outcome) == (versus, outcome)
+        (finding,) = verdict(drifted, Guards(rules=(rule,))).findings
+        assert (finding.evidence["against"], finding.outcome) == (versus, outcome)
 
 
 def test_histograms_without_common_bounds_give_no_verdict() -> None:
     other = ScoreHistogram((0.33, 1.0), (10, 10, 0))
     assert index(GOOD.scores, other) is None
-    (found,) = verdict(GOOD, Guards(rules=(ScoreDrift(max_psi=0.25, against=other),))).findings
-    assert (found.outcome, found.has_data) == (Outcome.INSUFFICIENT, False)
+    (finding,) = verdict(GOOD, Guards(rules=(ScoreDrift(max_psi=0.25, against=other),))).findings
+    assert (finding.outcome, finding.has_data) == (Outcome.INSUFFICIENT, False)
 
 
 @examples(40)
@@ -164,9 +164,9 @@ def test_evidence_is_finite_json_that_gives_the_same_verdict(counts: Counts) -> 
             ScoreDrift(max_psi=0.25, against=scores(10, 20, 30)),
         )
     )
-    said = verdict(counts, guards)
-    written = json.loads(json.dumps(said.to_json(), allow_nan=False))
-    assert recomputed(written) == said
+    judged = verdict(counts, guards)
+    written = json.loads(json.dumps(judged.to_json(), allow_nan=False))
+    assert recomputed(written) == judged
     assert recomputed(written).to_json() == written
 
 
@@ -205,9 +205,9 @@ def test_guards_come_back_from_json_with_every_parameter() -> None:
     assert read(None) == Guards()
     assert read(json.loads(json.dumps(Guards().to_json()))) == Guards()
     given = {"alpha": 0.05, "rules": [{"name": "score_drift", "max_psi": 1, "against": scores(5).to_json()}]}
-    made = read(given)
-    assert (made.alpha, made.deadline_h) == (0.05, 72)
-    assert made.rules == (ScoreDrift(max_psi=1.0, against=scores(5)),)
+    records = read(given)
+    assert (records.alpha, records.deadline_h) == (0.05, 72)
+    assert records.rules == (ScoreDrift(max_psi=1.0, against=scores(5)),)
 
 
 def rule(**parameters: object) -> dict[str, object]:

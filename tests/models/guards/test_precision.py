@@ -27,8 +27,8 @@ LIMITS = st.sampled_from([0.01, 0.1, 0.3, 0.5, 0.9, 0.99])
 
 
 def finding(counts: Counts, rule: Precision) -> Finding:
-    (found,) = verdict(counts, Guards(ALPHA, rules=(rule,))).findings
-    return found
+    (result,) = verdict(counts, Guards(ALPHA, rules=(rule,))).findings
+    return result
 
 
 def frauds(share: float, trials: int, units: int, seed: int) -> NDArray[np.int64]:
@@ -104,10 +104,10 @@ def test_the_verdict_follows_from_the_bets_after_every_label(share: float) -> No
 def test_without_labels_there_is_no_proof() -> None:
     rule = Precision(min_precision=0.3)
     for counts in (Counts(), Counts(labelled=Labelled(), champion_labelled=Labelled(50, 3))):
-        said = finding(counts, rule)
-        assert (said.outcome, said.has_data) == (Outcome.INSUFFICIENT, False)
-    one = finding(Counts(labelled=Labelled(1, 0), champion_labelled=Labelled()), rule)
-    assert (one.outcome, one.has_data) == (Outcome.INSUFFICIENT, True)
+        judged = finding(counts, rule)
+        assert (judged.outcome, judged.has_data) == (Outcome.INSUFFICIENT, False)
+    after_one = finding(Counts(labelled=Labelled(1, 0), champion_labelled=Labelled()), rule)
+    assert (after_one.outcome, after_one.has_data) == (Outcome.INSUFFICIENT, True)
 
 
 def test_a_pass_waits_for_the_minimum_and_a_breach_does_not() -> None:
@@ -125,8 +125,8 @@ def test_the_champions_precision_is_shown_and_not_judged() -> None:
         for champion in (None, Labelled(), Labelled(0, 500), Labelled(500, 0))
     }
     assert len(outcomes) == 1
-    said = finding(Counts(labelled=Labelled(20, 30), champion_labelled=Labelled(3, 1)), Precision(0.3))
-    assert "precision 0.4, the champion 0.75, wanted at least 0.3" in said.detail
+    judged = finding(Counts(labelled=Labelled(20, 30), champion_labelled=Labelled(3, 1)), Precision(0.3))
+    assert "precision 0.4, the champion 0.75, wanted at least 0.3" in judged.detail
 
 
 @examples(60)
@@ -135,9 +135,9 @@ def test_evidence_is_finite_json_that_gives_the_same_verdict(
     labelled: Labelled | None, champion: Labelled | None, limit: float
 ) -> None:
     counts = Counts(labelled=labelled, champion_labelled=champion)
-    said = verdict(counts, Guards(rules=(Precision(min_precision=limit), Failures(max_share=0.1))))
-    written = json.loads(json.dumps(said.to_json(), allow_nan=False))
-    assert recomputed(written) == said
+    judged = verdict(counts, Guards(rules=(Precision(min_precision=limit), Failures(max_share=0.1))))
+    written = json.loads(json.dumps(judged.to_json(), allow_nan=False))
+    assert recomputed(written) == judged
     assert recomputed(written).to_json() == written
 
 

@@ -43,7 +43,7 @@ def test_the_sum_of_the_groups_counts_is_compared_with_training() -> None:
     assert drift.psi[CHAMPION]["amount"] == pytest.approx(formula([800, 800, 0], TRAINED[0]))
     assert drift.psi[RECENT]["has_profile"] == pytest.approx(formula([0, 0, 1200], TRAINED[1]))
     assert drift.psi[CHAMPION]["amount"] < 0.01 < 1 < drift.psi[RECENT]["has_profile"]
-    assert not CALENDAR & {name for found in drift.psi.values() for name in found}
+    assert not CALENDAR & {name for result in drift.psi.values() for name in result}
     greatest = drift.greatest(1)
     assert [row["feature"] for row in greatest] == ["has_profile"]
     assert greatest[0][RECENT] == drift.psi[RECENT]["has_profile"]

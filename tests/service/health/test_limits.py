@@ -34,11 +34,11 @@ def test_a_limit_is_ten_times_the_99th_percentile_between_floor_and_ceiling() ->
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=300))
 def test_the_percentile_is_the_smallest_value_that_99_of_100_do_not_exceed(measured: list[float]) -> None:
-    found = percentile(measured)
-    assert found in measured
-    at_most = sum(value <= found for value in measured if found is not None)
+    result = percentile(measured)
+    assert result in measured
+    at_most = sum(value <= result for value in measured if result is not None)
     assert at_most >= math.ceil(0.99 * len(measured))
-    below = [value for value in measured if found is not None and value < found]
+    below = [value for value in measured if result is not None and value < result]
     assert len(below) < 0.99 * len(measured)
 
 
@@ -52,10 +52,10 @@ def test_a_quantile_lies_within_its_bucket() -> None:
 
 
 def totals(transactions: int, fast: int, slow: int) -> Totals:
-    made = Totals()
-    made.counts["transactions"] = transactions
-    made.histograms["latency_ms"].add([10.0, 100.0], [fast, slow, 0], 0.0)
-    return made
+    result = Totals()
+    result.counts["transactions"] = transactions
+    result.histograms["latency_ms"].add([10.0, 100.0], [fast, slow, 0], 0.0)
+    return result
 
 
 def test_rates_are_of_the_last_minute_and_restart_with_the_totals() -> None:

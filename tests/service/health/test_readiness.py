@@ -164,15 +164,15 @@ def test_unknown_values_are_reported_as_unknown() -> None:
 
 
 def test_each_check_is_listed_by_name_with_its_finding() -> None:
-    def told(**changes: Any) -> dict[str, Any]:
+    def checks(**changes: Any) -> dict[str, Any]:
         return {check.name: check.to_json()["ok"] for check in looked_at(**changes)}
 
-    assert told() == dict.fromkeys(NAMES, True)
-    silent = told(groups={0: group(0), 1: group(1, written_s=960.0)})
+    assert checks() == dict.fromkeys(NAMES, True)
+    silent = checks(groups={0: group(0), 1: group(1, written_s=960.0)})
     assert silent == {**dict.fromkeys(NAMES, True), "voices": False}
-    nothing = told(broker_fault="no broker", lag=None)
+    nothing = checks(broker_fault="no broker", lag=None)
     assert nothing == {**dict.fromkeys(NAMES), "broker": False, "progress": True}
-    unread = told(waiting_for="not read to its end")
+    unread = checks(waiting_for="not read to its end")
     assert (unread["progress"], unread["topics"], unread["job"]) == (False, True, None)
     none = [check for check in looked_at(groups={}) if check.name == "job"]
     assert [check.to_json() for check in none] == [

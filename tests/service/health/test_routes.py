@@ -78,16 +78,16 @@ def test_readiness_lists_its_checks_when_asked(client: LocalClient) -> None:
     short = client.get("/readyz")
     assert (short.status_code, sorted(short.json())) == (503, ["ready", "reasons"])
     for question in ("verbose", "verbose=1", "verbose=true"):
-        told = client.get(f"/readyz?{question}").json()
-        assert {check["name"]: check["ok"] for check in told["checks"]}["broker"] is False
+        content = client.get(f"/readyz?{question}").json()
+        assert {check["name"]: check["ok"] for check in content["checks"]}["broker"] is False
     assert "checks" not in client.get("/readyz?verbose=false").json()
 
 
 def test_status_says_that_nothing_is_known(client: LocalClient) -> None:
-    told = client.get("/v1/status").json()
-    assert told["verdict"] == "UNKNOWN"
-    assert {reason["code"] for reason in told["reasons"]} == {"broker_unreachable", "progress_incomplete"}
-    assert all(reason["since"] <= told["now"] for reason in told["reasons"])
-    assert told["inputs"] == []
-    assert told["rollout"] == {"champion": None, "open": None}
-    assert told["profiles"] == {"change_age_s": None, "heartbeat_age_s": None}
+    content = client.get("/v1/status").json()
+    assert content["verdict"] == "UNKNOWN"
+    assert {reason["code"] for reason in content["reasons"]} == {"broker_unreachable", "progress_incomplete"}
+    assert all(reason["since"] <= content["now"] for reason in content["reasons"])
+    assert content["inputs"] == []
+    assert content["rollout"] == {"champion": None, "open": None}
+    assert content["profiles"] == {"change_age_s": None, "heartbeat_age_s": None}

@@ -26,9 +26,9 @@ def test_each_entry_has_symptom_cause_and_remedy(name: str) -> None:
     entry = ENTRIES[name]
     if name in REGISTRY:
         assert entry.startswith(f"\n`{REGISTRY[name].verdict}`: {REGISTRY[name].meaning}")
-    places = [entry.index(part) for part in PARTS]
-    assert places == sorted(places)
-    for start, end in zip(places, [*places[1:], len(entry)], strict=True):
+    indexes = [entry.index(part) for part in PARTS]
+    assert indexes == sorted(indexes)
+    for start, end in zip(indexes, [*indexes[1:], len(entry)], strict=True):
         assert len(entry[start:end].split()) > 4
 
 

@@ -99,8 +99,8 @@ def test_a_slow_topic_is_not_stopped_the_moment_a_record_arrives() -> None:
 
 def test_a_rewind_counts_although_the_lag_was_zero_before() -> None:
     looks = window([900, 1_000, 1_000, 0], [0, 0, 0, 1_000])
-    found = evaluate(looks, LIMITS)
-    assert (found.verdict, found.since_s) == (Verdict.REWIND, looks[-1].at_s)
+    result = evaluate(looks, LIMITS)
+    assert (result.verdict, result.since_s) == (Verdict.REWIND, looks[-1].at_s)
     assert evaluate(looks[:3], LIMITS).verdict is Verdict.OK
 
 
@@ -128,8 +128,8 @@ def test_a_dip_of_the_lag_does_not_hide_a_growing_wait() -> None:
 
 def test_records_held_back_by_an_open_transaction_are_blocked_and_no_lag() -> None:
     held = window(STUCK, [0] * 8, [0, 0, 0, 5, 5, 6, 7, 8])
-    found = evaluate(held, LIMITS)
-    assert (found.code, found.since_s) == ("open_transaction", held[3].at_s)
+    result = evaluate(held, LIMITS)
+    assert (result.code, result.since_s) == ("open_transaction", held[3].at_s)
     assert evaluate(held[:6], LIMITS).verdict is Verdict.OK
     # records that could be read are the job's own lag
     assert evaluate(window(STUCK, FIXED, [9] * 8), LIMITS).verdict is Verdict.STALL
@@ -137,13 +137,13 @@ def test_records_held_back_by_an_open_transaction_are_blocked_and_no_lag() -> No
 
 def test_a_sidecar_that_has_just_started_has_a_verdict_at_once() -> None:
     """One reading: the record has been waiting for long, and by its progress the job has not moved since."""
-    one = Look(
+    look = Look(
         START, 50, 10, 0, waiting_since_s=START - 500, committed_at_s=START - 1, active_at_s=START - 400
     )
-    assert evaluate([one], LIMITS).code == "not_moving"
-    assert evaluate([one], LIMITS).since_s == START - 400
-    assert evaluate([replace(one, committed_at_s=START - 90)], LIMITS).code == "no_commits"
-    never = replace(one, position=None, committed_at_s=None, active_at_s=None)
+    assert evaluate([look], LIMITS).code == "not_moving"
+    assert evaluate([look], LIMITS).since_s == START - 400
+    assert evaluate([replace(look, committed_at_s=START - 90)], LIMITS).code == "no_commits"
+    never = replace(look, position=None, committed_at_s=None, active_at_s=None)
     assert evaluate([never], LIMITS).code == "never_committed"
     assert evaluate([replace(never, waiting_since_s=START - 5)], LIMITS).verdict is Verdict.OK
 

@@ -54,8 +54,8 @@ def test_labels_are_written_all_or_none(stack: Endpoints, topic_names: Callable[
     for given in ([LABEL_EXAMPLE], [LABEL_EXAMPLE, {**LABEL_EXAMPLE, "reason": "other", "occurred_at": 0}]):
         answer = client.post("/v1/labels", json={"labels": given})
         assert (answer.status_code, answer.json()) == (201, {"written": len(given)})
-    found = [one["record"] for one in ledger.of_card(settings, "c-42")]
-    assert [(one["source"], one["reason"], one["occurred_at"]) for one in found] == [
+    result = [label["record"] for label in ledger.of_card(settings, "c-42")]
+    assert [(label["source"], label["reason"], label["occurred_at"]) for label in result] == [
         ("ada", "travel", 1_800_000_000_000),
         ("ada", "travel", 1_800_000_000_000),
         ("ada", "other", 0),

@@ -205,8 +205,8 @@ SETTINGS = ServiceSettings(bootstrap_servers="127.0.0.1:1")
 
 def everything() -> View:
     """A view with values for every metric."""
-    place = PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=0)
-    lag = Lag(NOW, (place,), feed_ms={"heartbeat": int(NOW * 1000)})
+    of_partition = PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=0)
+    lag = Lag(NOW, (of_partition,), feed_ms={"heartbeat": int(NOW * 1000)})
     groups = {0: progress(2, written_at=int(NOW * 1000), **trial_of("r1"))}
     totals = Totals.from_json(groups[0]["totals"])
     monitor = Monitor(SETTINGS)
@@ -217,8 +217,8 @@ def everything() -> View:
 
 
 def test_of_too_many_groups_the_largest_are_exported() -> None:
-    found = [Quality("rollout", f"r{number:02}", 0, 0, number) for number in range(60)]
-    (family,) = of_quality(found)
+    result = [Quality("rollout", f"r{number:02}", 0, 0, number) for number in range(60)]
+    (family,) = of_quality(result)
     assert {sample.labels["name"] for sample in family.samples} == {
         f"r{number:02}" for number in range(10, 60)
     }
@@ -226,9 +226,9 @@ def test_of_too_many_groups_the_largest_are_exported() -> None:
 
 
 def test_the_documentation_lists_every_metric_and_no_other() -> None:
-    told = [*of_view(everything(), 60.0), *of_guards([]), *of_labelled([]), *of_quality([])]
+    families = [*of_view(everything(), 60.0), *of_guards([]), *of_labelled([]), *of_quality([])]
     suffix = {"counter": "_total", "info": "_info"}
-    names = {family.name + suffix.get(family.type, "") for family in told}
+    names = {family.name + suffix.get(family.type, "") for family in families}
     names |= {"fraud_sidecar_http_requests_total", "fraud_sidecar_http_request_duration_seconds"}
     audit = list(AuditMetrics(["fraud-alerts"], lambda: 0.0).registry.collect())
     names |= {family.name + suffix.get(family.type, "") for family in audit}
@@ -326,12 +326,12 @@ def test_labelled_cards_are_exported_by_role_and_label() -> None:
         of_labelled([("r1", "b", "challenger", Labelled(3, 1)), ("r1", "b", "champion", Labelled(7, 0))])
     )
     labels = {"rollout_id": "r1", "challenger": "b"}
-    told = {
+    samples = {
         (role, outcome): seen("fraud_trial_labelled_cards", **labels, role=role, outcome=outcome)
         for role in ("challenger", "champion")
         for outcome in ("fraud", "genuine")
     }
-    assert list(told.values()) == [3, 1, 7, 0]
+    assert list(samples.values()) == [3, 1, 7, 0]
 
 
 def test_requests_are_counted_by_the_routes_template() -> None:

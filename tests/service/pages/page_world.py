@@ -91,8 +91,8 @@ class World:
         }  # fmt: skip
         present = admin.list_topics(timeout=30).topics
         new = [NewTopic(name, count, 1) for name, count in wanted.items() if name not in present]
-        for made in admin.create_topics(new).values():
-            made.result(30)
+        for created in admin.create_topics(new).values():
+            created.result(30)
         file = directory / "tokens.json"
         self.tokens = {
             role.word: tokens.add(file, f"{role.word}-{name}", role, "root", 0)
@@ -118,8 +118,8 @@ class World:
         self.roll_out()
         now = int(time.time() * 1000)
         makers = (blocked, spree, burst, spree, blocked, burst)
-        for number, made in enumerate(makers):
-            self.alert(made(number, now - 9_000 * (len(makers) - number)))
+        for number, result in enumerate(makers):
+            self.alert(result(number, now - 9_000 * (len(makers) - number)))
         self._label(0, verdict="fraud")
         self._label(4, verdict="genuine", reason="cardholder_confirmed")
         self._producer.produce(self.topics.fraud_alerts, b"no alert", partition=1)
@@ -145,7 +145,7 @@ class World:
         )
         events = (
             *installation(ref(1), Policy(0.4, 6), "card-fraud-1", "anna", now, reason="the first"),
-            *(replace(one, actor="olga", reason="retrained on March", created_at=now) for one in steps),
+            *(replace(step, actor="olga", reason="retrained on March", created_at=now) for step in steps),
         )
         publish(events, self.settings.bootstrap_servers, self.topics.model_rollouts)
 

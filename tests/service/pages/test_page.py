@@ -23,7 +23,7 @@ from streaming_job.contracts.topics import Topics
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(chromium.found() is None, reason="there is no chromium with chromedriver here"),
+    pytest.mark.skipif(chromium.programs() is None, reason="there is no chromium with chromedriver here"),
 ]
 KEPT = os.environ.get("PAGE_PICTURES")
 """Directory for screenshots of the page, for the documentation; run this file alone then."""
@@ -72,20 +72,20 @@ def world(
     job_id = f"job-{topics.transactions}"
     if KEPT:  # screenshots have fixed names; the stack belongs to this test alone then
         topics, job_id = Topics(profiles="profiles"), "card-fraud"
-    made = World(stack.bootstrap_servers, topics, job_id, tmp_path_factory.mktemp("sidecar"))
-    made.start()
-    wait_for(lambda: made.is_serving, what="the sidecar")
-    yield made
-    made.stop()
+    result = World(stack.bootstrap_servers, topics, job_id, tmp_path_factory.mktemp("sidecar"))
+    result.start()
+    wait_for(lambda: result.is_serving, what="the sidecar")
+    yield result
+    result.stop()
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    programs = chromium.found()
+    programs = chromium.programs()
     assert programs is not None
-    made = Browser(programs, tmp_path_factory.mktemp("browser"))
-    yield made
-    made.close()
+    result = Browser(programs, tmp_path_factory.mktemp("browser"))
+    yield result
+    result.close()
 
 
 @pytest.fixture
@@ -103,14 +103,14 @@ def page(browser: Browser, world: World, wait_for: Callable[..., object]) -> Ite
 def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -> None:
     page.sign_in("viewer")
     alerts = page.text("#alerts")
-    for said in (
+    for output in (
         "7 payments in 5 minutes; usually 0.4 an hour",
         "523.10 EUR; usually 47.99 EUR",
         "2,312 km/h from the country of the payment before",
         "the card is blocked",
         "ca***05",
     ):
-        assert said in alerts
+        assert output in alerts
     assert "card-000005" not in page.run("return document.documentElement.outerHTML")
     assert page.text("#alerts-note") == "Records on the topic that are no alerts: 1"
     for partition in range(2):
@@ -121,8 +121,13 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     page.until(lambda: (page.run(rate) or 0) > 100, "the throughput")
     assert "card-fraud 1 decides, since rollout card-fraud-1; threshold 0.4" in page.text("#champion")
     trial = page.text("#trials")
-    for said in ("march decides for 10 %", "held from partition 0 at 811, 1 at 812", "824,600", "alert rate"):
-        assert said in trial
+    for output in (
+        "march decides for 10 %",
+        "held from partition 0 at 811, 1 at 812",
+        "824,600",
+        "alert rate",
+    ):
+        assert output in trial
     assert "precision insufficient labels have not been counted, wanted at least 0.3" in trial
     missing = f"topic {page.world.topics.shadow_alerts} does not exist"
     page.until(lambda: f"Not judged by labels: {missing}" in page.text("#trials"), "why there are no labels")
@@ -134,10 +139,10 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
 
 
 def test_verdicts_of_the_guards_are_exported(page: Page) -> None:
-    said = 'fraud_guard_verdict{challenger="march",fraud_guard_verdict="'
+    output = 'fraud_guard_verdict{challenger="march",fraud_guard_verdict="'
 
     def is_scraped() -> bool:
-        return said in httpx.get(f"{page.world.url}metrics", headers=page.world.bearer("viewer")).text
+        return output in httpx.get(f"{page.world.url}metrics", headers=page.world.bearer("viewer")).text
 
     page.until(is_scraped, "verdicts of guards among the metrics")
 
@@ -150,8 +155,8 @@ def test_an_invalid_token_is_refused_and_dropped(page: Page) -> None:
 
 def test_the_token_stays_in_its_tab_until_it_is_removed(page: Page) -> None:
     page.sign_in("viewer")
-    told = page.run("return [localStorage.length, document.cookie, location.href]")
-    assert told == [0, "", page.world.url]
+    stored = page.run("return [localStorage.length, document.cookie, location.href]")
+    assert stored == [0, "", page.world.url]
     page.browser.click("#sign-out")
     page.until(lambda: page.is_shown("sign-in"), "the sign-in")
     assert page.run("return sessionStorage.length") == 0
@@ -168,9 +173,9 @@ def test_a_verdict_is_announced_once_when_it_changes(page: Page) -> None:
     finally:
         page.world.work()
     page.until(lambda: page.text("#verdict").endswith("OK"), "the verdict on a job that works again")
-    said = page.run("return window.said")
-    assert any(one.startswith("STOP") for one in said)
-    assert all(first != second for first, second in pairwise(said))
+    announced = page.run("return window.said")
+    assert any(text.startswith("STOP") for text in announced)
+    assert all(first != second for first, second in pairwise(announced))
 
 
 def test_a_reason_of_two_partitions_is_listed_twice_after_any_number_of_refreshes(page: Page) -> None:
@@ -260,13 +265,13 @@ def test_an_operator_rolls_back_with_a_reason_in_log_and_audit(page: Page) -> No
     page.browser.type("#step-reason", "too many alerts")
     page.browser.click("#step-confirm")
     page.until(lambda: not page.is_open(), "the end of the dialog")
-    said = page.run("return document.getElementById('said').textContent")
-    assert said == "march is rolled back, event 4"
+    announced = page.run("return document.getElementById('said').textContent")
+    assert announced == "march is rolled back, event 4"
     history = reading.history(page.world.settings, {})
     assert history.line.trials["march"].phase is Phase.ROLLED_BACK
     last = history.of("march")[-1].event
-    told = (last.type, last.actor, last.reason)
-    assert told == (Type.ROLLED_BACK, "operator-olga", "too many alerts")
+    event = (last.type, last.actor, last.reason)
+    assert event == (Type.ROLLED_BACK, "operator-olga", "too many alerts")
     assert b"too many alerts" in (AuditLog(page.world.settings).last() or b"")
     page.until(lambda: "march" not in page.text("#trials"), "the page without the rollout")
     page.browser.click("summary")

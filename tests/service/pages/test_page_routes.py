@@ -61,9 +61,9 @@ class Sidecar:
 
 @pytest.fixture
 def sidecar(tmp_path: Path) -> Iterator[Sidecar]:
-    made = Sidecar(tmp_path)
-    yield made
-    made.client.close()
+    result = Sidecar(tmp_path)
+    yield result
+    result.client.close()
 
 
 class Links(HTMLParser):
@@ -143,10 +143,10 @@ def test_every_element_that_a_script_uses_is_on_the_page() -> None:
 
 
 def test_files_are_those_of_the_package_and_declared_as_its_data() -> None:
-    found = {
-        one.name for one in files("service.pages").iterdir() if one.name.endswith((".html", ".css", ".js"))
+    result = {
+        file.name for file in files("service.pages").iterdir() if file.name.endswith((".html", ".css", ".js"))
     }
-    assert set(FILES) == found
+    assert set(FILES) == result
     project = (Path(__file__).parents[3] / "pyproject.toml").read_text()
     (data,) = re.findall(r"\[tool.setuptools.package-data\]\n(.*)", project)
     assert {suffix for suffix in ('"*.html"', '"*.css"', '"*.js"') if suffix in data} == {
@@ -178,19 +178,19 @@ def test_the_page_shows_the_callers_name_and_role(sidecar: Sidecar) -> None:
     wrong = sidecar.client.get("/v1/caller", headers={"Authorization": "Bearer fraud_x"})
     assert (wrong.status_code, wrong.json()) == (200, nobody)
     for role in Role:
-        told = sidecar.get("/v1/caller", role.word).json()
-        assert told == {"name": role.word, "role": role.word, "job_id": "card-fraud"}
+        caller = sidecar.get("/v1/caller", role.word).json()
+        assert caller == {"name": role.word, "role": role.word, "job_id": "card-fraud"}
 
 
 def test_alerts_are_newest_first_over_all_partitions_with_sentences(sidecar: Sidecar) -> None:
     for number in range(6):
         value = orjson.dumps(alert(number, AT + number))
         sidecar.feed.put(number % 2, AT + number, value)
-    told = sidecar.get("/v1/alerts?limit=4", "operator").json()
-    assert [one["transaction_id"] for one in told["alerts"]] == ["tx-5", "tx-4", "tx-3", "tx-2"]
-    assert (told["waiting_for"], told["unreadable"]) == (None, 0)
-    assert told["alerts"][0]["sentences"] == ["1 payment in 5 minutes; usually 2 a day"]
-    assert "features" not in told["alerts"][0]
+    content = sidecar.get("/v1/alerts?limit=4", "operator").json()
+    assert [shown["transaction_id"] for shown in content["alerts"]] == ["tx-5", "tx-4", "tx-3", "tx-2"]
+    assert (content["waiting_for"], content["unreadable"]) == (None, 0)
+    assert content["alerts"][0]["sentences"] == ["1 payment in 5 minutes; usually 2 a day"]
+    assert "features" not in content["alerts"][0]
 
 
 def test_card_ids_are_masked_only_for_viewers(sidecar: Sidecar) -> None:
@@ -206,8 +206,8 @@ def test_card_ids_are_masked_only_for_viewers(sidecar: Sidecar) -> None:
 def test_records_that_are_no_alerts_are_counted_and_not_shown(sidecar: Sidecar) -> None:
     for at, value in enumerate((b"no json", b"", b"[]", b"{}", orjson.dumps(alert(1, AT)))):
         sidecar.feed.put(0, AT + at, value)
-    told = sidecar.get("/v1/alerts", "viewer").json()
-    assert (len(told["alerts"]), told["unreadable"]) == (1, 4)
+    content = sidecar.get("/v1/alerts", "viewer").json()
+    assert (len(content["alerts"]), content["unreadable"]) == (1, 4)
 
 
 @pytest.mark.parametrize("limit", ["0", str(SHOWN + 1), "-1", "many"])
@@ -216,8 +216,8 @@ def test_an_invalid_limit_is_refused(sidecar: Sidecar, limit: str) -> None:
 
 
 def test_a_feed_that_has_not_read_yet_says_so(sidecar: Sidecar) -> None:
-    told = sidecar.get("/v1/alerts", "viewer").json()
-    assert told == {"alerts": [], "unreadable": 0, "waiting_for": "alerts have not been read yet"}
+    content = sidecar.get("/v1/alerts", "viewer").json()
+    assert content == {"alerts": [], "unreadable": 0, "waiting_for": "alerts have not been read yet"}
 
 
 def test_only_the_newest_of_each_partition_are_shown(sidecar: Sidecar) -> None:

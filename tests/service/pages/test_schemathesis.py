@@ -34,11 +34,11 @@ def world(
     topics = topic_names()
     topics = topics.model_copy(update={"profiles": f"{topics.transactions}-profiles"})
     registry = {"mlflow_tracking_uri": stack.mlflow_tracking_uri, "rate_per_s": 0}
-    made = World(stack.bootstrap_servers, topics, f"job-{topics.transactions}", tmp_path, **registry)
-    made.start()
-    wait_for(lambda: made.is_serving, what="the sidecar")
-    yield made
-    made.stop()
+    result = World(stack.bootstrap_servers, topics, f"job-{topics.transactions}", tmp_path, **registry)
+    result.start()
+    wait_for(lambda: result.is_serving, what="the sidecar")
+    yield result
+    result.stop()
 
 
 def test_schemathesis_finds_no_500(world: World, tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ class Bank:
         )  # fmt: skip
         new = [*(NewTopic(name, 1, 1) for name in single), *(NewTopic(name, 2, 1) for name in double)]
         admin = AdminClient({"bootstrap.servers": servers})
-        for made in admin.create_topics(new).values():
-            made.result(30)
+        for created in admin.create_topics(new).values():
+            created.result(30)
         self.began = int(time.time() * 1000)
         publish(
             (

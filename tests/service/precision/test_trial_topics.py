@@ -41,8 +41,10 @@ class Log:
             )
             if name not in but
         ]  # fmt: skip
-        for made in self.admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in self.names]).values():
-            made.result(30)
+        for created in self.admin.create_topics(
+            [NewTopic(name, PARTITIONS, 1) for name in self.names]
+        ).values():
+            created.result(30)
 
     def send(self, topic: str, *records: dict[str, Any], timestamp: int = 0) -> None:
         for record in records:
@@ -58,9 +60,9 @@ class Log:
 
     def label(self, number: int, fraud: bool, *, at: int | None = None, kind: str = "verdict") -> None:
         identity = {name: alert(number, self.now)[name] for name in ("card_id", "transaction_id")}
-        said = {"verdict": "fraud"} if fraud else {"verdict": "genuine", "reason": "travel"}
+        output = {"verdict": "fraud"} if fraud else {"verdict": "genuine", "reason": "travel"}
         record = {
-            "schema_version": 1, **identity, "kind": kind, **(said if kind == "verdict" else {}),
+            "schema_version": 1, **identity, "kind": kind, **(output if kind == "verdict" else {}),
             "source": "test", "occurred_at": 1, "maturity": "final",
         }  # fmt: skip
         self.send(self.topics.labels, record, timestamp=at or self.now)
@@ -115,10 +117,10 @@ def test_a_missing_topic_is_named_and_no_card_is_counted(
     log = Log(stack.bootstrap_servers, topics, but=(topics.chargebacks,))
     log.alerts(0)
     log.label(0, FRAUD)
-    found = log.counts()
-    assert (found.champion, found.challengers) == (Labelled(), {})
-    assert found.waiting_for is not None
-    assert f"topic {topics.chargebacks} does not exist" in found.waiting_for
+    result = log.counts()
+    assert (result.champion, result.challengers) == (Labelled(), {})
+    assert result.waiting_for is not None
+    assert f"topic {topics.chargebacks} does not exist" in result.waiting_for
 
 
 def delete_before(log: Log, topic: str, offsets: dict[int, int]) -> None:

@@ -47,9 +47,10 @@ def recount(alerts: list[tuple[str, str]], labels: list[tuple[tuple[str, str], i
         outcome = "open" if key not in last else "fraud" if last[key][1] else "genuine"
         for name in names(alert(*key)):
             counts[name, outcome] += 1
-    told = sorted({name for name, _ in counts})
+    models = sorted({name for name, _ in counts})
     return [
-        Quality(*name, *(counts[name, outcome] for outcome in ("fraud", "genuine", "open"))) for name in told
+        Quality(*name, *(counts[name, outcome] for outcome in ("fraud", "genuine", "open")))
+        for name in models
     ]
 
 

@@ -62,8 +62,8 @@ def test_rollback_needs_no_precondition_in_any_phase(phase: Phase) -> None:
     log = MemoryRollouts()
     desk = desk_of(log, judged())
     desk.propose(proposal(), ADA)
-    for one in WAYS[phase]:
-        desk.take(one, ADA)
+    for kind in WAYS[phase]:
+        desk.take(kind, ADA)
     assert log.history().line.trials["r2"].phase is phase
     done = desk.take(step(Type.ROLLED_BACK, "back", expected_seq=999), ADA)
     assert done.phase is Phase.ROLLED_BACK
@@ -75,13 +75,13 @@ def test_the_machine_accepts_every_event_that_the_desk_writes() -> None:
     log = MemoryRollouts()
     desk = desk_of(log, judged())
     desk.propose(proposal(), ADA)
-    for one in [
+    for request in [
         *WAYS[Phase.PAUSED],
         step(Type.RESUMED, "r"),
         step(Type.PROMOTED, "u"),
         step(Type.WITHDRAWN, "w"),
     ]:
-        desk.take(one, BOB)
+        desk.take(request, BOB)
     assert not [entry for entry in log.history().entries if entry.refused or entry.repeats]
     assert [entry.event.type for entry in log.history().of("r2")][-2:] == [Type.PROMOTED, Type.WITHDRAWN]
 
@@ -153,7 +153,7 @@ def test_of_two_simultaneous_requests_one_is_written_and_one_is_stale() -> None:
     with pytest.raises(StaleError) as fault:
         desk_of(log).take(step(Type.SHADOW_STARTED, "mine", expected_seq=1), ADA)
     assert fault.value.check == "seq"
-    assert [one.seq for one in won] == [2]
+    assert [event.seq for event in won] == [2]
     assert [entry.event.actor for entry in log.history().of("r2")] == ["ada", "bob"]
 
 
@@ -227,25 +227,25 @@ def test_a_refused_proposal_names_its_check(asked: Any, check: str) -> None:
 
 def test_features_are_checked_against_the_running_job() -> None:
     log = MemoryRollouts()
-    told = trial_progress("r2", {}, written_at=START, features=["count_1m:1"])
+    progress = trial_progress("r2", {}, written_at=START, features=["count_1m:1"])
     with pytest.raises(DeskError, match="the running job card-fraud does not compute amount:1") as fault:
-        desk_of(log, {0: told}).propose(proposal(), ADA)
+        desk_of(log, {0: progress}).propose(proposal(), ADA)
     assert fault.value.check == "features"
-    silent = {**told, "written_at": START - 61_000}
+    silent = {**progress, "written_at": START - 61_000}
     assert desk_of(log, {0: silent}).propose(proposal(), ADA).seq == 1
 
 
 def test_a_model_of_merchant_features_needs_a_job_that_keeps_merchant_facts() -> None:
     log, registry = MemoryRollouts(), KnownModels()
     registry.features = computed(merchants=True)
-    told = trial_progress("r2", {}, written_at=START, features=list(computed(merchants=False)))
+    progress = trial_progress("r2", {}, written_at=START, features=list(computed(merchants=False)))
     with pytest.raises(
         DeskError, match=r"which keeps no merchant facts, .*FRAUD_MERCHANT_FACTS=true"
     ) as fault:
-        desk_of(log, {0: told}, registry).propose(proposal(), ADA)
+        desk_of(log, {0: progress}, registry).propose(proposal(), ADA)
     assert fault.value.check == "features"
-    told = {**told, "features": list(computed(merchants=True))}
-    assert desk_of(log, {0: told}, registry).propose(proposal(), ADA).seq == 1
+    progress = {**progress, "features": list(computed(merchants=True))}
+    assert desk_of(log, {0: progress}, registry).propose(proposal(), ADA).seq == 1
     # a first model is rolled out before the job's first start: the job judges it
     assert desk_of(MemoryRollouts(), {}, registry).propose(proposal(), ADA).seq == 1
 

@@ -161,20 +161,20 @@ def test_the_answer_is_the_verdict_on_the_sum_of_the_groups_counts(tmp_path: Pat
     world = World(Type.SHADOW_STARTED)
     world.progress(START, {**COUNTS, "failures": 1})
     history = world.log.history()
-    told = json.loads(json.dumps(assess(history, history.line.trials["r2"], world.groups).to_json()))
+    content = json.loads(json.dumps(assess(history, history.line.trials["r2"], world.groups).to_json()))
     # again from the progress records alone
     records = [world.groups[group]["totals"]["trials"]["r2"]["challengers"]["next"] for group in (1, 0)]
     counts = Counts.of_groups(Counts.from_json(record) for record in records)
     assert counts.failures == 2
     again = verdict(counts, policy.read(history.line.trials["r2"].guards))
-    assert told["challengers"]["next"] == json.loads(json.dumps(again.to_json()))
-    assert told["verdict"] == again.outcome.value
-    assert told["commits"] == {"0": 7, "1": 7}
+    assert content["challengers"]["next"] == json.loads(json.dumps(again.to_json()))
+    assert content["verdict"] == again.outcome.value
+    assert content["commits"] == {"0": 7, "1": 7}
     # and from the answer alone
     file = tmp_path / "verdict.json"
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(content))
     assert verdicts.recompute(file) == "the same, computed again: insufficient"
-    told["challengers"]["next"]["counts"]["failures"] = 900
-    file.write_text(json.dumps(told))
+    content["challengers"]["next"]["counts"]["failures"] = 900
+    file.write_text(json.dumps(content))
     with pytest.raises(RefusedError, match="does not follow from its counts, which give breach"):
         verdicts.recompute(file)

@@ -68,7 +68,7 @@ class World:
     def phase(self) -> Phase:
         return self.log.history().line.trials["r2"].phase
 
-    def told(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         """The answer of the API as parsed JSON."""
         history = self.log.history()
         assessment = assess(history, history.line.trials["r2"], self.groups, self.labels)
@@ -117,8 +117,8 @@ def test_the_deadline_does_not_run_until_all_labels_are_read(
     assert world.watch.seen is not None
     assessment = world.watch.seen.assessment
     assert (assessment.outcome, assessment.without_data("next")) == (Outcome.INSUFFICIENT, ("precision",))
-    assert "labelled" not in world.told()["challengers"]["next"]["counts"]
-    assert world.told()["waiting_for"] == assessment.waiting_for
+    assert "labelled" not in world.answer()["challengers"]["next"]["counts"]
+    assert world.answer()["waiting_for"] == assessment.waiting_for
     assert "not judged by labels: " in verdicts.text(assessment)
     world.labels = labelled(40, 20)
     world.watch.look()
@@ -179,8 +179,8 @@ def test_rollouts_without_the_guard_are_not_affected() -> None:
     world = World(labelled(0, 500), None)
     world.watch.look()
     assert world.phase is Phase.SHADOW
-    assert world.told()["waiting_for"] is None
-    assert "labelled" not in world.told()["challengers"]["next"]["counts"]
+    assert world.answer()["waiting_for"] is None
+    assert "labelled" not in world.answer()["challengers"]["next"]["counts"]
 
 
 def test_a_trial_is_followed_from_its_shadow_until_its_challengers_are_no_longer_scored() -> None:

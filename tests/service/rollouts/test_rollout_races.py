@@ -39,9 +39,11 @@ def settings(stack: Endpoints, topic_names: Callable[[], Topics]) -> ServiceSett
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     config = topics.configs()
     wanted = (topics.model_rollouts, topics.audit_log, topics.job_progress)
-    for made in admin.create_topics([NewTopic(name, 1, 1, config=config[name]) for name in wanted]).values():
-        made.result(30)
-    found = ServiceSettings(
+    for created in admin.create_topics(
+        [NewTopic(name, 1, 1, config=config[name]) for name in wanted]
+    ).values():
+        created.result(30)
+    created_settings = ServiceSettings(
         bootstrap_servers=stack.bootstrap_servers, topics=topics, job_id=f"job-{topics.model_rollouts}"
     )
     publish(
@@ -49,7 +51,7 @@ def settings(stack: Endpoints, topic_names: Callable[[], Topics]) -> ServiceSett
         stack.bootstrap_servers,
         topics.model_rollouts,
     )
-    return found
+    return created_settings
 
 
 def desk_of(settings: ServiceSettings) -> Desk:
@@ -100,13 +102,13 @@ def test_of_two_sidecars_that_race_one_gets_409_each_time(settings: ServiceSetti
             thread.start()
         for thread in threads:
             thread.join(120)
-        won = [one for one in answers.values() if isinstance(one, Receipt)]
-        lost = [one for one in answers.values() if isinstance(one, DeskError)]
-        assert [one.seq for one in won] == [seq + 1], answers
-        assert [(one.status, one.check) for one in lost] == [(409, "seq")], answers
+        won = [answer for answer in answers.values() if isinstance(answer, Receipt)]
+        lost = [answer for answer in answers.values() if isinstance(answer, DeskError)]
+        assert [event.seq for event in won] == [seq + 1], answers
+        assert [(refusal.status, refusal.check) for refusal in lost] == [(409, "seq")], answers
         seq += 1
-    found = reading.history(settings, {})
-    assert [entry.event.seq for entry in found.of("r2")] == list(range(1, seq + 1))
+    history = reading.history(settings, {})
+    assert [entry.event.seq for entry in history.of("r2")] == list(range(1, seq + 1))
     assert refusals_by_the_job(settings) == []
 
 
@@ -188,13 +190,13 @@ def test_every_change_and_refusal_is_in_the_audit_log(settings: ServiceSettings)
     desk.take(step(Type.ROLLED_BACK, "b"), BOB)
     values = [stored.value for stored in AuditLog(settings).all()]
     assert verify(values).is_intact
-    told = [json.loads(value) for value in values]
-    assert [(one["actor"], one["action"], one["outcome"]) for one in told] == [
+    entries = [json.loads(value) for value in values]
+    assert [(entry["actor"], entry["action"], entry["outcome"]) for entry in entries] == [
         ("ada", "rollout.proposed", "done"),
         ("bob", "rollout.resumed", "refused"),
         ("bob", "rollout.rolled_back", "done"),
     ]
-    assert told[1]["detail"]["check"] == "rollout_conflict"
+    assert entries[1]["detail"]["check"] == "rollout_conflict"
 
 
 def test_a_missing_broker_is_one_clear_error() -> None:

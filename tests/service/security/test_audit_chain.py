@@ -20,7 +20,7 @@ PLACES = st.integers(0, len(CHAIN) - 1)
 
 
 def faults(values: list[bytes], head: str | None = None) -> set[tuple[int, Fault]]:
-    return {(one.number, one.fault) for one in audit.verify(values, head).findings}
+    return {(finding.number, finding.fault) for finding in audit.verify(values, head).findings}
 
 
 def heads() -> list[str]:
@@ -33,10 +33,10 @@ def forged(value: bytes, **changes: Any) -> bytes:
     for name in ("schema_version", "digest"):
         record.pop(name)
     previous = record.pop("previous")
-    made = json.loads(audit.next_record(None, audit.Entry(origin=record.pop("from"), **record)))
-    made["previous"] = previous
-    made.pop("digest")
-    return audit._canonical({**made, "digest": audit._digest(made)})
+    content = json.loads(audit.next_record(None, audit.Entry(origin=record.pop("from"), **record)))
+    content["previous"] = previous
+    content.pop("digest")
+    return audit._canonical({**content, "digest": audit._digest(content)})
 
 
 def test_a_written_log_is_intact_and_keeps_its_contract() -> None:
@@ -105,7 +105,7 @@ def test_an_inserted_record_is_found(place: int) -> None:
 @UNTIMED
 @given(order=st.permutations(range(len(CHAIN))))
 def test_a_changed_order_is_found(order: list[int]) -> None:
-    assert bool(faults([CHAIN[place] for place in order])) == (order != sorted(order))
+    assert bool(faults([CHAIN[index] for index in order])) == (order != sorted(order))
 
 
 @UNTIMED
@@ -115,7 +115,7 @@ def test_a_changed_order_is_found(order: list[int]) -> None:
 )
 def test_only_a_beginning_of_the_log_passes(chosen: list[int], head: str) -> None:
     """Oracle: a log passes if it is a beginning of the written log and contains the known head."""
-    values = [CHAIN[place] for place in chosen]
+    values = [CHAIN[index] for index in chosen]
     is_beginning = values == CHAIN[: len(values)]
     holds_head = not head or head in heads()[: len(values)]
     assert audit.verify(values, head or None).is_intact == (is_beginning and holds_head)
@@ -141,8 +141,8 @@ def test_foreign_records_on_the_topic_do_not_stop_the_chain(values: list[bytes])
     """The next record follows from any record on the topic, and the foreign one is reported."""
     following = audit.next_record(values[-1] if values else None, entry(1))
     seen = audit.verify([*values, following])
-    assert {one.number for one in seen.findings} == set(range(len(values)))
-    assert {one.fault for one in seen.findings} <= {Fault.FOREIGN}
+    assert {finding.number for finding in seen.findings} == set(range(len(values)))
+    assert {finding.fault for finding in seen.findings} <= {Fault.FOREIGN}
 
 
 def test_details_beyond_ascii_keep_their_digest() -> None:

@@ -40,7 +40,7 @@ def test_each_route_accepts_exactly_its_roles(tmp_path: Path) -> None:
     for method, path, role in table:
         for kind, headers in with_token.items():
             answer = asking.request(method, path, headers=headers)
-            known = kind in [one.word for one in Role]
+            known = kind in [known_role.word for known_role in Role]
             expected = None
             if role is not None and not known:
                 expected = (401, "missing_token" if kind == "none" else "invalid_token")
@@ -95,7 +95,7 @@ def test_malformed_authorization_headers_are_refused(header: str, tmp_path: Path
 
 def test_two_authorization_headers_are_refused(tmp_path: Path) -> None:
     secrets = secrets_of(tmp_path / "tokens.json")
-    headers = [("Authorization", f"Bearer {secrets[one]}") for one in ("viewer", "admin")]
+    headers = [("Authorization", f"Bearer {secrets[name]}") for name in ("viewer", "admin")]
     assert client(sidecar(tmp_path / "tokens.json")).get("/metrics", headers=headers).status_code == 401
 
 

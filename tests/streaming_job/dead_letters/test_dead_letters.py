@@ -101,17 +101,17 @@ def test_the_letter_of_a_large_record_has_size_and_digest(
     key, value = (None if size is None else b"\xff" * size for size in (key, value))
     letter = dead_letter(key, value, detail)
     assert len(letter.encode()) + len(letter.record_key or b"") < MAX_LETTER
-    found = encoded(letter)
-    assert found.key == (key if key_is_carried else None)
-    assert found.value == (value if value_is_carried else None)
-    assert found.is_whole == (key_is_carried and value_is_carried)
-    for left_out, content in ((found.key_left_out, key), (found.value_left_out, value)):
+    result = encoded(letter)
+    assert result.key == (key if key_is_carried else None)
+    assert result.value == (value if value_is_carried else None)
+    assert result.is_whole == (key_is_carried and value_is_carried)
+    for left_out, content in ((result.key_left_out, key), (result.value_left_out, value)):
         if left_out is not None:
             assert left_out.size == len(content)
             assert left_out.is_of(content)
             assert not left_out.is_of(content[:-1])
             assert not left_out.is_of(None)
-    assert Letter.from_raw(found.raw()) == found
+    assert Letter.from_raw(result.raw()) == result
 
 
 @pytest.mark.parametrize("size", [None, 0, 9, MAX_RECORD_KEY])

@@ -76,9 +76,9 @@ class Letters:
 
     def expire(self, letter: DeadLetter) -> None:
         """Delete a record and those before it, as retention does."""
-        place = TopicPartition(letter.topic, letter.partition, letter.offset + 1)
+        partition = TopicPartition(letter.topic, letter.partition, letter.offset + 1)
         admin = broker.admin(self.servers)
-        admin.delete_records([place])[place].result(timeout=30)
+        admin.delete_records([partition])[partition].result(timeout=30)
 
     def run(self, *arguments: str, partitioner: Partitioner = Partitioner.MURMUR2) -> Result:
         """Run `fraud dead-letters`."""
@@ -132,15 +132,15 @@ def test_large_records_are_listed_written_whole_and_replayed_whole(letters: Lett
     assert (large_key["key"].encode(), large_key["value"].encode()) == (LARGE_KEY, TRANSACTION)
 
     # unchanged, and from the file: the second time none is left to replay
-    told = letters.told("replay", "--topic", topics.model_rollouts, "--topic", topics.transactions)
-    assert json.loads(told) == {"sent": 2, "sent_before": 0}
+    output = letters.told("replay", "--topic", topics.model_rollouts, "--topic", topics.transactions)
+    assert json.loads(output) == {"sent": 2, "sent_before": 0}
     assert json.loads(letters.told("replay", str(file))) == {"sent": 0, "sent_before": 2}
     assert json.loads(letters.told("replay", str(file), "--again")) == {"sent": 2, "sent_before": 0}
-    found = letters.sent_again(topics.model_rollouts)
-    assert [(record.key, record.value) for record in found] == [(b"r", value)] * 2
-    found = letters.sent_again(topics.transactions)
-    assert [(record.key, record.value) for record in found] == [(LARGE_KEY, TRANSACTION)] * 2
-    assert partition not in {record.partition for record in found}
+    result = letters.sent_again(topics.model_rollouts)
+    assert [(record.key, record.value) for record in result] == [(b"r", value)] * 2
+    result = letters.sent_again(topics.transactions)
+    assert [(record.key, record.value) for record in result] == [(LARGE_KEY, TRANSACTION)] * 2
+    assert partition not in {record.partition for record in result}
 
 
 @pytest.mark.parametrize("partitioner", Partitioner)
@@ -149,16 +149,16 @@ def test_a_transaction_of_the_wrong_partition_is_sent_to_its_own(
 ) -> None:
     topic, partition = letters.topics.transactions, wrong_partition(partitioner)
     letters.refuse(Reason.WRONG_PARTITION, topic, partition, CARD.encode(), TRANSACTION)
-    told = letters.told("replay", "--reason", "wrong_partition", partitioner=partitioner)
-    assert json.loads(told) == {"sent": 1, "sent_before": 0}
-    found = letters.sent_again(topic)
+    output = letters.told("replay", "--reason", "wrong_partition", partitioner=partitioner)
+    assert json.loads(output) == {"sent": 1, "sent_before": 0}
+    result = letters.sent_again(topic)
     # the partition that the client's own partitioner chooses
     name = {Partitioner.MURMUR2: "murmur2_random", Partitioner.CRC32: "consistent_random"}[partitioner]
     done: list[Message] = []
     producer = Producer({"bootstrap.servers": letters.servers, "partitioner": name})
     producer.produce(topic, TRANSACTION, CARD, on_delivery=lambda _, message: done.append(message))
     assert producer.flush(30) == 0
-    assert [record.partition for record in found] == [done[0].partition()] != [partition]
+    assert [record.partition for record in result] == [done[0].partition()] != [partition]
 
 
 def test_deleted_records_are_reported_and_not_replayed(letters: Letters, tmp_path: Path) -> None:
@@ -193,5 +193,5 @@ def test_deleted_records_are_reported_and_not_replayed(letters: Letters, tmp_pat
     line = {**json.loads(lines[0]), "value": rollout(10, "r1").decode()}
     file.write_text(f"{json.dumps(line)}\n{lines[1]}\n")
     assert json.loads(letters.told("replay", str(file))) == {"sent": 2, "sent_before": 0}
-    found = letters.sent_again(topics.model_rollouts)
-    assert [record.value for record in found] == [rollout(10, "r1"), value]
+    result = letters.sent_again(topics.model_rollouts)
+    assert [record.value for record in result] == [rollout(10, "r1"), value]

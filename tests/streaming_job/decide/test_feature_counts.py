@@ -44,10 +44,10 @@ def scorer(version: str, bins: FeatureBins | None = BINS) -> Scorer:
 
 
 def block(rows: list[tuple[int, int, int, float, float]]) -> np.ndarray:
-    made = np.zeros(len(rows), TRANSACTION)
-    made["arrival"] = [(START_HOUR + hour) * HOUR_MS + 5 for hour, *_ in rows]
-    made["transaction"] = [row[2] for row in rows]
-    return made
+    result = np.zeros(len(rows), TRANSACTION)
+    result["arrival"] = [(START_HOUR + hour) * HOUR_MS + 5 for hour, *_ in rows]
+    result["transaction"] = [row[2] for row in rows]
+    return result
 
 
 def add(counts: FeatureCounts, plans: list[Any], rows: list[tuple[int, int, int, float, float]]) -> None:
@@ -68,8 +68,8 @@ def naive(rows: list[tuple[float, ...]]) -> list[list[int]]:
 
 
 def as_told(counts: FeatureCounts) -> dict[str, Any] | None:
-    told = counts.to_json()
-    return None if told is None else orjson.loads(orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY))
+    counted = counts.to_json()
+    return None if counted is None else orjson.loads(orjson.dumps(counted, option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 @given(
@@ -117,7 +117,7 @@ def test_counts_restart_if_a_release_numbers_the_plans_differently() -> None:
     add(counts, [plan("1"), plan("1"), plan("2")], [(0, 2, 0, 1.0, 1.0)])
     counts = FeatureCounts.decode(counts.encode())
     add(counts, [plan("1")], row)
-    told = as_told(counts)
-    assert told is not None
-    assert told["model"]["version"] == "1"
-    assert told["counts"] == naive([(0, 0, 0, 1.0, 1.0)])
+    counted = as_told(counts)
+    assert counted is not None
+    assert counted["model"]["version"] == "1"
+    assert counted["counts"] == naive([(0, 0, 0, 1.0, 1.0)])

@@ -260,23 +260,25 @@ def events(*told: tuple[int, Event], first: int = 0) -> list[RolloutRecord]:
 def trial(name: str = "r", start: int = 20) -> list[tuple[int, Event]]:
     """A rollout: proposed, in shadow 10 ms later, a canary after 20, paused after 30, resumed after 40."""
     kinds = (Type.SHADOW_STARTED, Type.CANARY_SET, Type.PAUSED, Type.RESUMED)
-    made = [proposed(name, challenger(model_ref("2")), challenger(model_ref("3"), "s", "shadow"))]
-    made += [event(kind, name, seq) for seq, kind in enumerate(kinds, 2)]
-    return [(start + 10 * number, one) for number, one in enumerate(made)]
+    result = [proposed(name, challenger(model_ref("2")), challenger(model_ref("3"), "s", "shadow"))]
+    result += [event(kind, name, seq) for seq, kind in enumerate(kinds, 2)]
+    return [(start + 10 * number, event) for number, event in enumerate(result)]
 
 
 def installed(
     name: str = "first", arrival: int = 10, model: ModelRef | None = None
 ) -> list[tuple[int, Event]]:
     both = installation(model or model_ref(), Policy(0.5, 10), name, "test", 0)
-    return [(arrival, one) for one in both]
+    return [(arrival, parsed) for parsed in both]
 
 
 def plans(history: RolloutHistory, *arrivals: int) -> list[tuple[str, int, str, int]]:
     """(champion, challengers scored, canary, its share) at each arrival."""
     known, numbers = history.in_force(np.array(arrivals))
-    told = (known[number] for number in numbers)
-    return [(one.champion.rollout_id, len(one.challengers), one.canary, one.share_bp) for one in told]
+    in_force = (known[number] for number in numbers)
+    return [
+        (plan.champion.rollout_id, len(plan.challengers), plan.canary, plan.share_bp) for plan in in_force
+    ]
 
 
 def test_each_event_applies_to_arrivals_from_its_timestamp_on() -> None:

@@ -36,11 +36,11 @@ def naive(seen: list[tuple[int, int, int, int]]) -> list[tuple[Counter[str], Cou
                     mine.add((partition, *unit))
                 if flags >> number & 1:
                     theirs.add((partition, *unit))
-            told = {
+            expected = {
                 "both": len(mine & theirs), "only_champion": len(mine - theirs),
                 "only_challenger": len(theirs - mine),
             }  # fmt: skip
-            kinds.append(Counter(told))
+            kinds.append(Counter(expected))
         out.append((kinds[0], kinds[1]))
     return out
 

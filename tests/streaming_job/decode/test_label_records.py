@@ -65,15 +65,15 @@ def oracles(record: object, kind: str) -> Reason | tuple[str, str, bool | None]:
 @examples(300)
 @given(VERDICTS)
 def test_labels_agree_with_the_contract_and_the_oracle(record):
-    found = ours(record, Contract.LABEL)
-    assert found == oracles(record, "label")
+    features = ours(record, Contract.LABEL)
+    assert features == oracles(record, "label")
     try:
         validate(Contract.LABEL, record)
     except ContractError:
-        assert isinstance(found, Reason)
+        assert isinstance(features, Reason)
     else:
         # 1.0 is an integer to JSON Schema; and a key names one card
-        assert not isinstance(found, Reason) or record["card_id"] != "c" or 1.0 in record.values()
+        assert not isinstance(features, Reason) or record["card_id"] != "c" or 1.0 in record.values()
 
 
 @examples(150)
@@ -108,13 +108,13 @@ def test_each_label_belongs_to_one_group_whatever_its_partition():
     ]
     records.append(Record("labels", 1, 20, 20, None, values[0]))
     (taken,) = as_records(records)
-    found = [(item, g) for g in range(3) for item in labels.decode(taken, Contract.LABEL, groups, g)]
-    assert sorted(item.offset for item, _ in found) == list(range(21))
-    for item, group in found:
+    result = [(item, g) for g in range(3) for item in labels.decode(taken, Contract.LABEL, groups, g)]
+    assert sorted(item.offset for item, _ in result) == list(range(21))
+    for item, group in result:
         if isinstance(item, Label):
             card = cards[item.offset]
             assert groups.group_of(card) == group
             assert (item.lo, item.hi) == hash_string(card)
             assert item.transaction == hash_string("t")[0] & TRANSACTION_MASK
-    buried = {item.offset: item.reason for item, _ in found if isinstance(item, DeadLetter)}
+    buried = {item.offset: item.reason for item, _ in result if isinstance(item, DeadLetter)}
     assert buried == {**dict.fromkeys((0, 5, 10, 15), Reason.MALFORMED_JSON), 20: Reason.INVALID_VALUE}

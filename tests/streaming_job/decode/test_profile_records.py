@@ -52,12 +52,17 @@ def without(name: str) -> bytes:
 @pytest.mark.parametrize(("op", "change"), [("r", SNAPSHOT), ("c", UPSERT), ("u", UPSERT)])
 def test_row_becomes_a_change(op, change):
     validate(Contract.PROFILE, ROW)
-    (found,) = profile_change(KEY, envelope(op), 3, 14, 1500)
-    assert (found["lo"], found["hi"]) == hash_string("c-1")
-    assert (found["change"], found["partition"], found["offset"], found["arrival"]) == (change, 3, 14, 1500)
-    assert STATUSES[found["status"]] == "blocked"
-    assert found["country"] == country_code("DE")
-    assert (found["credit_limit"], found["risk_tier"], found["opened_on"]) == (1234.5, 2, 19_000)
+    (result,) = profile_change(KEY, envelope(op), 3, 14, 1500)
+    assert (result["lo"], result["hi"]) == hash_string("c-1")
+    assert (result["change"], result["partition"], result["offset"], result["arrival"]) == (
+        change,
+        3,
+        14,
+        1500,
+    )
+    assert STATUSES[result["status"]] == "blocked"
+    assert result["country"] == country_code("DE")
+    assert (result["credit_limit"], result["risk_tier"], result["opened_on"]) == (1234.5, 2, 19_000)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +79,9 @@ def test_row_becomes_a_change(op, change):
     ],
 )
 def test_a_delete_needs_only_the_card(key, value, change):
-    (found,) = profile_change(key, value, 0, 0, 0)
-    assert found["change"] == change
-    assert (found["lo"], found["hi"]) == hash_string("c-1")
+    (result,) = profile_change(key, value, 0, 0, 0)
+    assert result["change"] == change
+    assert (result["lo"], result["hi"]) == hash_string("c-1")
 
 
 @pytest.mark.parametrize(

@@ -202,9 +202,9 @@ def test_slice_of_an_arrow_array_decodes_as_itself():
     from streaming_job.decode import transactions
 
     values = pa.array([None, b"bad", record(), record(transaction_id="u"), None], type=pa.binary())
-    found = transactions._decode_fields(values.slice(2, 2))
-    assert found.rows.tolist() == [0, 1]
-    assert found.rejections == []
+    result = transactions._decode_fields(values.slice(2, 2))
+    assert result.rows.tolist() == [0, 1]
+    assert result.rejections == []
 
 
 @pytest.mark.parametrize(

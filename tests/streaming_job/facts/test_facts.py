@@ -41,8 +41,8 @@ AUTHOR = Author("card-fraud", 1)
 
 
 def records(values, topic=TOPICS.merchant_facts):
-    (found,) = as_records([Record(topic, 0, n, START, None, value) for n, value in enumerate(values)])
-    return found
+    (result,) = as_records([Record(topic, 0, n, START, None, value) for n, value in enumerate(values)])
+    return result
 
 
 def test_records_keep_their_contract_and_are_read_back():
@@ -52,10 +52,10 @@ def test_records_keep_their_contract_and_are_read_back():
     values = [*AUTHOR.counts(counts), AUTHOR.report(report, source), AUTHOR.promise(17), AUTHOR.promise(12)]
     for value in values:
         validate(Contract.MERCHANT_FACT, json.loads(value))
-    told = read(records([*values, Author("another job", 0).promise(99)]), "card-fraud")
-    assert told.counts.tolist() == counts.tolist()
-    assert told.reports.tolist() == [report.item()]
-    assert told.promises == {1: 17}
+    facts = read(records([*values, Author("another job", 0).promise(99)]), "card-fraud")
+    assert facts.counts.tolist() == counts.tolist()
+    assert facts.reports.tolist() == [report.item()]
+    assert facts.promises == {1: 17}
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ REPORTS = st.lists(
 @given(REPORTS)
 def test_spans_follow_the_last_report_in_effect(said):
     reports = np.array(said, dtype=REPORT)
-    found = spans(reports)
+    result = spans(reports)
     for merchant in range(2):
         for time in range(6):
-            known = found[
-                (found["merchant"] == merchant)
-                & (found["known_from"] <= time)
-                & (time < found["known_until"])
+            known = result[
+                (result["merchant"] == merchant)
+                & (result["known_from"] <= time)
+                & (time < result["known_until"])
             ]
             frauds = 0
             for transaction in range(3):
@@ -180,10 +180,10 @@ class Facts:
 
     def label(self, number, hour):
         self.world.label(number, hour * HOUR - START, "early_warning")
-        for found in as_records(self.world.labels[-1:]):
-            self.group.fold(found, {})
+        for as_record in as_records(self.world.labels[-1:]):
+            self.group.fold(as_record, {})
 
-    def told(self):
+    def written(self):
         facts = [json.loads(fact) for fact in self.outcome.facts]
         self.outcome = Outcome()
         return facts
@@ -195,38 +195,38 @@ NOW = START // HOUR
 def test_an_hour_is_written_once_when_it_is_over():
     facts = Facts([NOW, NOW, NOW + 1])
     facts.group.settle((NOW + 1) * HOUR + SLACK_MS - 1, 0, facts.outcome)
-    assert [fact["kind"] for fact in facts.told()] == ["promise"]
+    assert [fact["kind"] for fact in facts.written()] == ["promise"]
     facts.group.settle((NOW + 1) * HOUR + SLACK_MS, 0, facts.outcome)
-    counts, promise = facts.told()
+    counts, promise = facts.written()
     assert (counts["hour"], counts["counts"], promise["until"]) == (NOW, [2], (NOW + 3) * HOUR)
     facts.group.settle((NOW + 1) * HOUR + 30 * MINUTE, 0, facts.outcome)
-    assert facts.told() == []
+    assert facts.written() == []
 
 
 def test_a_label_takes_effect_an_hour_after_its_hour():
     facts = Facts([NOW])
     facts.label(0, NOW + 5)
     facts.group.settle((NOW + 5) * HOUR, 0, facts.outcome)  # others may have arrived with it
-    assert "report" not in [fact["kind"] for fact in facts.told()]
+    assert "report" not in [fact["kind"] for fact in facts.written()]
     facts.group.settle((NOW + 5) * HOUR + 1, 0, facts.outcome)
-    (report,) = facts.told()
+    (report,) = facts.written()
     assert (report["arrival"], report["effective_at"]) == (NOW * HOUR, (NOW + 7) * HOUR)
 
 
 def test_a_fact_after_a_promise_takes_effect_later_than_it():
     facts = Facts([NOW])
     facts.group.settle(IDLE, promise_of(NOW + 9), facts.outcome)
-    assert facts.told()[-1]["until"] == (NOW + 11) * HOUR
+    assert facts.written()[-1]["until"] == (NOW + 11) * HOUR
     facts.label(0, NOW + 1)
     facts.group.settle(IDLE, promise_of(NOW + 9), facts.outcome)
     assert facts.outcome.counts["late_facts"] == 1
-    (report,) = facts.told()
+    (report,) = facts.written()
     assert report["effective_at"] == (NOW + 11) * HOUR
     # the hour's count was ripe an hour after it, and may have been used: the addition goes to an hour that
     # was not
     facts.decide(1, NOW + 1)
     assert facts.outcome.counts["late_facts"] == 1
-    (counts,) = facts.told()
+    (counts,) = facts.written()
     assert (counts["hour"], counts["counts"]) == (NOW + 9, [1])
 
 
@@ -238,7 +238,7 @@ def test_silently_repeated_decisions_write_no_fact_again():
     facts.decide(0, NOW + 1, silent=True)
     facts.decide(1, NOW + 2, silent=True)
     facts.group.settle((NOW + 4) * HOUR, 0, facts.outcome)
-    assert [(fact["hour"], fact["counts"]) for fact in facts.told() if fact["kind"] == "counts"] == [
+    assert [(fact["hour"], fact["counts"]) for fact in facts.written() if fact["kind"] == "counts"] == [
         (NOW + 2, [1])
     ]
 

@@ -46,14 +46,14 @@ def policies(value: Any) -> Iterator[Policy]:
 
 def policies_of(world: World) -> dict[str, Policy]:
     """Policies of a log by their digests."""
-    found = {}
+    result = {}
     for record in world.rollouts:
         try:
             fields = json.loads(record.value or b"")
         except ValueError:
             continue
-        found.update({policy.digest(): policy for policy in policies(fields)})
-    return found
+        result.update({policy.digest(): policy for policy in policies(fields)})
+    return result
 
 
 def values_of(alert: Mapping[str, Any]) -> np.ndarray:
@@ -129,9 +129,9 @@ def check_sentences(alert: Mapping[str, Any]) -> None:
     assert ("the card is blocked" in sentences) == ("blocked_card" in alert["rules"])
     assert ("the card is closed" in sentences) == ("closed_card" in alert["rules"])
     assert ("more than the policy allows" in text) == any("velocity" in rule for rule in alert["rules"])
-    told = re.search(r"score ([\d.]+).*the threshold is ([\d.]+)", text)
-    assert told is None or float(told[1]) >= float(told[2])
-    assert told is None or SCORE in alert["rules"]
+    match = re.search(r"score ([\d.]+).*the threshold is ([\d.]+)", text)
+    assert match is None or float(match[1]) >= float(match[2])
+    assert match is None or SCORE in alert["rules"]
 
 
 def check_percentiles(alerts: list[dict[str, Any]]) -> None:

@@ -92,17 +92,17 @@ def test_one_in_eight_of_the_champions_transactions_is_counted_by_its_features()
         world.tx(number * MINUTE, float(number), transaction_id=f"t{number}")
     world.tx(0, 0.0, arrival=201 * MINUTE, transaction_id="t0")  # a repetition
     (outcome,) = world.run()
-    told = counted(outcome)
-    assert told["model"]["digest"] == scorer().digest
-    assert tuple(told["features"]) == NAMES
+    feature_counts = counted(outcome)
+    assert feature_counts["model"]["digest"] == scorer().digest
+    assert tuple(feature_counts["features"]) == NAMES
     sampled = [n for n in range(200) if hash_string(f"t{n}")[0] % SAMPLED == 0]
     assert 10 < len(sampled) < 50
-    assert {sum(counts) for counts in told["counts"]} == {len(sampled)}
+    assert {sum(counts) for counts in feature_counts["counts"]} == {len(sampled)}
     bins = scorer().bins
     assert bins is not None
     bounds = bins.upper[:, NAMES.index("amount")]
     expected = np.bincount(np.searchsorted(bounds, sampled), minlength=len(bounds) + 2)
-    assert told["counts"][NAMES.index("amount")] == expected.tolist()
+    assert feature_counts["counts"][NAMES.index("amount")] == expected.tolist()
 
 
 def test_alerts_and_dead_letters_keep_their_contracts_and_are_counted():
@@ -124,8 +124,8 @@ def test_alerts_and_dead_letters_keep_their_contracts_and_are_counted():
         record = log.pop((letter.topic, letter.partition, letter.offset))
         assert fields["arrival_time"] == record.timestamp
         for name, content in (("key", record.key), ("value", record.value)):
-            told = fields[f"{name}_base64"]
-            assert (None if told is None else base64.b64decode(told)) == content
+            encoded = fields[f"{name}_base64"]
+            assert (None if encoded is None else base64.b64decode(encoded)) == content
     counts, read = outcome.counts, Counter(topic for topic, *_ in log)
     assert counts["transactions"] + counts["duplicates"] == read[TOPICS.transactions]
     assert counts["profile_changes"] == read[TOPICS.profiles]
@@ -258,9 +258,9 @@ def test_a_reused_id_does_not_suppress_an_alert(cuts):
         world.tx(1, 900.0, transaction_id="same", merchant_id="n")
     world.tx(2, 900.0)
     outcomes = world.run(cuts)
-    told = [json.loads(value) for value in values(outcomes)]
-    assert [alert["source"]["offset"] for alert in told] == [1, 3]
-    assert [alert["conflicting_repetition"] for alert in told] == [True, False]
+    alerts = [json.loads(value) for value in values(outcomes)]
+    assert [alert["source"]["offset"] for alert in alerts] == [1, 3]
+    assert [alert["conflicting_repetition"] for alert in alerts] == [True, False]
     for name in ("conflicting_repetition", "duplicates"):
         assert sum(outcome.counts[name] for outcome in outcomes) == 1
 

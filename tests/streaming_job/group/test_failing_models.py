@@ -43,13 +43,13 @@ def foreign(score: Callable[[Array], Array], explain: Callable[[Array], Array] |
 def world(cards: int = 6, n: int = 120, **rollout: object) -> World:
     """Transactions of a few cards in a short time; half of the cards have a profile."""
     rng = random.Random(5)
-    made = World(rollout=False)
-    made.rollout("r1", 0, max_count_5m=4, **rollout)  # type: ignore[arg-type]
+    result = World(rollout=False)
+    result.rollout("r1", 0, max_count_5m=4, **rollout)  # type: ignore[arg-type]
     for card in range(0, cards, 2):
-        made.profile("r", -HOUR, f"c{card}")
+        result.profile("r", -HOUR, f"c{card}")
     for number in range(n):
-        made.tx(number * SECOND, rng.randrange(60_000) / 100, card_id=f"c{rng.randrange(cards)}")
-    return made
+        result.tx(number * SECOND, rng.randrange(60_000) / 100, card_id=f"c{rng.randrange(cards)}")
+    return result
 
 
 def assert_equal_to_the_oracle(made: World, load_model: Load) -> list[dict[str, object]]:
@@ -104,9 +104,9 @@ def test_a_registered_model_that_raises_leaves_those_cards_to_the_rules(
 @pytest.mark.integration
 def test_failures_are_counted(registered: tuple[ModelRef, Load]) -> None:
     ref, load_model = registered
-    made = world(model=ref)
-    (outcome,) = made.run(load_model=load_model)
-    cards = [json.loads(tx.value or b"")["card_id"] for tx in made.transactions]
+    result = world(model=ref)
+    (outcome,) = result.run(load_model=load_model)
+    cards = [json.loads(tx.value or b"")["card_id"] for tx in result.transactions]
     failures = sum(card in {"c1", "c3", "c5"} for card in cards)
     assert outcome.counts["scoring_failures"] == failures
     assert outcome.scores.sum() == len(cards) - failures
@@ -202,8 +202,8 @@ def test_a_registry_out_of_reach_stops_a_job_that_has_no_other_model() -> None:
     def gone(ref: ModelRef) -> Scorer:
         raise ModelUnavailableError("the registry is away")
 
-    made = world()
-    made.tx(MINUTE)
+    result = world()
+    result.tx(MINUTE)
     with pytest.raises(ModelUnavailableError, match="away"):
-        made.run(load_model=gone)
-    assert made.run(load_model=load)
+        result.run(load_model=gone)
+    assert result.run(load_model=load)

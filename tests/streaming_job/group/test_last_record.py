@@ -31,11 +31,11 @@ def record(commit_id: int) -> dict[str, Any]:
     ],
 )
 def test_the_newer_one_counts(on_topic: int | None, in_state: int | None, counts: int | None) -> None:
-    found = newest(
+    result = newest(
         None if on_topic is None else record(on_topic),
         None if in_state is None else json.dumps(record(in_state)),
     )
-    assert found == (None if counts is None else record(counts))
+    assert result == (None if counts is None else record(counts))
 
 
 def test_a_record_has_positions_and_verdicts() -> None:

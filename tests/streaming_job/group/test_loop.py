@@ -71,14 +71,14 @@ def knowledge(state: GroupState) -> dict[Any, Any]:
     known = {}
     for number in range(state.numbers_given):
         card = state.arena.arrays["cards"][number]
-        told: dict[str, Any] = describe(CardState(state, number))
-        seen_at = told["last_arrival_time"]
-        versions = told["profiles"]
+        contents: dict[str, Any] = describe(CardState(state, number))
+        seen_at = contents["last_arrival_time"]
+        versions = contents["profiles"]
         in_force = [
             n for n, version in enumerate(versions) if (version["known_from"] or 0) <= (seen_at or -1)
         ]
-        told["profiles"] = versions[: in_force[0] + 1] if in_force else versions
-        known[int(card["lo"]), int(card["hi"])] = told
+        contents["profiles"] = versions[: in_force[0] + 1] if in_force else versions
+        known[int(card["lo"]), int(card["hi"])] = contents
     return known
 
 
@@ -114,7 +114,7 @@ def test_output_and_state_equal_those_of_an_uninterrupted_pass(seed, shape, epoc
             job.epoch(looks=40)
             calm += 1
             assert calm < 60
-        found = knowledge(rebuilt(job.pieces))
+        result = knowledge(rebuilt(job.pieces))
     expected, known, applied, features = uncut(seed, *shape)
     assert dict(job.output.alerts) == dict(expected.alerts)
     assert dict(job.output.suppressed) == dict(expected.suppressed)
@@ -126,7 +126,7 @@ def test_output_and_state_equal_those_of_an_uninterrupted_pass(seed, shape, epoc
     assert {name: job.output.counts[name] for name in COUNTS} == {
         name: expected.counts[name] for name in COUNTS
     }
-    assert found == known
+    assert result == known
 
 
 class Turns:
@@ -147,15 +147,15 @@ class Turns:
             self.core.fold(records)
         self._records, self._taken, self._turn = iter(world.transactions), taken, -1
         self.positions = {(TOPICS.transactions, 0): 0}
-        self.said: list[tuple[int, int]] = []
+        self.transactions: list[tuple[int, int]] = []
         """(turn, alerts) of each transaction."""
         self.asked_for_end = False
 
     def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
         self._turn += 1
-        found = [next(self._records) for _ in range(self._taken[self._turn])]
-        self.positions[TOPICS.transactions, 0] += len(found)
-        return list(as_records(found))
+        result = [next(self._records) for _ in range(self._taken[self._turn])]
+        self.positions[TOPICS.transactions, 0] += len(result)
+        return list(as_records(result))
 
     def limit(self, ends: Offsets | None) -> None:
         raise AssertionError("nothing has been said before")
@@ -171,7 +171,7 @@ class Turns:
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         assert ends == self.positions
-        self.said.append((self._turn, len(take_outcome().alerts)))
+        self.transactions.append((self._turn, len(take_outcome().alerts)))
 
     def is_over(self) -> bool:
         return self._turn == len(self._taken) - 1
@@ -190,12 +190,12 @@ def test_alerts_are_committed_at_once_positions_at_intervals_and_heartbeats_rare
     """taken  1 . . . 1 1 . . . . . . . .
     said        |     |             |
     """
-    assert Turns([1, 0, 0, 0, 1, 1, *[0] * 8]).run().said == [(2, 0), (5, 1), (12, 0)]
+    assert Turns([1, 0, 0, 0, 1, 1, *[0] * 8]).run().transactions == [(2, 0), (5, 1), (12, 0)]
 
 
 def test_the_rest_is_committed_at_the_end():
-    assert Turns([0, 1]).run().said == [(1, 0)]
-    assert Turns([0, 0]).run().said == []
+    assert Turns([0, 1]).run().transactions == [(1, 0)]
+    assert Turns([0, 0]).run().transactions == []
 
 
 def test_an_epoch_that_has_written_much_asks_for_its_end(monkeypatch):

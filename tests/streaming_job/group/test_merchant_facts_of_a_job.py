@@ -117,8 +117,8 @@ CASES = [(0, (3, 2), DAY), (1, (4, 3), 7 * DAY), (2, (1, 1), 0), (3, (3, 2), 0),
 
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
 def test_streamed_features_equal_those_of_the_command(seed, shape, delay_ms, tmp_path, monkeypatch):
-    told = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
-    streamed = {alert["transaction_id"]: bits(alert["features"]) for alert in told}
+    alerts = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
+    streamed = {alert["transaction_id"]: bits(alert["features"]) for alert in alerts}
     assert streamed == accepted(training_set(tmp_path, seed, shape[0], delay_ms))
     monkeypatch.setattr(training_run, "CHUNK", 8)
     assert streamed == accepted(training_set(tmp_path, seed, shape[0], delay_ms))
@@ -127,12 +127,12 @@ def test_streamed_features_equal_those_of_the_command(seed, shape, delay_ms, tmp
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
 def test_models_are_trained_on_the_same_features(seed, shape, delay_ms):
     transactions, labels, profiles = archive(seed, shape[0])
-    made = merchant_payments.build(
+    result = merchant_payments.build(
         transactions, merchant_payments.MerchantLabels.of(labels, delay_ms), profiles
     )
-    told = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
-    streamed = sorted(bits(alert["features"]) for alert in told)
-    assert streamed == sorted(row.tobytes() for row in made if not np.isnan(row).all())
+    alerts = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
+    streamed = sorted(bits(alert["features"]) for alert in alerts)
+    assert streamed == sorted(row.tobytes() for row in result if not np.isnan(row).all())
 
 
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
@@ -145,14 +145,16 @@ def test_the_oracle_computes_the_same_features(seed, shape, delay_ms):
     merchants = MerchantLog(rules, delay_ms, profiles)
     topics = ("transactions", "labels", "chargebacks")
     refused = merchants.read(*([record for record in log if record.topic == topic] for topic in topics))
-    letters = sorted((one.topic, one.partition, one.offset, str(one.reason)) for one in refused)
+    letters = sorted(
+        (letter.topic, letter.partition, letter.offset, str(letter.reason)) for letter in refused
+    )
     assert [letter for letter in job.dead_letters() if letter[0] != "transactions"] == letters
     for value in job.alerts().values():
         alert = json.loads(value)
-        found = merchants.features(alert["merchant_id"], alert["arrival_time"])
+        features = merchants.features(alert["merchant_id"], alert["arrival_time"])
         np.testing.assert_array_equal(
-            [np.nan if alert["features"][name] is None else alert["features"][name] for name in found],
-            list(found.values()),
+            [np.nan if alert["features"][name] is None else alert["features"][name] for name in features],
+            list(features.values()),
         )
 
 
@@ -160,12 +162,12 @@ def test_the_worlds_contain_the_cases_that_matter():
     jobs = [undisturbed(*case) for case in CASES]
     features = [json.loads(value)["features"] for job in jobs for value in job.alerts().values()]
     for name in MERCHANT_NAMES:
-        assert any(found[name] for found in features), name
+        assert any(feature[name] for feature in features), name
     reasons = {reason for job in jobs for *_, reason in job.dead_letters()}
     assert {"unknown_transaction", "malformed_json", "empty_value"} <= reasons
     reports = [fact for job in jobs for fact in job.facts() if fact["kind"] == "report"]
     assert {fact["fraud"] for fact in reports} == {fact["spike"] for fact in reports} == {True, False}
-    assert not any(one.output.counts["late_facts"] for job in jobs for one in job.jobs)
+    assert not any(memory_job.output.counts["late_facts"] for job in jobs for memory_job in job.jobs)
 
 
 BEFORE = st.one_of(st.none(), st.just("another process"), st.just("another machine"), st.integers(0, 8))

@@ -27,9 +27,11 @@ def test_a_registry_that_does_not_answer_is_retried_with_a_message(
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(ModelUnavailableError, match="registry failed"):
         processor._load_patiently(model_ref(), "http://127.0.0.1:1", tmp_path, NAMES)
-    said = [record.getMessage() for record in caplog.records if "no decisions until" in record.getMessage()]
-    assert len(said) >= 2
-    assert "model card-fraud 1" in said[0]
+    messages = [
+        record.getMessage() for record in caplog.records if "no decisions until" in record.getMessage()
+    ]
+    assert len(messages) >= 2
+    assert "model card-fraud 1" in messages[0]
 
 
 def test_a_missing_version_is_not_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -63,10 +63,10 @@ def require_same(expected: Iterable[dict[str, Any]], written: Iterable[Any]) -> 
 def test_job_and_oracle_agree_on_rollouts(canary: ModelRef) -> None:
     world = story(canary)
     job = merged(world.run((100, 333, 800), groups=3, load_model=load_any))
-    rollouts = RolloutLog(lambda one: load_any(one.model))
+    rollouts = RolloutLog(lambda scorer: load_any(scorer.model))
     refused = rollouts.read(world.rollouts)
     rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, world.partitions, PARTITIONER.value)
-    oracle = Oracle(ProfileLog(), rollouts, lambda one: load_any(one.model), rules)
+    oracle = Oracle(ProfileLog(), rollouts, lambda scorer: load_any(scorer.model), rules)
     outcomes = list(oracle.judge(world.transactions))
     alerts = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.ALERT]
     suppressed = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.SUPPRESSED]
@@ -77,5 +77,5 @@ def test_job_and_oracle_agree_on_rollouts(canary: ModelRef) -> None:
     assert require_same(shadows, job.shadow_alerts) > 10
     assert trial_counts(json.loads(orjson.dumps(job.trials.to_json()))) == oracle.trials.counts()
     letters = {(letter.offset, letter.reason.value) for letter in job.dead_letters}
-    assert {(found.offset, found.reason.value) for found in refused if found.reason} == letters
+    assert {(result.offset, result.reason.value) for result in refused if result.reason} == letters
     assert letters

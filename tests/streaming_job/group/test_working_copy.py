@@ -60,17 +60,17 @@ def test_copy_is_used_again_without_a_rebuild(tmp_path):
 
 def test_another_process_takes_over_the_working_copy(tmp_path):
     """Two objects on one directory stand for two workers, each of which finds the other's state."""
-    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
-    assert [run((one, other)[number % 2], store, number) for number in range(6)] == [0, 1, 2, 3, 4, 5]
-    assert (one.rebuilds, other.rebuilds) == (0, 0)
+    first, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
+    assert [run((first, other)[number % 2], store, number) for number in range(6)] == [0, 1, 2, 3, 4, 5]
+    assert (first.rebuilds, other.rebuilds) == (0, 0)
 
 
 def test_another_process_that_grew_the_arrays_is_followed(tmp_path):
-    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
-    run(one, store, 0)
+    first, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
+    run(first, store, 0)
     run(other, store, 1, cards=20_000)
-    assert run(one, store, 2, cards=20_000) == 2
-    assert one.rebuilds == 0
+    assert run(first, store, 2, cards=20_000) == 2
+    assert first.rebuilds == 0
     assert other.rebuilds == 0
 
 
@@ -86,13 +86,13 @@ def test_copy_from_before_the_machine_crashed_is_rebuilt(tmp_path, monkeypatch):
 
 
 def test_workers_whose_files_were_deleted_agree_on_new_ones(tmp_path):
-    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
-    run(one, store, 0)
+    first, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
+    run(first, store, 0)
     run(other, store, 1)
     shutil.rmtree(tmp_path)
     # each in turn, so that the second one finds the first one's file, of the size that it had mapped
-    assert [run((one, other)[number % 2], store, number) for number in range(2, 6)] == [2, 3, 4, 5]
-    assert (one.rebuilds, other.rebuilds) == (1, 0)
+    assert [run((first, other)[number % 2], store, number) for number in range(2, 6)] == [2, 3, 4, 5]
+    assert (first.rebuilds, other.rebuilds) == (1, 0)
 
 
 def test_copy_of_another_token_is_rebuilt(tmp_path):
@@ -191,19 +191,19 @@ def test_a_running_worker_of_an_old_job_is_awaited_and_a_killed_one_is_not(tmp_p
         worker.start()
         try:
             assert holding.wait(DEADLINE_S)
-            found: list[float] = []
+            result: list[float] = []
             copy = WorkingCopy(tmp_path, LATENESS)
-            waiting = threading.Thread(target=lambda: found.append(run(copy, MemoryPieces(), 0)))  # noqa: B023
+            waiting = threading.Thread(target=lambda: result.append(run(copy, MemoryPieces(), 0)))  # noqa: B023
             waiting.start()
             waiting.join(0.1)
             assert waiting.is_alive()
-            assert found == []
+            assert result == []
             if kill:
                 worker.kill()
             else:
                 release.set()
             waiting.join(DEADLINE_S)
-            assert found == [0.0]
+            assert result == [0.0]
         finally:
             worker.kill()
             worker.join(DEADLINE_S)

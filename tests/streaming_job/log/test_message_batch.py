@@ -36,9 +36,9 @@ class Queue:
             row[ERROR] = GARBAGE | (error & 0xFFFFFFFF)
         addresses = np.array([row.ctypes.data for row in memory], dtype=np.int64)
         owners = np.empty(len(messages), dtype=np.int32)
-        found = measure(self.states, addresses, 0, len(messages), owners, self.totals, taken, self.most)
+        result = measure(self.states, addresses, 0, len(messages), owners, self.totals, taken, self.most)
         self.owners = owners.tolist()
-        return found
+        return result
 
     @property
     def positions(self) -> list[int]:

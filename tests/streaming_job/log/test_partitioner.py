@@ -65,9 +65,9 @@ def test_a_column_of_keys_has_the_partitions_of_its_keys(
     expected = [groups.partition_of(card) for card in cards]
     for column in (pa.array(cards, pa.string()), pa.array([card.encode() for card in cards], pa.binary())):
         # a slice has an offset
-        found = groups.partitions_of(column.slice(skipped))
-        assert found.dtype == np.int32
-        assert found.tolist() == expected[skipped:]
+        result = groups.partitions_of(column.slice(skipped))
+        assert result.dtype == np.int32
+        assert result.tolist() == expected[skipped:]
     for card, partition in zip(cards, expected, strict=True):
         assert partition in groups.own(groups.group_of(card))
 

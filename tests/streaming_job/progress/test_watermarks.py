@@ -27,8 +27,8 @@ def test_the_watermark_is_the_newest_arrival_minus_the_99th_percentile_of_latene
     partitions = Partitions()
     # of 100 transactions one is a day late, the others less than a second
     seen = {0: times(9_990_000, 10_000_000, [900] * 99 + [86_000_000])}
-    table, told = partitions.advance(offsets(0), offsets(100), "tx", seen, 1)
-    assert (told["event_time"], told["watermark"]) == (9_990_000, 10_000_000 - 1_000)
+    table, watermarks = partitions.advance(offsets(0), offsets(100), "tx", seen, 1)
+    assert (watermarks["event_time"], watermarks["watermark"]) == (9_990_000, 10_000_000 - 1_000)
     assert table["watermark"] is None
     # two in a hundred: the hundredth slowest is one of them
     seen = {0: times(1, 10_000_001, [86_000_000] * 3)}

@@ -41,8 +41,8 @@ def running(must_end: Callable[[], bool] = lambda: False) -> Iterator[EpochServe
 @pytest.fixture
 def server() -> Iterator[EpochServer]:
     """An epoch server before its first epoch."""
-    with running() as made:
-        yield made
+    with running() as result:
+        yield result
 
 
 def welcomed(server: EpochServer, number: int, wait_for: WaitFor) -> None:
@@ -52,22 +52,22 @@ def welcomed(server: EpochServer, number: int, wait_for: WaitFor) -> None:
 def test_an_epoch_ends_for_every_task_at_its_time(server: EpochServer, wait_for: WaitFor) -> None:
     begun = time.monotonic()
     server.begin(7, 0.3)
-    with Epoch(server.address, 7, 0) as one, Epoch(server.address, 7, 1) as other:
-        assert one.number == other.number == 7
-        wait_for(lambda: one.is_over() and other.is_over())
+    with Epoch(server.address, 7, 0) as epoch, Epoch(server.address, 7, 1) as other:
+        assert epoch.number == other.number == 7
+        wait_for(lambda: epoch.is_over() and other.is_over())
         assert 0.3 <= time.monotonic() - begun < 10
-        assert one.is_over()  # and stays so
+        assert epoch.is_over()  # and stays so
 
 
 def test_a_task_may_end_the_epoch_for_all(server: EpochServer, wait_for: WaitFor) -> None:
     server.begin(7, LONG_S)
-    with Epoch(server.address, 7, 0) as one, Epoch(server.address, 7, 1) as other:
+    with Epoch(server.address, 7, 0) as epoch, Epoch(server.address, 7, 1) as other:
         welcomed(server, 2, wait_for)
-        assert not one.is_over()
+        assert not epoch.is_over()
         assert not other.is_over()
         for _ in range(2):
-            one.ask_for_end()
-        wait_for(lambda: one.is_over() and other.is_over())
+            epoch.ask_for_end()
+        wait_for(lambda: epoch.is_over() and other.is_over())
 
 
 def test_the_next_epoch_begins_anew(server: EpochServer, wait_for: WaitFor) -> None:

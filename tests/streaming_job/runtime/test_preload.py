@@ -15,10 +15,10 @@ def kernels() -> dict[str, int]:
 
     ours = [module for name, module in sorted(sys.modules.items()) if name.startswith(PACKAGES)]
     return {
-        f"{module.__name__}.{name}": len(found.signatures)
+        f"{module.__name__}.{name}": len(result.signatures)
         for module in ours
-        for name, found in vars(module).items()
-        if isinstance(found, Dispatcher)
+        for name, result in vars(module).items()
+        if isinstance(result, Dispatcher)
     }
 
 

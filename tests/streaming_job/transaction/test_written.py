@@ -14,14 +14,17 @@ MARK = Mark("q", "a/1", 17)
 
 
 def committed(first: int, second: int, metadata: str | None = None) -> list[TopicPartition]:
-    told = MARK.to_metadata() if metadata is None else metadata
-    return [TopicPartition(*place, offset, told) for place, offset in zip(OWN, (first, second), strict=True)]
+    metadata_text = MARK.to_metadata() if metadata is None else metadata
+    return [
+        TopicPartition(*partition, offset, metadata_text)
+        for partition, offset in zip(OWN, (first, second), strict=True)
+    ]
 
 
 def progress(end: int, commit_id: int = 17) -> dict[str, Any]:
     """A record that also has the offsets of a table."""
-    places = [*OWN, ("profiles", 0)]
-    parts = [{"topic": topic, "partition": part, "end_offset": end} for topic, part in places]
+    partitions = [*OWN, ("profiles", 0)]
+    parts = [{"topic": topic, "partition": part, "end_offset": end} for topic, part in partitions]
     return {"query_id": "q", "commit_id": commit_id, "partitions": parts}
 
 
@@ -34,9 +37,9 @@ def test_a_new_group_has_no_output() -> None:
 
 
 def test_offsets_and_progress_agree() -> None:
-    told = progress(50)
-    written = Written(positions(50, 50), 17, "a/1", "q", told)
-    assert combined(committed(50, 50), told, OWN) == (written, [])
+    record = progress(50)
+    written = Written(positions(50, 50), 17, "a/1", "q", record)
+    assert combined(committed(50, 50), record, OWN) == (written, [])
     assert written.instance == "a"
 
 
