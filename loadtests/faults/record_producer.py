@@ -39,10 +39,23 @@ class RecordProducer:
         )
 
     def produce(
-        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None = None
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None = None,
+        timestamp: int = 0,
     ) -> None:
-        """Produce a record; default: to the partition of its key."""
-        self._producer.produce(topic, value, key, -1 if partition is None else partition)
+        """Produce a record.
+
+        Args:
+            topic: name of the topic.
+            key: key of the record.
+            value: value of the record.
+            partition: default: that of the key.
+            timestamp: ms since 1970-01-01 UTC; 0: now.
+        """
+        self._producer.produce(topic, value, key, -1 if partition is None else partition, timestamp=timestamp)
         self._producer.poll(0)
 
     def flush(self) -> None:

@@ -44,12 +44,6 @@ OF_THE_JOB = tuple(Step) if THOROUGH else (Step.COMMITTED,)
 OF_A_WORKER = IN_WORKER if THOROUGH else (Step.DECIDED,)
 """Steps of an everyday run, before and after the commit; with FRAUD_HYPOTHESIS=thorough all steps."""
 KILLS = 5
-SERVERS = [
-    pytest.param(service, marks=() if service == "kafka" else only_thorough) for service in embedded.ALL
-]
-"""An everyday run kills Postgres, too, in the test of profiles by Debezium."""
-
-
 LABELLED, LIVE = "labelled", "live"
 RECORDS = (40 if THOROUGH else 6) * BURST
 """Length of the archive; a kill takes one or two bursts."""
@@ -87,7 +81,8 @@ def test_a_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(scene:
 def test_a_job_killed_at_a_step_continues_without_loss_or_repetition(scene: Scene, step: Step) -> None:
     kills.job_at(step)(scene)
     scene.relay.audit()
-    if step is Step.COMMITTED:
+    # with merchant facts the transaction may hold nothing but a promise
+    if step is Step.COMMITTED and not isinstance(scene.relay.installed, LabelledInstallation):
         # everything may have been committed before the kill: the next job then has no lag at its start
         scene.relay.until(lambda: AGAIN in scene.relay.job.log, "transactions decided again")
     scratch = scene.relay.installed.settings.work_dir / "tmp"
@@ -125,7 +120,7 @@ def test_lag_is_correct_while_a_group_is_stopped(scene: Scene) -> None:
     )
     assert lag_by_offsets(installed) > 0
     worker.kill()
-    scene.caught_up()
+    scene.relay.audit()
     assert lag_by_offsets(installed) == 0
 
 
@@ -148,7 +143,8 @@ def test_kills_at_any_time_while_transactions_flow(scene: Scene) -> None:
     scene.relay.audit()
 
 
-@pytest.mark.parametrize("service", SERVERS)
+@only_thorough
+@pytest.mark.parametrize("service", embedded.ALL)
 def test_the_job_survives_a_killed_and_restarted_server(scene: Scene, service: Service) -> None:
     job = scene.relay.job
     kills.server(service)(scene)
@@ -192,7 +188,7 @@ def test_job_that_is_killed_continues_from_an_old_checkpoint(scene: Scene) -> No
     copy.rename(checkpoint)
     relay.restart()
     relay.audit()
-    assert AGAIN in relay.job.log
+    assert AGAIN in relay.job.log  # the copy lacks whole epochs
 
 
 def labelled(scene: Scene) -> LabelledInstallation:
@@ -204,8 +200,8 @@ def labelled(scene: Scene) -> LabelledInstallation:
 
 def test_each_fact_is_written_once(scene: Scene) -> None:
     installed = labelled(scene)
-    verdict = scene.relay.audit()
-    assert {"unknown_transaction", "malformed_json", "empty_value"} <= verdict.dead_letters.keys()
+    scene.caught_up()
+    assert {"unknown_transaction", "malformed_json", "empty_value"} <= installed.reasons().keys()
     alerts, facts = installed.alerts(), installed.facts()
     for fact in facts:
         validate(Contract.MERCHANT_FACT, fact)

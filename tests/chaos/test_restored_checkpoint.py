@@ -1,4 +1,4 @@
-"""A checkpoint that is older than the output, or damaged; offsets that another tool has moved.
+"""A checkpoint that is older than the output, or damaged; moved offsets; a killed broker.
 
 The job decides the log again from the state's position P, in silence up to the output's position Q.
 Afterwards alerts and dead letters are those of the log, and those written before have not changed. One
@@ -19,6 +19,7 @@ from harness.backup import back_up
 from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import topics as broker
+from loadtests.faults import kills
 from loadtests.faults.installation import Installation
 from loadtests.faults.kills import Scene
 from loadtests.faults.relay import Relay
@@ -190,3 +191,10 @@ def test_offsets_moved_while_the_job_is_stopped_change_nothing(
     # a lag would not be seen in the partition whose offset is at the end
     relay.burst()
     relay.audit()
+
+
+def test_broker_that_is_killed_and_comes_back_is_survived_by_the_job(scene: Scene) -> None:
+    job = scene.relay.job
+    kills.server("kafka")(scene)
+    assert scene.relay.job is job
+    scene.relay.audit()

@@ -68,7 +68,7 @@ class LabelledInstallation(Installation):
                 self.flush()
                 self._sent_until = record.timestamp
             self._producer.produce(
-                kinds[record.topic], record.value, record.key, record.partition, timestamp=record.timestamp
+                kinds[record.topic], record.key, record.value, record.partition, record.timestamp
             )
             self.sent += record.topic == DEFAULT.transactions
         self.flush()
