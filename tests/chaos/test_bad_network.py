@@ -1,5 +1,4 @@
-"""Requests and answers of Kafka transactions are lost, delayed or overtaken: each record is still written
-once."""
+"""Requests and answers of transactions are lost, delayed or overtaken: each record is still written once."""
 
 import random
 from collections.abc import Callable, Iterator

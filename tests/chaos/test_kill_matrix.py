@@ -1,6 +1,8 @@
-"""Kills at named steps and at random times: afterwards the alerts equal the oracle's. All kills hit one
-installation, each of them a job that has recovered from the one before. The audit covers everything since the
-beginning, including suspicious_count of every alert. `fraud bench chaos` does the same some hundred times.
+"""Kills at named steps and at random times: afterwards the alerts equal the oracle's.
+
+All kills hit one installation, each of them a job that has recovered from the one before. The audit covers
+everything since the beginning, including suspicious_count of every alert. `fraud bench chaos` does the same
+some hundred times.
 
 Every day the log is an archive with labels, reversals and profile changes, and the job keeps merchant facts:
 the audit is of merchant label features, too, and each fact is on its topic once. With

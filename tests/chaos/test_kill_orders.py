@@ -1,4 +1,5 @@
 """Sidecar, job and broker are killed together, in every order; afterwards the sidecar's figures are correct.
+
 A rollout is a canary throughout, and is paused or resumed before each round: the job may die before it has
 applied that. The cards that the canary decides for are the same after every round.
 """

@@ -1,5 +1,4 @@
-"""Checkpoints, settings and topics that do not fit: the start is refused with a remedy, and nothing is
-written.
+"""Starts with unfit checkpoints, settings or topics are refused with a remedy, and write nothing.
 
 One installation for all of it. The topics lose records on the way, so there is no audit after the first test.
 """

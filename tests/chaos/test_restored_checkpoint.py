@@ -151,8 +151,7 @@ def delete_group(installed: Installation) -> None:
 
 
 def reset_offsets(installed: Installation) -> None:
-    """Move one partition's offset back and the other's to the end, as kafka-consumer-groups --reset-offsets
-    does."""
+    """Move one offset back and the other to the end, as kafka-consumer-groups --reset-offsets does."""
     admin: AdminClient = broker.admin(installed.stack.bootstrap_servers)
     topic, group = installed.topics.transactions, installed.settings.job_id
     ends = installed.ends(topic)

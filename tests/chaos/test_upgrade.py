@@ -1,6 +1,7 @@
-"""A running installation gets a release that computes one more feature, and a model that uses it. The next
-release is this one, changed as a developer would change it. Transactions keep flowing; at the end the next
-release's own audit is clean for the time before and after the upgrade.
+"""A running installation gets a release that computes one more feature, and a model that uses it.
+
+The next release is this one, changed as a developer would change it. Transactions keep flowing; at the end
+the next release's own audit is clean for the time before and after the upgrade.
 """
 
 import json

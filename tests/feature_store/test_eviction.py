@@ -256,8 +256,7 @@ def assert_indifferent(history: History, cuts: list[int], when: set[int], snapsh
 
 
 def test_two_free_halves_are_merged():
-    """512 cards with one event fill segments of 4; after their eviction one card can use all of that
-    space."""
+    """512 cards of one event fill segments of 4; after their eviction one card can use all the space."""
     job = Job()
     job.run(once(*(f"card {number}" for number in range(MOST_EVENTS // 4))))
     assert job.state.counters[EVENTS] == MOST_EVENTS

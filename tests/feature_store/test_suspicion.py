@@ -46,8 +46,9 @@ ROWS = st.lists(
 
 
 def naive(rows: list[Row], restarted: list[bool]) -> list[tuple[int, int, int]]:
-    """Compute (day, total, since when it is suppressed) of each row from all alerts before it. `restarted`:
-    rows at which the card was forgotten.
+    """Compute (day, total, since when it is suppressed) of each row from all alerts before it.
+
+    `restarted`: rows at which the card was forgotten.
     """
     out: list[tuple[int, int, int]] = []
     alerts: list[tuple[str, int]] = []

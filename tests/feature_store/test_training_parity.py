@@ -137,9 +137,10 @@ def handbook_files() -> tuple[Path, Path]:
 
 
 def test_the_handbooks_features_are_reproduced_by_the_kernels(handbook_files):
-    """The authors' 9 card and time features of their sample days, from all raw rows before. Their windows are
-    pandas' rolling (t - w, t], like ours; the rows are in order of time. All customers have profiles: a card
-    without one would be forgotten after 8 days.
+    """The authors' 9 card and time features of their sample days, from all raw rows before.
+
+    Their windows are pandas' rolling (t - w, t], like ours; the rows are in order of time. All customers have
+    profiles: a card without one would be forgotten after 8 days.
     """
     raw, theirs = (pq.read_table(path) for path in handbook_files)
     transactions = handbook.transactions(raw)

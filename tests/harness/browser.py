@@ -1,5 +1,4 @@
-"""Chromium through chromedriver and the W3C WebDriver protocol, with the commands that tests of the page
-need."""
+"""Chromium through chromedriver (W3C WebDriver), with the commands that tests of the page need."""
 
 import base64
 import json

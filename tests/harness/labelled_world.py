@@ -63,8 +63,7 @@ class MemoryGroups:
         self._fate = fate
 
     def disturb(self, group: int, before: str | int | None, looks: int, last_call: int | None) -> None:
-        """Run one epoch of a group, which may be moved to another process, restored to an older checkpoint,
-        or killed."""
+        """Run one epoch of a group, which may be moved to another process, restored or killed."""
         job = self.jobs[group % len(self.jobs)]
         if before == "another process":
             job.lose_process()

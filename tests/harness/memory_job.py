@@ -143,8 +143,7 @@ class MortalPieces(MemoryPieces):
 
 @contextmanager
 def mortal(fate: Fate) -> Iterator[None]:
-    """Failpoints count as calls, too; deltas and snapshots are small, so that several deltas have no
-    snapshot."""
+    """Failpoints count as calls; deltas and snapshots are small, so several deltas have no snapshot."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "reach", fate.call)
         patch.setattr(loop, "reach", fate.call)

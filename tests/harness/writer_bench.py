@@ -109,8 +109,7 @@ class WriterBench:
         return self.committed_of(self.topics.transactions, OWN[group])
 
     def committed_of(self, topic: str, partitions: tuple[int, ...]) -> dict[int, int]:
-        """Committed offsets by partition; waits for the latest commit, which the group's log shows with a
-        delay."""
+        """Committed offsets by partition; waits for the latest commit, which readers see with a delay."""
         # only of committed transactions: the broker answers once none is open
         consumer = topic_reader.consumer(self.servers, {}, self.settings.job_id)
         try:
@@ -140,8 +139,7 @@ class WriterBench:
             answer.result()
 
     def assert_written_once(self, *commits: int, group: int = 0) -> None:
-        """Check that exactly these transactions of the group are on the topics, whole and once, and agree
-        with the offsets."""
+        """Check that the topics hold exactly these transactions of the group, once, as the offsets say."""
         alerts = [
             record.value for record in self.log.read(self.topics.fraud_alerts) if _group(record) == group
         ]

@@ -1,5 +1,4 @@
-"""Program that starts Spark with the job's settings from its environment, and prints their effects as
-JSON."""
+"""Program that starts Spark with the job's settings (environment), and prints their effects as JSON."""
 
 import json
 import time

@@ -1,5 +1,4 @@
-"""Follower of a real broker's log: each committed record once, in order and whole; missing records are an
-error."""
+"""Follower of a real broker's log: each committed record once, in order; missing ones are an error."""
 
 import random
 import threading
@@ -258,8 +257,7 @@ def test_a_small_batch_that_unpacks_to_many_bytes_is_returned_in_parts(
     follow: Callable[..., LogFollower],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """40 records of a megabyte of blanks, some kilobytes compressed; a call returns 8 MiB at most, whatever
-    its limit."""
+    """40 records of a megabyte of blanks, some kilobytes compressed; a call returns 8 MiB at most."""
     monkeypatch.setattr(message_batch, "MOST_BYTES", 8 << 20)
     large = {"batch.size": 64 << 20, "message.max.bytes": 64 << 20}
     blanks = Producer({**brokers, "compression.type": "gzip", "linger.ms": 500, **large})

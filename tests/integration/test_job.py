@@ -1,5 +1,6 @@
-"""The whole path with real servers, seen from outside: transactions and profiles in, alerts out. The last
-test audits everything that the others have sent.
+"""The whole path with real servers, seen from outside: transactions and profiles in, alerts out.
+
+The last test audits everything that the others have sent.
 """
 
 import base64
@@ -187,8 +188,9 @@ def test_all_workers_come_from_one_daemon(installed: Installation, job: JobProce
 
 
 def open_to_others(installed: Installation) -> list[Path]:
-    """The job's files that other users may read, write or enter. Copies of models keep the modes of the
-    registry's files, in a directory that is closed to others.
+    """The job's files that other users may read, write or enter.
+
+    Copies of models keep the modes of the registry's files, in a directory that is closed to others.
     """
     result = []
     work, models = installed.settings.work_dir, installed.settings.work_dir / "models"

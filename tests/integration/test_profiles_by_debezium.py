@@ -1,6 +1,7 @@
-"""The path of profiles from their own table in Postgres, with their own connector, to the alerts. Every
-transaction is an alert here, and an alert shows its version of the profile and its features. The tests are
-one story: each continues where the one before ended, and the audit covers all of it.
+"""The path of profiles from their own table in Postgres, with their own connector, to the alerts.
+
+Every transaction is an alert here, and an alert shows its version of the profile and its features. The tests
+are one story: each continues where the one before ended, and the audit covers all of it.
 """
 
 import json

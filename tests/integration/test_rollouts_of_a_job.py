@@ -1,4 +1,5 @@
 """Rollouts of a running job: shadow, canary, promotion, rollback, a crash in between, a replay of everything.
+
 One story, driven by the desk, which API and command line use, while transactions stream.
 """
 
@@ -276,8 +277,7 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
 
 
 def assert_verified(story: Story) -> None:
-    """Check that no record of any topic is missing, duplicated, unexpected or different, and that counts of
-    trials agree."""
+    """Check that the audit of all topics is clean, and that the counts of trials agree."""
     report = story.installed.audit().report()
     assert not any(count for result in report["topics"].values() for count in result.values()), report
     assert report["different"] == 0

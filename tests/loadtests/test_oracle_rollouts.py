@@ -1,5 +1,4 @@
-"""The oracle's reading of the rollout topic: refused events with their reasons, and the plan at an
-arrival."""
+"""The oracle's reading of the rollout topic: refused events, their reasons, the plan at an arrival."""
 
 import json
 from typing import Any
@@ -29,8 +28,7 @@ def reasons(world: World) -> list[Reason | None]:
 
 @pytest.fixture
 def world() -> World:
-    """A world in which model 1 decides, and model 2 is proposed as challenger b, with another one only for
-    the shadow."""
+    """A world in which model 1 decides; model 2 is proposed as challenger b, with another one in shadow."""
     world = World()
     world.propose("x", challenger(), challenger("s", "3", role="shadow"))
     return world

@@ -1,5 +1,4 @@
-"""Champion and challengers on the same transactions: which decides, which alerts are written, and the
-counts."""
+"""Champion and challengers on the same transactions: deciders, written alerts, counts."""
 
 import pytest
 from oracle_world import DAY, HOUR, MINUTE, SECOND, START, World, challenger
@@ -16,8 +15,7 @@ OTHER = next(f"c{n}" for n in range(1000) if not is_member(f"c{n}", SALT, 5_000)
 
 
 def trial(*challengers: dict, share_bp: int = 0) -> World:
-    """A trial in which model 1 decides; challengers are scored from START on, and b decides for the share, if
-    given."""
+    """A trial: model 1 decides, challengers are scored from START on, b decides for the share, if given."""
     world = World()
     world.propose("x", *challengers)
     world.event("shadow_started", "x", 2)

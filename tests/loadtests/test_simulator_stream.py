@@ -1,5 +1,4 @@
-"""The simulated world and its stream: determined by the seed, labelled, in the given shares, valid by the
-contract."""
+"""The simulated world and its stream: determined by the seed, labelled, in the given shares, valid."""
 
 from collections import Counter
 

@@ -1,5 +1,4 @@
-"""The audit of trials: lost, duplicated and changed shadow and suppressed alerts, wrong members and
-counts."""
+"""The audit of trials: lost, duplicated and changed alerts of all topics, wrong members and counts."""
 
 import json
 from collections import Counter
@@ -24,8 +23,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def tried() -> MemoryLog:
-    """One commit of a trial: a canary for half of the cards with a cooldown, and another challenger in
-    shadow."""
+    """One commit of a trial: a canary with cooldown for half of the cards, another challenger in shadow."""
     world = World(threshold=0.5)
     s = challenger("s", "3", role="shadow", threshold=0.9)
     world.propose("x", challenger(cooldown_s=60, escalate_after=3), s)

@@ -1,5 +1,4 @@
-"""The description of the API: complete, with examples like the answers, and an explanation of each
-problem."""
+"""The description of the API is complete, with examples like the answers and each problem explained."""
 
 import ast
 import re

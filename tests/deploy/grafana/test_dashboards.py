@@ -1,5 +1,4 @@
-"""The dashboards: the stored files equal what the code generates; panels have descriptions and use exported
-metrics."""
+"""The stored dashboards equal the generated ones; panels have descriptions and use exported metrics."""
 
 import json
 import re

@@ -1,5 +1,4 @@
-"""Each alert under promtool: it fires in time, recovers, and keeps quiet otherwise; each broken rule fails a
-case."""
+"""Each alert under promtool fires in time, recovers, and keeps quiet otherwise; broken rules fail a case."""
 
 import random
 from pathlib import Path

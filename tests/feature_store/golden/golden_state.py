@@ -25,8 +25,7 @@ LAST = 4
 
 
 def history() -> History:
-    """A log of five cards: one with profile versions, late events and alerts; an idle one; a hot one; two
-    evicted ones."""
+    """A log with an ordinary card (versions, late events, alerts), an idle, a hot and two evicted ones."""
     result = History()
     result.tx(-100 * DAY, 2_000_000, card="gone", transaction_id="gone")
     result.tx(-100 * DAY, card="without transactions", transaction_id="gone too")

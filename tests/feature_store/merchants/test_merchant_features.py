@@ -56,8 +56,7 @@ def hashes(merchants: list[str]) -> np.ndarray:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Tx], list[Report], int]:
-    """Histories of a few merchants over some weeks, in crowded hours; reports early, late, repeated and
-    reversed."""
+    """Histories of few merchants over weeks, in crowded hours; reports early, late, repeated, reversed."""
     delay = draw(st.sampled_from([0, HOUR_MS // 2, DAY_MS, DELAY]))
     length = draw(st.sampled_from([6 * HOUR_MS, 3 * DAY_MS, 50 * DAY_MS]))
     hours = st.integers(0, length // HOUR_MS).map(lambda hour: hour * HOUR_MS)

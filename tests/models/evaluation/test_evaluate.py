@@ -59,8 +59,7 @@ def history(rows: int = 2_500) -> pa.Table:
 
 
 def reports(table: pa.Table) -> pa.Table:
-    """Reports of each fraud after some days, some reversed later, some payments wrongly reported for a
-    while."""
+    """Reports of each fraud after days, some reversed later, some payments wrongly reported for a while."""
     rng = np.random.default_rng(6)
     unique = table.slice(0, len(table) - 100)
     fraud = unique["label"].to_numpy() == 1

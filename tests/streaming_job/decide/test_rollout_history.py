@@ -113,8 +113,7 @@ def test_a_rollout_too_large_for_the_state_is_refused() -> None:
 
 @pytest.mark.parametrize("text", [b'"r1"', b'"card-fraud"', b'"test"'])
 def test_text_that_only_pythons_json_accepts_is_refused(text: bytes) -> None:
-    """A lone surrogate passes the contract, and would break every alert and progress record that contains
-    it."""
+    """A lone surrogate passes the contract, but would break the alerts and progress records with it."""
     broken = replace(record(1, 20), value=(record(1, 20).value or b"").replace(text, b'"x\\ud800"', 1))
     history, refused = folded(record(0, 10), broken)
     assert refused == [(1, Reason.INVALID_VALUE)]

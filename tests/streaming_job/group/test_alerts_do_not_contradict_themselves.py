@@ -1,6 +1,7 @@
-"""Reasons, rules, threshold and decision of an alert agree with each other and with its features. The oracle
-shows that the job's alerts are correct. Here only the alert is read, with the policy and the model that it
-names: an analyst must see a consistent alert.
+"""Reasons, rules, threshold and decision of an alert agree with each other and with its features.
+
+The oracle shows that the job's alerts are correct. Here only the alert is read, with the policy and the model
+that it names: an analyst must see a consistent alert.
 """
 
 import json

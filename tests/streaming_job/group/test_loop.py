@@ -1,5 +1,4 @@
-"""The loop of an epoch: when it commits, and that its output equals one uninterrupted pass, whatever is
-killed."""
+"""The loop of an epoch: when it commits; output equal to one uninterrupted pass, whatever is killed."""
 
 from collections.abc import Callable, Iterator
 from functools import cache

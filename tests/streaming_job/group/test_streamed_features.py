@@ -14,8 +14,7 @@ pytestmark = pytest.mark.unit
 
 
 def world(seed: int) -> World:
-    """Three weeks of a few cards, with an alert on every transaction: late, too late, early, repeated, a hot
-    card."""
+    """Three weeks of a few cards, one hot, all alerts; transactions late, too late, early or repeated."""
     rng = np.random.default_rng(seed)
     result = World(rollout=False, partitions=3)
     result.rollout("all", -HOUR, threshold=0.0)

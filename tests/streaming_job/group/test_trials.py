@@ -1,5 +1,4 @@
-"""Open rollouts in the job: the deciding model, the comparison, and that no challenger affects the
-champion."""
+"""Open rollouts in the job: deciding model, comparison, and no effect of challengers on the champion."""
 
 import json
 from collections.abc import Callable
@@ -31,8 +30,7 @@ Load = Callable[[ModelRef], Scorer]
 
 
 def world(*challengers: Challenger, share_bp: int = 5_000, kind: type[World] = World) -> World:
-    """A minute of traffic; champion from -1 h, a rollout in shadow from 10 s, canary from 20 s, then rolled
-    back."""
+    """A minute of traffic; a rollout in shadow from 10 s, canary from 20 s, rolled back later."""
     result = kind(rollout=False, partitions=3)
     result.rollout("r1", -HOUR, threshold=0.0, max_count_5m=99)
     result.event(proposed("r2", *challengers), 9 * SECOND)
