@@ -192,7 +192,7 @@ def test_offsets_moved_while_the_job_is_stopped_change_nothing(
     relay.audit()
 
 
-def test_broker_that_is_killed_and_comes_back_is_survived_by_the_job(scene: Scene) -> None:
+def test_the_job_survives_a_killed_and_restarted_broker(scene: Scene) -> None:
     job = scene.relay.job
     kills.server("kafka")(scene)
     assert scene.relay.job is job

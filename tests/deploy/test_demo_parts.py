@@ -122,7 +122,7 @@ def test_servers_of_the_caller_are_ignored(monkeypatch: pytest.MonkeyPatch):
     assert {name for name in os.environ if name.startswith("FRAUD_")} == kept.keys()
 
 
-def test_screen_shows_what_matters():
+def test_the_screen_shows_the_important_figures():
     console = Console(width=128, file=io.StringIO(), record=True)
     console.print(view.screen(MOMENT, {"sidecar": "http://127.0.0.1:8000/"}, "Ctrl-C ends"))
     text = console.export_text()

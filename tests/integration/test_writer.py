@@ -444,7 +444,7 @@ def test_an_emptied_progress_topic_loses_neither_positions_nor_numbers(bench: Wr
     assert bench.new("c").written().commit_id == 2
 
 
-def test_moved_offset_leaves_it_unknown_what_was_written_once_progress_is_lost(bench: WriterBench) -> None:
+def test_a_moved_offset_without_progress_leaves_the_output_unknown(bench: WriterBench) -> None:
     first, second = OWN[0]
     writer = bench.writer()
     for commit_id in (1, 2):

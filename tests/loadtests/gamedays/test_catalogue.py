@@ -56,7 +56,7 @@ def test_each_rule_links_to_an_entry_that_links_to_its_game_day(day: Gameday) ->
 
 
 @every_day
-def test_each_game_day_was_held_and_saw_what_it_had_to(day: Gameday) -> None:
+def test_each_game_day_was_held_with_its_expected_signs(day: Gameday) -> None:
     """The page has the log of a run, with rules, and with an audit that found only what was done by hand."""
     (section,) = re.findall(rf"^## {day.name}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     log = section.split("```")[1]

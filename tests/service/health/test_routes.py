@@ -83,7 +83,7 @@ def test_readiness_lists_its_checks_when_asked(client: LocalClient) -> None:
     assert "checks" not in client.get("/readyz?verbose=false").json()
 
 
-def test_status_says_that_nothing_is_known(client: LocalClient) -> None:
+def test_status_without_data_is_unknown(client: LocalClient) -> None:
     content = client.get("/v1/status").json()
     assert content["verdict"] == "UNKNOWN"
     assert {reason["code"] for reason in content["reasons"]} == {"broker_unreachable", "progress_incomplete"}

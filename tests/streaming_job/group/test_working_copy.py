@@ -209,7 +209,7 @@ def test_a_running_worker_of_an_old_job_is_awaited_and_a_killed_one_is_not(tmp_p
             worker.join(DEADLINE_S)
 
 
-def test_file_arena_holds_what_a_memory_arena_holds(tmp_path):
+def test_a_file_arena_holds_the_same_as_a_memory_arena(tmp_path):
     stores = [MemoryPieces(), MemoryPieces()]
     states = [GroupState(FileArena(tmp_path)), GroupState(MemoryArena())]
     metas = [Meta(), Meta()]
