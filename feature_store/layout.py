@@ -56,8 +56,8 @@ the same content, too."""
 MERCHANT_BITS = 40
 MERCHANT_MASK = (1 << MERCHANT_BITS) - 1
 """Bits of a merchant id's hash that are compared. A new merchant is mistaken for one of the card's last 100
-or so once in 10^10 transactions. Each bit less saves four bytes a card on disk: hashes are most of what does
-not compress there."""
+or so once in 10^10 transactions. Each bit less saves four bytes a card on disk, where most of the bytes that
+do not compress are hashes."""
 WHEN_SHIFT = 16
 COUNTRY_SHIFT = 6
 COUNTRY_MASK = 1023

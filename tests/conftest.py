@@ -34,8 +34,7 @@ def stack_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def stack(stack_dir: Path) -> Iterator[Endpoints]:
-    """Kafka, Postgres with Debezium, and MLflow, shared by all tests: use unique names and change nothing
-    else."""
+    """Kafka, Postgres with Debezium, and MLflow, shared by all tests: use unique names."""
     try:
         yield embedded.up(stack_dir, proxied=True, guarded=True, progress=to_stderr())
     finally:
@@ -56,8 +55,7 @@ def topic_names() -> Callable[[], Topics]:
 
 @pytest.fixture(scope="session")
 def wait_for() -> WaitFor:
-    """Function that waits until a condition returns a true value, and returns it; fails after the
-    deadline."""
+    """Function that waits for a condition and returns its true value; fails after the deadline."""
 
     def wait(
         condition: Callable[[], object], *, deadline_s: float = 30.0, what: str = "the condition"

@@ -21,8 +21,8 @@ from deploy.local.processes import Server
 
 DATABASE = "bank"
 USER = "fraud"
-"""Owner of the database, with the right to replicate. Connect has its password, so it is no superuser: that
-could run programs on this machine (COPY TO PROGRAM)."""
+"""Owner of the database, with the right to replicate. It is no superuser: Connect has its password, and a
+superuser could run programs on this machine (COPY TO PROGRAM)."""
 SUPERUSER = "postgres"
 PATIENCE_S = 120.0
 TABLE_FILE = Path(__file__).with_name("card_profiles.sql")
@@ -153,9 +153,8 @@ def _new_password(data_dir: Path, user: str) -> Path:
 
 def _initialise(data_dir: Path) -> None:
     home = data_dir / "postgres"
-    cluster = (
-        home / "data.new"
-    )  # renamed when complete, so that an interrupted start leaves no partial cluster
+    # renamed when complete, so that an interrupted start leaves no partial cluster
+    cluster = home / "data.new"
     shutil.rmtree(cluster, ignore_errors=True)
     cluster.mkdir(mode=0o700)
     _new_password(data_dir, USER)

@@ -46,7 +46,7 @@ class Outcomes:
     """Outcomes of the newest alerts; thread-safe."""
 
     def __init__(self, most_alerts: int = MOST_ALERTS, most_labels: int = MOST_LABELS) -> None:
-        """Create it without alerts and labels.
+        """Start without alerts and labels.
 
         Args:
             most_alerts: number of newest alerts to count.

@@ -23,8 +23,8 @@ app = typer.Typer(no_args_is_help=True, help="List and verify the audit log of c
 
 @app.command("list")
 def list_records(
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="The records as they are, one a line")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Number of newest records")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Unchanged records, one per line")] = False,
 ) -> None:
     """List the changes and their authors, newest first."""
     settings = environment.settings(ServiceSettings)

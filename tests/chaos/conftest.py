@@ -16,17 +16,17 @@ def installed(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
 ) -> Installation:
     """Topics, settings and a champion; the job is not running yet."""
-    made = Installation(stack, topic_names(), tmp_path_factory.mktemp("installed"))
-    made.roll_out()
-    return made
+    installation = Installation(stack, topic_names(), tmp_path_factory.mktemp("installed"))
+    installation.roll_out()
+    return installation
 
 
 @pytest.fixture(scope="module")
 def relay(installed: Installation) -> Iterator[Relay]:
     """A running job on cards with profiles, replaced by each job that follows; all are stopped at the end."""
     ProfileLoader(installed.stack.postgres_dsn).load(world())
-    made = Relay(installed)
+    result = Relay(installed)
     try:
-        yield made
+        yield result
     finally:
-        made.job.kill()
+        result.job.kill()

@@ -1,5 +1,4 @@
-"""Requests and answers of Kafka transactions are lost, delayed or overtaken: each record is still written
-once."""
+"""Requests and answers of transactions are lost, delayed or overtaken: each record is still written once."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -26,8 +25,8 @@ FAULTS, LONGEST_S = (100, TIMEOUT_MS / 1000) if THOROUGH else (8, 2.0)
 @pytest.fixture(scope="module")
 def proxy(stack: Endpoints) -> Iterator[Proxy]:
     assert stack.proxied is not None
-    with Proxy(*stack.proxied) as made:
-        yield made
+    with Proxy(*stack.proxied) as result:
+        yield result
 
 
 @pytest.fixture
@@ -37,11 +36,11 @@ def bench(
     """Writers that reach the broker through the proxy; the test reads without it."""
     assert stack.proxied is not None
     servers = f"{HOST}:{stack.proxied[0]}"
-    made = WriterBench(
+    writers = WriterBench(
         stack, topic_names(), tmp_path, bootstrap_servers=servers, transaction_timeout_ms=TIMEOUT_MS
     )
-    yield made
-    made.close()
+    yield writers
+    writers.close()
 
 
 def test_faults_in_sequence_lose_repeat_and_split_no_transaction(
@@ -74,7 +73,9 @@ def test_a_late_request_does_not_affect_the_next_transaction(
     held = Step.SENT if api is Api.END_TRANSACTION else Step.OFFSETS_ADDED
 
     def written() -> set[int]:
-        return {int(dict(found.headers)["commit_id"]) for found in bench.log.read(bench.topics.fraud_alerts)}
+        return {
+            int(dict(record.headers)["commit_id"]) for record in bench.log.read(bench.topics.fraud_alerts)
+        }
 
     def reach(step: Step) -> None:
         if step is held:

@@ -1,8 +1,8 @@
-"""Kills, at named steps and at any time: afterwards the alerts are exactly the oracle's.
+"""Kills at named steps and at random times: afterwards the alerts equal the oracle's.
 
-One installation for all of it: each kill happens to the job that the one before left to recover, and the
-audit is of everything since the beginning, suspicious_count of every alert included. `fraud bench chaos` does
-the same some hundred times.
+All kills hit one installation, each of them a job that has recovered from the one before. The audit covers
+everything since the beginning, including suspicious_count of every alert. `fraud bench chaos` does the same
+some hundred times.
 
 Every day the log is an archive with labels, reversals and profile changes, and the job keeps merchant facts:
 the audit is of merchant label features, too, and each fact is on its topic once. With
@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
 OF_THE_JOB = tuple(Step) if THOROUGH else (Step.COMMITTED,)
 OF_A_WORKER = IN_WORKER if THOROUGH else (Step.DECIDED,)
-"""Every day on both sides of what a Kafka transaction says; with FRAUD_HYPOTHESIS=thorough all of them."""
+"""Steps of an everyday run, before and after the commit; with FRAUD_HYPOTHESIS=thorough all steps."""
 KILLS = 5
 LABELLED, LIVE = "labelled", "live"
 RECORDS = (40 if THOROUGH else 6) * BURST
@@ -71,7 +71,7 @@ def scene(
 
 
 @pytest.mark.parametrize("step", OF_A_WORKER)
-def test_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(scene: Scene, step: Step) -> None:
+def test_a_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(scene: Scene, step: Step) -> None:
     job = scene.relay.job
     kills.worker_at(step)(scene)
     assert scene.relay.job is job
@@ -80,12 +80,12 @@ def test_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(scene: S
 
 
 @pytest.mark.parametrize("step", OF_THE_JOB)
-def test_job_killed_at_a_step_goes_on_without_loss_or_repetition(scene: Scene, step: Step) -> None:
+def test_a_job_killed_at_a_step_continues_without_loss_or_repetition(scene: Scene, step: Step) -> None:
     kills.job_at(step)(scene)
     scene.relay.audit()
     # with merchant facts the transaction may hold nothing but a promise
     if step is Step.COMMITTED and not isinstance(scene.relay.installed, LabelledInstallation):
-        # all may have been committed before the kill: the next job is then caught up before it has started
+        # everything may have been committed before the kill: the next job then has no lag at its start
         scene.relay.until(lambda: AGAIN in scene.relay.job.log, "transactions decided again")
     scratch = scene.relay.installed.settings.work_dir / "tmp"
     (of_process,) = scratch.iterdir()
@@ -93,17 +93,17 @@ def test_job_killed_at_a_step_goes_on_without_loss_or_repetition(scene: Scene, s
 
 
 def lag_by_offsets(installed: Installation) -> int:
-    """Transactions behind, as any tool sees it."""
+    """Lag in transactions, as any tool computes it."""
     servers = installed.stack.bootstrap_servers
-    found = TopicLog(servers).committed(installed.settings.job_id, (installed.topics.transactions,))
-    committed = {TopicPartition(*place): offset for place, offset in found.items()}
+    result = TopicLog(servers).committed(installed.settings.job_id, (installed.topics.transactions,))
+    committed = {TopicPartition(*partition): offset for partition, offset in result.items()}
     admin = AdminClient({"bootstrap.servers": servers})
-    ends = admin.list_offsets({place: OffsetSpec.latest() for place in committed})
-    return sum(ends[place].result(30).offset - offset for place, offset in committed.items())
+    ends = admin.list_offsets({partition: OffsetSpec.latest() for partition in committed})
+    return sum(ends[partition].result(30).offset - offset for partition, offset in committed.items())
 
 
-def told(installed: Installation) -> int:
-    """Transactions whose decisions have been told of."""
+def decided_total(installed: Installation) -> int:
+    """Number of transactions in the committed totals."""
     return sum(
         part["end_offset"] - part["start_offset"]
         for record in installed.progress()
@@ -112,12 +112,14 @@ def told(installed: Installation) -> int:
     )
 
 
-def test_lag_is_true_while_a_group_stands(scene: Scene) -> None:
+def test_lag_is_correct_while_a_group_is_stopped(scene: Scene) -> None:
     installed = scene.relay.installed
     scene.caught_up()  # a group without any offsets has no lag
     worker = scene.relay.hang_at(Step.DECIDED)
-    # the other group goes on
-    scene.relay.until(lambda: lag_by_offsets(installed) == installed.sent - told(installed), "a true lag")
+    # the other group continues
+    scene.relay.until(
+        lambda: lag_by_offsets(installed) == installed.sent - decided_total(installed), "a true lag"
+    )
     assert lag_by_offsets(installed) > 0
     worker.kill()
     scene.relay.audit()
@@ -125,7 +127,7 @@ def test_lag_is_true_while_a_group_stands(scene: Scene) -> None:
 
 
 @only_thorough
-def test_driver_killed_alone_takes_the_rest_along(scene: Scene) -> None:
+def test_killing_the_driver_ends_all_processes(scene: Scene) -> None:
     kills.driver_only(scene)
     scene.relay.audit()
 
@@ -145,7 +147,7 @@ def test_kills_at_any_time_while_transactions_flow(scene: Scene) -> None:
 
 @only_thorough
 @pytest.mark.parametrize("service", embedded.ALL)
-def test_server_that_is_killed_and_comes_back_is_survived_by_the_job(scene: Scene, service: Service) -> None:
+def test_the_job_survives_a_killed_and_restarted_server(scene: Scene, service: Service) -> None:
     job = scene.relay.job
     kills.server(service)(scene)
     assert scene.relay.job is job
@@ -166,7 +168,7 @@ def test_second_instance_deposes_the_first(scene: Scene) -> None:
         assert first.error.startswith("error: another instance of job ")
         relay.burst()
         relay.audit()
-    # what it has written since, the older checkpoint decides again
+    # output since the older checkpoint is decided again
     relay.restart()
     relay.audit()
 
@@ -240,4 +242,4 @@ def test_labels_are_added_and_shown(scene: Scene) -> None:
     with pytest.raises(LedgerError, match="row 1"):
         writer.add([{**label, "maturity": "final"}, label])
     assert writer.add([{**label, "maturity": "final"}]) == 1
-    assert [found["record"]["kind"] for found in ledger.of_card(known, "stranger")] == ["refund"]
+    assert [result["record"]["kind"] for result in ledger.of_card(known, "stranger")] == ["refund"]

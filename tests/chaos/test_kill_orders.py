@@ -1,4 +1,4 @@
-"""Sidecar, job and broker killed together, in every order: what the sidecar says afterwards is what happened.
+"""Sidecar, job and broker are killed together, in every order; afterwards the sidecar's figures are correct.
 
 A rollout is a canary throughout, and is paused or resumed before each round: the job may die before it has
 applied that. The cards that the canary decides for are the same after every round.
@@ -61,7 +61,7 @@ class Scene:
         return SidecarProcess(**{name: value for name, value in variables.items() if name.startswith(wanted)})
 
     def open_canary(self) -> None:
-        """Every card in ten is a member of a challenger that is the champion's double."""
+        """One card in ten is a member of a challenger whose model equals the champion's."""
         known = trained(self._installed.settings.mlflow_tracking_uri)
         policy, now_ms = Policy(known.quality.threshold, 15), int(time.time() * 1000)
         double = Challenger("double", CANARY, SHARE_BP, known.ref, policy)
@@ -95,7 +95,7 @@ class Scene:
         self.sidecar = self._served()
 
     def written(self) -> dict[str, float]:
-        """The counters as the topics give them, and the oracle."""
+        """Counters computed from the topics, and by the oracle."""
         verdict, topics = self.relay.audit(), self._installed.topics
         decided = (Kind.ALERT, Kind.PASSED, Kind.SUPPRESSED)
         return {
@@ -111,28 +111,28 @@ class Scene:
 
     def deciders(self) -> dict[str, set[str]]:
         """Card -> who decided its alerts under the canary, whenever it scored them."""
-        found: dict[str, set[str]] = {}
+        result: dict[str, set[str]] = {}
         for record in self._installed.read(self._installed.topics.fraud_alerts):
             alert = json.loads(record.value or b"")
             if alert["membership"] is not None and alert["challenger_failure"] is None:
-                found.setdefault(alert["card_id"], set()).add(alert["role"])
-        return found
+                result.setdefault(alert["card_id"], set()).add(alert["role"])
+        return result
 
-    def told(self) -> dict[str, Any]:
-        """The rollout as the sidecar has it."""
-        found: dict[str, Any] = json.loads(self.sidecar.get(f"v1/rollouts/{ROLLOUT}")[1])
-        return found
+    def shown(self) -> dict[str, Any]:
+        """The rollout in the sidecar's answer."""
+        content: dict[str, Any] = json.loads(self.sidecar.get(f"v1/rollouts/{ROLLOUT}")[1])
+        return content
 
 
 @pytest.fixture(scope="module")
 def scene(relay: Relay, stack_dir: Path) -> Iterator[Scene]:
-    made = Scene(relay, stack_dir)
+    result = Scene(relay, stack_dir)
     try:
         relay.burst()
-        made.open_canary()
-        yield made
+        result.open_canary()
+        yield result
     finally:
-        made.sidecar.kill()
+        result.sidecar.kill()
 
 
 @only_thorough
@@ -156,8 +156,8 @@ def test_counters_and_rollout_are_right_after_kills_in_any_order(
         return {name: samples.get(name) for name in expected} == expected
 
     wait_for(is_told, deadline_s=60, what=f"{expected}")
-    wait_for(lambda: scene.told()["state"] == "applied", deadline_s=60, what="the applied event")
-    assert scene.told()["phase"] == ("paused" if is_paused else "canary")
+    wait_for(lambda: scene.shown()["state"] == "applied", deadline_s=60, what="the applied event")
+    assert scene.shown()["phase"] == ("paused" if is_paused else "canary")
     salt = salt_of(trained(relay.installed.settings.mlflow_tracking_uri).ref.name)
     for card, roles in scene.deciders().items():
         assert roles == {"canary" if is_member(card, salt, SHARE_BP) else "champion"}, card

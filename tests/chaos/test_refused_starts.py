@@ -1,5 +1,4 @@
-"""Checkpoints, settings and topics that do not fit: the start is refused with a remedy, and nothing is
-written.
+"""Starts with unfit checkpoints, settings or topics are refused with a remedy, and write nothing.
 
 One installation for all of it. The topics lose records on the way, so there is no audit after the first test.
 """
@@ -24,32 +23,32 @@ from streaming_job.log.partitioner import Partitioner
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
-Said = dict[str, dict[int, int]]
+Ends = dict[str, dict[int, int]]
 
 
 @pytest.fixture(scope="module")
 def relay(installed: Installation) -> Iterator[Relay]:
     """A stopped job, with a copy of its checkpoint from before the last transactions."""
-    made = Relay(installed)
+    result = Relay(installed)
     try:
-        made.burst()
-        installed.caught_up(made.job)
-        ended = made.job.epochs()
-        made.until(lambda: made.job.epochs() > ended, "an epoch with all of it")
+        result.burst()
+        installed.caught_up(result.job)
+        ended = result.job.epochs()
+        result.until(lambda: result.job.epochs() > ended, "an epoch with all of it")
         back_up(Path(installed.settings.checkpoint), old_checkpoint(installed))
-        made.burst()
-        made.audit()
-        assert made.job.terminate() == 0, made.job.log
-        yield made
+        result.burst()
+        result.audit()
+        assert result.job.terminate() == 0, result.job.log
+        yield result
     finally:
-        made.job.kill()
+        result.job.kill()
 
 
 def old_checkpoint(installed: Installation) -> Path:
     return installed.directory / "old-checkpoint"
 
 
-def said(installed: Installation) -> Said:
+def ends_of_outputs(installed: Installation) -> Ends:
     """End offsets of the output topics."""
     topics = installed.topics
     return {
@@ -59,29 +58,29 @@ def said(installed: Installation) -> Said:
 
 def assert_refused(installed: Installation, *starts: tuple[dict[str, object], str]) -> None:
     """Check that each start fails with its message and writes nothing."""
-    before, offsets = said(installed), committed(installed)
+    before, offsets = ends_of_outputs(installed), committed(installed)
     with ExitStack() as cleanup:
         jobs = [cleanup.enter_context(installed.start(**changes)) for changes, _ in starts]
         for job, (_, words) in zip(jobs, starts, strict=True):
             assert job.exit_code() == 1, job.log
             assert job.error.startswith(f"error: {words}"), job.log
             assert "another job id" in job.error or "new job id" in job.error
-    assert said(installed) == before
+    assert ends_of_outputs(installed) == before
     assert committed(installed) == offsets
 
 
 def committed(installed: Installation) -> list[TopicPartition]:
     """The job's committed offsets, with metadata."""
     admin, group = broker.admin(installed.stack.bootstrap_servers), installed.settings.job_id
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
-    return sorted(found.topic_partitions, key=lambda part: (part.topic, part.partition))
+    result = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    return sorted(result.topic_partitions, key=lambda part: (part.topic, part.partition))
 
 
 def delete_records(installed: Installation, topic: str, ends: dict[int, int]) -> None:
     """Delete records as kafka-delete-records does."""
-    places = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
+    partitions = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
     admin = broker.admin(installed.stack.bootstrap_servers)
-    for answer in admin.delete_records(places).values():
+    for answer in admin.delete_records(partitions).values():
         answer.result(30)
 
 

@@ -99,7 +99,7 @@ DAMAGES = (halved, emptied, deleted)
 
 def newest(files: Iterable[Path], versions: int = 1) -> list[Path]:
     """Files whose names begin with the greatest numbers."""
-    numbered = [(int(found[0]), file) for file in files if (found := re.match(r"\d+", file.name))]
+    numbered = [(int(match[0]), file) for file in files if (match := re.match(r"\d+", file.name))]
     last = sorted({number for number, _ in numbered})[-versions:]
     return [file for number, file in numbered if number in last]
 
@@ -114,7 +114,7 @@ def commits(directory: Path) -> list[Path]:
 
 def states(directory: Path) -> list[Path]:
     """The committed state of each key group, and a newer one that may not be committed."""
-    groups = [place for place in (directory / "state" / "0").iterdir() if place.name.isdigit()]
+    groups = [path for path in (directory / "state" / "0").iterdir() if path.name.isdigit()]
     return [file for group in groups for file in newest(group.iterdir(), versions=2)]
 
 
@@ -151,13 +151,14 @@ def delete_group(installed: Installation) -> None:
 
 
 def reset_offsets(installed: Installation) -> None:
-    """Move one partition's offset back and the other's to the end, as kafka-consumer-groups --reset-offsets
-    does."""
+    """Move one offset back and the other to the end, as kafka-consumer-groups --reset-offsets does."""
     admin: AdminClient = broker.admin(installed.stack.bootstrap_servers)
     topic, group = installed.topics.transactions, installed.settings.job_id
     ends = installed.ends(topic)
-    places = [TopicPartition(topic, 0, ends[0] // 3), TopicPartition(topic, 1, ends[1])]
-    for answer in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values():
+    partitions = [TopicPartition(topic, 0, ends[0] // 3), TopicPartition(topic, 1, ends[1])]
+    for answer in admin.alter_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group, partitions)]
+    ).values():
         answer.result(30)
 
 
@@ -191,7 +192,7 @@ def test_offsets_moved_while_the_job_is_stopped_change_nothing(
     relay.audit()
 
 
-def test_broker_that_is_killed_and_comes_back_is_survived_by_the_job(scene: Scene) -> None:
+def test_the_job_survives_a_killed_and_restarted_broker(scene: Scene) -> None:
     job = scene.relay.job
     kills.server("kafka")(scene)
     assert scene.relay.job is job

@@ -1,6 +1,7 @@
-"""A running installation gets a release that computes one more feature, and a model that uses it. The next
-release is this one, changed as a developer would change it. Transactions keep flowing; at the end the next
-release's own audit is clean for the time before and after the upgrade.
+"""A running installation gets a release that computes one more feature, and a model that uses it.
+
+The next release is this one, changed as a developer would change it. Transactions keep flowing; at the end
+the next release's own audit is clean for the time before and after the upgrade.
 """
 
 import json
@@ -61,14 +62,14 @@ EVENTS = 60
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
     """The next release's packages."""
-    made = tmp_path / "release"
+    result = tmp_path / "release"
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, made / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, result / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name, before, after in CHANGES:
-        text = (made / name).read_text()
+        text = (result / name).read_text()
         assert text.count(before) == 1, name
-        (made / name).write_text(text.replace(before, after))
-    return made
+        (result / name).write_text(text.replace(before, after))
+    return result
 
 
 def run(release: Path, installed: Installation, *command: str, exit_code: int = 0) -> str:

@@ -122,7 +122,7 @@ def test_servers_of_the_caller_are_ignored(monkeypatch: pytest.MonkeyPatch):
     assert {name for name in os.environ if name.startswith("FRAUD_")} == kept.keys()
 
 
-def test_screen_shows_what_matters():
+def test_the_screen_shows_the_important_figures():
     console = Console(width=128, file=io.StringIO(), record=True)
     console.print(view.screen(MOMENT, {"sidecar": "http://127.0.0.1:8000/"}, "Ctrl-C ends"))
     text = console.export_text()
@@ -164,21 +164,21 @@ def test_percentiles_without_values_are_unknown():
 def test_the_report_has_the_documented_fields(tmp_path: Path):
     verdict = Verdict(Findings(missing=1), Counter({Kind.PASSED: 7, Kind.ALERT: 2}), Counter({"too_late": 3}))
     measured = summary.Measured(Percentiles(130.04, 280.0, 9), 499.96, 60.0, 2**31, {"score": 2}, 1, 120, 1)
-    found = summary.report(verdict, measured)
-    assert list(found)[:9] == [
+    report = summary.report(verdict, measured)
+    assert list(report)[:9] == [
         "events", "alerts", "dead_letters", "missing", "duplicated", "unexpected",
         "p50_ms", "p99_ms", "events_per_s",
     ]  # fmt: skip
-    assert list(found.values())[:9] == [9, 2, 3, 1, 0, 0, 130.0, 280.0, 500.0]
+    assert list(report.values())[:9] == [9, 2, 3, 1, 0, 0, 130.0, 280.0, 500.0]
     assert not verdict.is_clean
-    summary.write(tmp_path / "out.json", found)
+    summary.write(tmp_path / "out.json", report)
     assert json.loads((tmp_path / "out.json").read_text())["peak_memory_bytes"] == 2**31
 
 
 def test_guards_of_the_tour_are_whole_and_wider_than_the_usual_ones():
-    made, usual = policy.read(GUARDS), policy.read(None)
-    assert made.min_card_hours < usual.min_card_hours
-    assert [rule.NAME for rule in made.rules] == ["alert_rate", "failures"]
+    records, usual = policy.read(GUARDS), policy.read(None)
+    assert records.min_card_hours < usual.min_card_hours
+    assert [rule.NAME for rule in records.rules] == ["alert_rate", "failures"]
 
 
 def test_tour_of_a_replay_is_refused(tmp_path: Path):

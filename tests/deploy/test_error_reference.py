@@ -18,7 +18,7 @@ PACKAGES = ("feature_store", "models", "streaming_job", "service", "loadtests", 
 
 def subclasses(error: type[FraudError]) -> set[type[FraudError]]:
     """All subclasses of an error."""
-    return {error, *(found for child in error.__subclasses__() for found in subclasses(child))}
+    return {error, *(subclass for child in error.__subclasses__() for subclass in subclasses(child))}
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -37,13 +37,13 @@ def test_every_error_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # otherwise importing locust replaces the sockets and threads of this process, and of all tests after this
     monkeypatch.setenv("LOCUST_SKIP_MONKEY_PATCH", "1")
     for package in PACKAGES:
-        found = importlib.import_module(package)
-        for module in pkgutil.walk_packages(found.__path__, f"{package}."):
+        result = importlib.import_module(package)
+        for module in pkgutil.walk_packages(result.__path__, f"{package}."):
             importlib.import_module(module.name)
     ours = re.compile(rf"^({'|'.join(PACKAGES)})\.")
     known = {error for error in subclasses(FraudError) - {FraudError} if ours.match(error.__module__)}
-    told = [(row[1].strip("`"), row[0].strip("`")) for row in rows("Errors")]
-    missing = {(error.__module__, error.__name__) for error in known}.symmetric_difference(told)
+    listed = [(row[1].strip("`"), row[0].strip("`")) for row in rows("Errors")]
+    missing = {(error.__module__, error.__name__) for error in known}.symmetric_difference(listed)
     assert not missing, f"docs/errors.md and the packages differ in: {sorted(missing)}"
-    assert len(told) == len(known)
+    assert len(listed) == len(known)
     assert all(len(row) == 4 and all(row) for row in rows("Errors"))

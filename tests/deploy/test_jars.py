@@ -64,9 +64,9 @@ def test_present_archives_need_neither_java_nor_network(
 def local_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> Path:
     """A repository on disk, configured by FRAUD_IVY_SETTINGS like a mirror."""
     repository = tmp_path / "repository"
-    place = repository / "org" / "a" / "b" / "1" / "b-1.jar"
-    place.parent.mkdir(parents=True)
-    place.write_bytes(content)
+    archive = repository / "org" / "a" / "b" / "1" / "b-1.jar"
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(content)
     settings = tmp_path / "ivysettings.xml"
     text = jars.SETTINGS_FILE.read_text()
     settings.write_text(text.replace('name="maven" ', f'name="maven" root="{repository.as_uri()}" '))

@@ -83,10 +83,10 @@ def test_frauds_are_counted_before_and_after_the_first_label_takes_effect(archiv
         watch.see_alert({"transaction_id": name})
     watch.see_alert({"transaction_id": "somebody else's"})
     watch.advance(len(table))
-    told = watch.report()["followed"]
-    assert told["label_in_effect_at"] == effect
-    assert (told["before"], told["alerted_before"]) == (len(before), 1)
-    assert told["after"] == told["alerted_after"] == len(frauds) - len(before)
+    content = watch.report()["followed"]
+    assert content["label_in_effect_at"] == effect
+    assert (content["before"], content["alerted_before"]) == (len(before), 1)
+    assert content["after"] == content["alerted_after"] == len(frauds) - len(before)
     assert watch.report()["all"]["before"] >= len(before)
     assert len(lines) == len({line[:29] for line in lines}) == 4
     assert lines == sorted(lines)

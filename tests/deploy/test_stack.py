@@ -53,7 +53,7 @@ class Reader:
         self.consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         self.records: list[tuple[Any, Any]] = []
 
-    def found(self, wanted: Callable[[Any, Any], bool]) -> bool:
+    def has_read(self, wanted: Callable[[Any, Any], bool]) -> bool:
         """Read on briefly; return whether a record with this key and value has been read."""
         for message in self.consumer.consume(1000, timeout=0.1):
             if message.error() is None:
@@ -87,8 +87,8 @@ def arrival_of(operation: str, card: str) -> Callable[[Any, Any], bool]:
 
 def test_topics_have_the_settings_of_the_contract(stack: Endpoints) -> None:
     client = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-    found = client.list_topics(timeout=20).topics
-    assert {name: len(found[name].partitions) for name in Topics().configs()} == Topics().partitions(2)
+    topics = client.list_topics(timeout=20).topics
+    assert {name: len(topics[name].partitions) for name in Topics().configs()} == Topics().partitions(2)
     resource = ConfigResource(ResourceType.TOPIC, PROFILES)
     (settings,) = client.describe_configs([resource]).values()
     values = {name: entry.value for name, entry in settings.result(20).items()}
@@ -121,8 +121,8 @@ def test_existing_topics_are_compared_and_not_changed(
 ) -> None:
     # another test's replay may have changed the profiles' topic, which all share
     names, others = (
-        made.model_copy(update={"profiles": f"{made.transactions}-profiles"})
-        for made in (topic_names(), topic_names())
+        result.model_copy(update={"profiles": f"{result.transactions}-profiles"})
+        for result in (topic_names(), topic_names())
     )
     client = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     config = {"max.message.bytes": "5000000", "retention.ms": "7776000000", "cleanup.policy": "compact"}
@@ -147,8 +147,8 @@ def test_existing_topics_are_compared_and_not_changed(
         f"{names.job_progress} has retention.bytes=4294967296, the job wants -1: "
         f"{alter} {names.job_progress} --add-config retention.bytes=-1",
     ]
-    (found,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, names.job_progress)]).values()
-    assert {name: found.result(20)[name].value for name in config} == config
+    (actual,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, names.job_progress)]).values()
+    assert {name: actual.result(20)[name].value for name in config} == config
     assert names.fraud_alerts in client.list_topics(timeout=20).topics
     assert topics.create(stack.bootstrap_servers, others, alter=False) == []
     again = topics.create(stack.bootstrap_servers, others, alter=False, partitions=3, replication=3)
@@ -178,8 +178,8 @@ def test_largest_dead_letter_fits_with_any_client(
         producer.produce(names.dead_letters, encoded, json.dumps(key.decode()))
     producer.commit_transaction(30)
     reader = Reader(stack.bootstrap_servers, names.dead_letters)
-    wait_for(lambda: reader.found(lambda *_: True) and len(reader.records) == 10)
-    assert [found for _, found in reader.records] == [json.loads(encoded)] * 10
+    wait_for(lambda: reader.has_read(lambda *_: True) and len(reader.records) == 10)
+    assert [result for _, result in reader.records] == [json.loads(encoded)] * 10
 
 
 def test_debezium_sends_heartbeats_while_nothing_changes(
@@ -200,7 +200,7 @@ def test_insert_update_and_delete_arrive_in_order(stack: Endpoints, wait_for: Ca
     change(stack, "UPDATE card_profiles SET status = 'blocked' WHERE card_id = %s", card)
     change(stack, "DELETE FROM card_profiles WHERE card_id = %s", card)
     reader = Reader(stack.bootstrap_servers, PROFILES)
-    wait_for(lambda: reader.found(lambda key, value: key == {"card_id": card} and value is None))
+    wait_for(lambda: reader.has_read(lambda key, value: key == {"card_id": card} and value is None))
     values = [value for key, value in reader.records if key == {"card_id": card}]
     assert [value and value["op"] for value in values] == ["c", "u", "d", None]
     for value in values[:2]:
@@ -264,9 +264,9 @@ def test_ctrl_c_during_a_start_leaves_no_process(tmp_path: Path) -> None:
         while "starting kafka" not in starter.stderr.readline():
             assert starter.poll() is None
         starter.send_signal(signal.SIGINT)
-        _, said = starter.communicate(timeout=120)
+        _, output = starter.communicate(timeout=120)
     assert starter.returncode != 0
-    assert load(tmp_path).servers == {}, said
+    assert load(tmp_path).servers == {}, output
     assert not [marker for marker in embedded.MARKERS.values() if processes.find(marker(tmp_path))]
 
 
@@ -284,7 +284,7 @@ def test_everything_killed_is_recovered_with_its_data(own_dir: Path, wait_for: C
     first = embedded.up(own_dir)
     insert_card(first, "before")
     reader = Reader(first.bootstrap_servers, PROFILES)
-    wait_for(lambda: reader.found(arrival_of("c", "before")))
+    wait_for(lambda: reader.has_read(arrival_of("c", "before")))
     for service in embedded.ALL:
         assert embedded.kill(own_dir, service)
     assert {each.state for each in embedded.status(own_dir)} == {"died"}
@@ -293,8 +293,8 @@ def test_everything_killed_is_recovered_with_its_data(own_dir: Path, wait_for: C
     assert embedded.up(own_dir) == first
     insert_card(first, "after")
     again = Reader(first.bootstrap_servers, PROFILES)
-    wait_for(lambda: again.found(arrival_of("c", "after")))
-    assert again.found(arrival_of("c", "before"))
+    wait_for(lambda: again.has_read(arrival_of("c", "after")))
+    assert again.has_read(arrival_of("c", "before"))
 
 
 @pytest.mark.chaos
@@ -307,7 +307,7 @@ def test_changes_made_while_connect_is_dead_arrive_after_it(
     insert_card(endpoints, "meanwhile")
     embedded.up(own_dir)
     reader = Reader(endpoints.bootstrap_servers, PROFILES)
-    wait_for(lambda: reader.found(arrival_of("c", "meanwhile")))
+    wait_for(lambda: reader.has_read(arrival_of("c", "meanwhile")))
 
 
 @pytest.mark.chaos
@@ -318,7 +318,7 @@ def test_debezium_reconnects_to_a_restarted_postgres(own_dir: Path, wait_for: Ca
     embedded.up(own_dir)
     insert_card(endpoints, "back")
     reader = Reader(endpoints.bootstrap_servers, PROFILES)
-    wait_for(lambda: reader.found(arrival_of("c", "back")))
+    wait_for(lambda: reader.has_read(arrival_of("c", "back")))
 
 
 @pytest.mark.chaos

@@ -62,14 +62,14 @@ def test_no_topic_that_is_read_again_is_cut_by_its_size() -> None:
 @pytest.mark.parametrize(("days", "is_told"), [(1, False), (40, False), (41, True)])
 def test_dead_letters_must_not_be_kept_longer_than_their_records(days: int, is_told: bool) -> None:
     wanted = TOPICS.configs()[TOPICS.dead_letters]
-    found = {**wanted, "retention.ms": str(days * DAY_MS)}
-    lines = of_settings("d", found, wanted, at_most=["retention.ms"])
+    result = {**wanted, "retention.ms": str(days * DAY_MS)}
+    lines = of_settings("d", result, wanted, at_most=["retention.ms"])
     assert bool(lines) == is_told
     assert bool(of_settings("d", {**wanted, "retention.ms": "-1"}, wanted, at_most=["retention.ms"]))
 
 
 def test_partitions_and_replicas_are_compared() -> None:
     assert of_sizes("t", (12, 3), (12, 3)) == of_sizes("t", (7, 4), (None, 3)) == []
-    told = of_sizes("t", (12, 1), (6, 3), "say so")
-    assert told[0] == "t has 12 partitions, not 6: say so"
-    assert told[1].startswith("t has 1 replicas, not 3: ")
+    differences = of_sizes("t", (12, 1), (6, 3), "say so")
+    assert differences[0] == "t has 12 partitions, not 6: say so"
+    assert differences[1].startswith("t has 1 replicas, not 3: ")

@@ -328,8 +328,7 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
 
 @st.composite
 def strangers(draw: st.DrawFn) -> History:
-    """Histories of many cards with one or two transactions each, some with profiles; arrivals never go
-    back."""
+    """Histories of many cards with one or two transactions, some with profiles; arrivals never go back."""
     history, clock = History(), 0
     pauses = st.sampled_from(
         (0, 1, DAY - 1, DAY, DAY + 1, 4 * DAY, 8 * DAY - 1, 8 * DAY, 8 * DAY + 1, 9 * DAY + 1)

@@ -57,11 +57,10 @@ class Card:
 
 
 def ask(state: GroupState, number: int, as_of: int) -> list[tuple[int, int, bool]]:
-    """Look up the n-th transaction as for a label; returns (merchant, arrival from START, spike) of each
-    match."""
+    """Look up the n-th transaction; returns (merchant, arrival from START, spike) of each match."""
     transaction = ((number << 40) + number) & TRANSACTION_MASK
-    found = find_transactions(state, CARD, 1, transaction, START + as_of)
-    return [(int(m), int(a) - START, bool(s)) for m, a, s in found.tolist()]
+    matches = find_transactions(state, CARD, 1, transaction, START + as_of)
+    return [(int(m), int(a) - START, bool(s)) for m, a, s in matches.tolist()]
 
 
 @pytest.mark.parametrize("count", [5, 700], ids=["card", "hot card"])

@@ -27,9 +27,9 @@ def persisted(history: History, batches: int = 1) -> tuple[Pieces, np.ndarray]:
 
 
 def known(store: Pieces, card: str = "c") -> dict:
-    found = find_card(store.items(), *hash_string(card))
-    assert found is not None
-    return describe(found)
+    card_state = find_card(store.items(), *hash_string(card))
+    assert card_state is not None
+    return describe(card_state)
 
 
 def assert_windows(windows: dict, features: np.ndarray) -> None:
@@ -51,12 +51,12 @@ def test_windows_are_those_of_the_last_transaction(batches: int) -> None:
             number * 10 * MINUTE, units, card=card, merchant=merchant, country=rng.choice(["DE", "FR"])
         )
     store, features = persisted(history, batches)
-    told = known(store)
-    assert_windows(told["windows"], features[-1])
-    assert told["transactions"] == 40
-    assert told["kept_events"]["count"] > 20
-    assert told["last_event_time"] == START + 5_999 * 10 * MINUTE
-    assert not told["hot"]
+    card_state = known(store)
+    assert_windows(card_state["windows"], features[-1])
+    assert card_state["transactions"] == 40
+    assert card_state["kept_events"]["count"] > 20
+    assert card_state["last_event_time"] == START + 5_999 * 10 * MINUTE
+    assert not card_state["hot"]
 
 
 def test_windows_of_hot_cards_come_from_their_rings() -> None:
@@ -65,9 +65,9 @@ def test_windows_of_hot_cards_come_from_their_rings() -> None:
     for number in range(800):
         history.tx(number * SECOND, int(rng.integers(1, 900_000)), merchant=f"m{rng.integers(50)}")
     store, features = persisted(history, 3)
-    told = known(store)
-    assert told["hot"]
-    assert_windows(told["windows"], features[-1])
+    card_state = known(store)
+    assert card_state["hot"]
+    assert_windows(card_state["windows"], features[-1])
 
 
 def test_profile_versions_come_newest_first() -> None:

@@ -94,32 +94,32 @@ def reports(table: pa.Table) -> pa.Table:
 
 @pytest.mark.unit
 def test_columns_are_identity_outcome_label_and_the_catalogue(tmp_path: Path) -> None:
-    made = run(tmp_path, history())
-    assert made.column_names == [
+    output = run(tmp_path, history())
+    assert output.column_names == [
         "row", "transaction_id", "card_id", "event_time", "arrival_time", "outcome", "label", *NAMES
     ]  # fmt: skip
-    assert {made.schema.field(name).type for name in NAMES} == {pa.float64()}
-    assert made.schema.metadata[FEATURE_HASH].decode() == feature_hash()
+    assert {output.schema.field(name).type for name in NAMES} == {pa.float64()}
+    assert output.schema.metadata[FEATURE_HASH].decode() == feature_hash()
     table = history()
     for name in ("transaction_id", "card_id", "event_time", "label"):
-        assert made[name].to_pylist() == table[name].to_pylist()
-    assert set(made["outcome"].to_pylist()) == {"accepted", "duplicate", "too_late", "future_event_time"}
+        assert output[name].to_pylist() == table[name].to_pylist()
+    assert set(output["outcome"].to_pylist()) == {"accepted", "duplicate", "too_late", "future_event_time"}
 
 
 @pytest.mark.unit
 def test_features_equal_those_of_build(tmp_path: Path) -> None:
     pq.write_table(profiles(), tmp_path / "profiles.parquet")
-    made = run(tmp_path, history(), "--profiles", str(tmp_path / "profiles.parquet"))
-    assert bits(made) == training_set.build(history(), profiles()).tobytes()
+    output = run(tmp_path, history(), "--profiles", str(tmp_path / "profiles.parquet"))
+    assert bits(output) == training_set.build(history(), profiles()).tobytes()
 
 
 @pytest.mark.unit
 def test_unsorted_input_is_sorted_with_a_note(tmp_path: Path) -> None:
     table = history()
     shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
-    made = run(tmp_path, shuffled)
-    assert (np.diff(made["arrival_time"].to_numpy()) >= 0).all()
-    in_place = made.take(np.argsort(made["row"].to_numpy()))
+    output = run(tmp_path, shuffled)
+    assert (np.diff(output["arrival_time"].to_numpy()) >= 0).all()
+    in_place = output.take(np.argsort(output["row"].to_numpy()))
     assert bits(in_place) == training_set.build(shuffled).tobytes()
     assert in_place["transaction_id"].to_pylist() == shuffled["transaction_id"].to_pylist()
     assert in_place["label"].to_pylist() == shuffled["label"].to_pylist()
@@ -130,8 +130,8 @@ def test_labels_are_joined(tmp_path: Path) -> None:
     table = history(200)
     reported = table.slice(10, 5).select(["card_id", "transaction_id"])
     pq.write_table(reported.append_column("label", pa.array(["fraud"] * 5)), tmp_path / "labels.parquet")
-    made = run(tmp_path, table, "--labels", str(tmp_path / "labels.parquet"))
-    assert np.flatnonzero(made["label"].to_numpy()).tolist() == [10, 11, 12, 13, 14]
+    output = run(tmp_path, table, "--labels", str(tmp_path / "labels.parquet"))
+    assert np.flatnonzero(output["label"].to_numpy()).tolist() == [10, 11, 12, 13, 14]
     unlabelled = run(tmp_path, table.drop_columns(["label"]), "--force")
     assert "label" not in unlabelled.column_names
 
@@ -141,13 +141,13 @@ def test_merchant_label_features_are_the_last_columns(tmp_path: Path) -> None:
     table, reported = history(), reports(history())
     pq.write_table(reported, tmp_path / "labels.parquet")
     options = ("--labels", str(tmp_path / "labels.parquet"), "--merchant-labels", "--label-delay-days", "2")
-    made = run(tmp_path, table, *options)
-    assert made.column_names[-len(ALL_NAMES) :] == list(ALL_NAMES)
-    assert made.schema.metadata[FEATURE_HASH].decode() == feature_hash(computed(merchants=True))
+    output = run(tmp_path, table, *options)
+    assert output.column_names[-len(ALL_NAMES) :] == list(ALL_NAMES)
+    assert output.schema.metadata[FEATURE_HASH].decode() == feature_hash(computed(merchants=True))
     wanted = build(table, MerchantLabels.of(reported, 2 * DAY))
-    assert bits(made, ALL_NAMES) == wanted.tobytes()
-    assert np.nansum(made["merchant_unexplained_30d"].to_numpy()) > 100
-    others = made["outcome"].cast(pa.string()).to_numpy(zero_copy_only=False) != "accepted"
+    assert bits(output, ALL_NAMES) == wanted.tobytes()
+    assert np.nansum(output["merchant_unexplained_30d"].to_numpy()) > 100
+    others = output["outcome"].cast(pa.string()).to_numpy(zero_copy_only=False) != "accepted"
     assert np.isnan(wanted[others]).all()
     shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
     again = run(tmp_path, shuffled, *options, "--force").sort_by("row")
@@ -157,10 +157,10 @@ def test_merchant_label_features_are_the_last_columns(tmp_path: Path) -> None:
 @pytest.mark.unit
 def test_merchant_label_features_need_labels(tmp_path: Path) -> None:
     pq.write_table(history(10).drop_columns(["label"]), tmp_path / "plain.parquet")
-    told = fault(
+    message = fault(
         "--transactions", tmp_path / "plain.parquet", "--output", tmp_path / "o", "--merchant-labels"
     )
-    assert told == "the history has no column 'label'; give --labels"
+    assert message == "the history has no column 'label'; give --labels"
 
 
 @pytest.mark.unit
@@ -175,10 +175,10 @@ def test_the_handbooks_columns_are_recognised(tmp_path: Path) -> None:
             "TX_FRAUD": [0, 1],
         }
     )
-    made = run(tmp_path, table)
-    assert made["card_id"].to_pylist() == ["c-5", "c-5"]
-    assert made["label"].to_pylist() == [0, 1]
-    assert made["count_5m"].to_pylist() == [1, 2]
+    output = run(tmp_path, table)
+    assert output["card_id"].to_pylist() == ["c-5", "c-5"]
+    assert output["label"].to_pylist() == [0, 1]
+    assert output["count_5m"].to_pylist() == [1, 2]
 
 
 @pytest.mark.unit
@@ -189,9 +189,9 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
     pq.write_table(table.slice(100), parts / "b.parquet")
     arguments = ["--transactions", str(parts), "--output", str(tmp_path / "out.parquet")]
     assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
-    made = pq.read_table(tmp_path / "out.parquet")
-    assert made["row"].to_pylist() == list(range(300))
-    assert bits(made) == training_set.build(table).tobytes()
+    result = pq.read_table(tmp_path / "out.parquet")
+    assert result["row"].to_pylist() == list(range(300))
+    assert bits(result) == training_set.build(table).tobytes()
 
 
 @pytest.mark.unit
@@ -229,8 +229,8 @@ def test_a_failed_run_leaves_the_old_output_unchanged(tmp_path: Path) -> None:
     output.write_text("mine")
     amounts = [1.0] * 149_999 + [-1.0]
     pq.write_table(history(150_000).drop_columns(["amount"]).append_column("amount", pa.array(amounts)), bad)
-    told = fault("--transactions", bad, "--output", output, "--force")
-    assert told.startswith("row 149999: amount -1.0")
+    message = fault("--transactions", bad, "--output", output, "--force")
+    assert message.startswith("row 149999: amount -1.0")
     assert output.read_text() == "mine"
     assert not list(tmp_path.glob("*.part"))
 
@@ -246,7 +246,7 @@ def test_spark_gives_the_same_bits(tmp_path: Path, more: tuple[str, ...]) -> Non
     here = run(tmp_path, table, *options, name="here.parquet")
     there = run(tmp_path, table, *options, "--spark", "--master", "local[3]", name="there.parquet")
     assert len(list((tmp_path / "there.parquet").glob("part-*.parquet"))) == 3
-    here, there = (made.sort_by("row") for made in (here, there))
+    here, there = (result.sort_by("row") for result in (here, there))
     assert there.schema.equals(here.schema, check_metadata=True)
     features = ALL_NAMES if more else NAMES
     assert bits(there, features) == bits(here, features)
@@ -258,6 +258,8 @@ def test_spark_gives_the_same_bits(tmp_path: Path, more: tuple[str, ...]) -> Non
 def test_an_error_on_spark_has_a_message_of_one_line(tmp_path: Path) -> None:
     bad = history(100).drop_columns(["amount"]).append_column("amount", pa.array([1.0] * 99 + [-1.0]))
     pq.write_table(bad, tmp_path / "bad.parquet")
-    told = fault("--transactions", tmp_path / "bad.parquet", "--output", tmp_path / "out.parquet", "--spark")
-    assert told.startswith("row 99: amount -1.0 is not allowed")
+    message = fault(
+        "--transactions", tmp_path / "bad.parquet", "--output", tmp_path / "out.parquet", "--spark"
+    )
+    assert message.startswith("row 99: amount -1.0 is not allowed")
     assert not (tmp_path / "out.parquet").exists()

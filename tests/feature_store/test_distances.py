@@ -28,8 +28,7 @@ def metres(a: int, b: int) -> float:
 
 
 def last_bits(distance: float) -> float:
-    """Error of a distance, metres, if sines and root are off by UNITS in the last place; large near
-    antipodes."""
+    """Error of a distance, metres, with sines and root off by UNITS in the last place."""
     angle = distance / DIAMETER_M
     return DIAMETER_M * UNITS * math.ulp(1.0) * (angle + math.tan(angle))
 

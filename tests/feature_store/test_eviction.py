@@ -172,8 +172,8 @@ def test_a_reused_number_does_not_mix_up_two_cards(snapshots, monkeypatch):
         assert state.numbers_given == 13
     assert find_card(job.store.items(), *hash_string("first")) is None
     for card in ("new", "second"):
-        found = find_card(job.store.items(), *hash_string(card))
-        assert found.state.arena.arrays["cards"][found.number]["seen"] == 1
+        card_state = find_card(job.store.items(), *hash_string(card))
+        assert card_state.state.arena.arrays["cards"][card_state.number]["seen"] == 1
 
 
 def test_space_of_evicted_cards_is_used_again():
@@ -256,8 +256,7 @@ def assert_indifferent(history: History, cuts: list[int], when: set[int], snapsh
 
 
 def test_two_free_halves_are_merged():
-    """512 cards with one event fill segments of 4; after their eviction one card can use all of that
-    space."""
+    """512 cards of one event fill segments of 4; after their eviction one card can use all the space."""
     job = Job()
     job.run(once(*(f"card {number}" for number in range(MOST_EVENTS // 4))))
     assert job.state.counters[EVENTS] == MOST_EVENTS

@@ -85,10 +85,10 @@ def logically(state: GroupState) -> list[list[bytes]]:
     """Contents of a state that can affect a result, independent of their positions in the arrays."""
     out = []
     for piece in range(-(-state.numbers_given // piece_records.CARDS_PER_PIECE)):
-        found = gather(state, piece)
+        records = gather(state, piece)
         # a transaction id too old for a repetition may be there or not
-        told = vars(found) | event_columns.split(found.cards, found.events, state.lateness_ms)
-        out.append([array.tobytes() for name, array in told.items() if name != "events"])
+        contents = vars(records) | event_columns.split(records.cards, records.events, state.lateness_ms)
+        out.append([array.tobytes() for name, array in contents.items() if name != "events"])
     return out
 
 
@@ -268,23 +268,23 @@ def two_histories() -> tuple[Traffic, Traffic]:
 def test_no_blob_of_another_attempt_is_accepted(snapshots, small_pieces, monkeypatch):
     """Each blob in turn is replaced by the other attempt's of the same name: a zombie's upload."""
     monkeypatch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
-    one, other = two_histories()
-    assert {*one.store} == {*other.store}
-    foreign = [name for name in one.store if one.store[name] != other.store[name]]
+    attempt, other = two_histories()
+    assert {*attempt.store} == {*other.store}
+    foreign = [name for name in attempt.store if attempt.store[name] != other.store[name]]
     foreign.remove("meta")  # the meta of either attempt: the rest is foreign to one of them
     assert {name[0] for name in foreign} == ({"d", "s"} if snapshots else {"d"})
     assert "d4" not in foreign
     for name in foreign:
-        mixed = Pieces(one.store)
+        mixed = Pieces(attempt.store)
         mixed[name] = other.store[name]
         with pytest.raises(StateDamagedError, match="is of another history than the pieces beside it"):
             rebuilt(mixed)
-    assert logically(rebuilt(one.store)[0]) == logically(one.state)
+    assert logically(rebuilt(attempt.store)[0]) == logically(attempt.state)
 
 
 def test_no_meta_of_another_attempt_is_accepted(small_pieces):
-    one, other = two_histories()
-    mixed = Pieces(one.store)
+    attempt, other = two_histories()
+    mixed = Pieces(attempt.store)
     mixed["meta"] = other.store["meta"]
     with pytest.raises(StateDamagedError, match="meta is of another history"):
         rebuilt(mixed)
@@ -320,9 +320,9 @@ def test_the_codec_returns_arrays_unchanged():
         "floats": np.array([np.nan, -0.0, np.inf]),
         "records": np.ones(3, dtype=PROFILE),
     }
-    found = codec.decode(codec.encode(arrays), "x")
+    decoded = codec.decode(codec.encode(arrays), "x")
     for name, array in arrays.items():
-        again = found[name] if name in found else codec.records(found, name, array.dtype)
+        again = decoded[name] if name in decoded else codec.records(decoded, name, array.dtype)
         assert again.tobytes() == array.tobytes()
     assert codec.decode(codec.encode({}), "x") == {}
 
@@ -330,13 +330,13 @@ def test_the_codec_returns_arrays_unchanged():
 def test_a_delta_returns_the_fields_that_the_state_depends_on():
     traffic = Traffic(cards=50)
     _, delta = one_batch(traffic.state, traffic.changes(5), traffic.transactions(33))
-    found = Delta.decode(delta.encode(), "x")
+    decoded = Delta.decode(delta.encode(), "x")
     for name in ("change_cards", "cards", "alerted", "added", "evicted"):
-        assert getattr(found, name).tobytes() == getattr(delta, name).tobytes()
+        assert getattr(decoded, name).tobytes() == getattr(delta, name).tobytes()
     for field in ("arrival", "credit_limit", "change", "lsn", "offset", "status"):
-        assert (found.changes[field] == delta.changes[field]).all()
+        assert (decoded.changes[field] == delta.changes[field]).all()
     for field in ("time", "arrival", "amount", "transaction", "merchant", "country", "partition"):
-        assert (found.transactions[field] == delta.transactions[field]).all()
+        assert (decoded.transactions[field] == delta.transactions[field]).all()
 
 
 @pytest.mark.parametrize(("resolution_ms", "most"), [(1, 760), (1000, 670)])

@@ -172,8 +172,7 @@ def test_a_hash_collision_of_ids_suppresses_no_alert(others):
 
 
 def test_false_dates_cannot_hide_a_burst():
-    """200 transactions in a second, dated six minutes apart: by event time no window of five minutes has
-    two."""
+    """200 transactions in a second, dated six minutes apart: no window of event time has two."""
     history = History()
     history.tx(-10 * DAY)
     for number in range(200):

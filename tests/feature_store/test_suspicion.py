@@ -46,8 +46,9 @@ ROWS = st.lists(
 
 
 def naive(rows: list[Row], restarted: list[bool]) -> list[tuple[int, int, int]]:
-    """Compute (day, total, since when it is suppressed) of each row from all alerts before it. `restarted`:
-    rows at which the card was forgotten.
+    """Compute (day, total, since when it is suppressed) of each row from all alerts before it.
+
+    `restarted`: rows at which the card was forgotten.
     """
     out: list[tuple[int, int, int]] = []
     alerts: list[tuple[str, int]] = []
@@ -85,26 +86,26 @@ def test_counts_escalation_and_cooldown_are_those_of_a_naive_reading(
         history.tx(arrival, card=row.card)
     batch = history.records()
     state, meta, store = GroupState(MemoryArena()), Meta(), MemoryPieces()
-    found: list[tuple[int, int, int]] = []
+    result: list[tuple[int, int, int]] = []
     restarted: list[bool] = []
     borders = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
     for start, end in pairwise(borders):
-        part, told = batch[start:end], rows[start:end]
+        part, part_rows = batch[start:end], rows[start:end]
         cards = state.card_numbers(part)
         applied = state.apply(part, cards)
-        alerted = np.array([row.is_alert for row in told])
+        alerted = np.array([row.is_alert for row in part_rows])
         terms = AlertTerms(
-            np.array([row.is_declined for row in told]),
-            np.array([row.escalate_after for row in told]),
-            np.array([row.cooldown_ms for row in told]),
+            np.array([row.is_declined for row in part_rows]),
+            np.array([row.escalate_after for row in part_rows]),
+            np.array([row.cooldown_ms for row in part_rows]),
         )
         restarted += applied.restarted.tolist()
         counts = state.weigh_alerts(cards, part["arrival"], alerted, applied.restarted, terms)
-        found += zip(counts.day.tolist(), counts.total.tolist(), counts.held_since.tolist(), strict=True)
+        result += zip(counts.day.tolist(), counts.total.tolist(), counts.held_since.tolist(), strict=True)
         nothing = state.profiles[:0], np.zeros(0, np.int32)
         append(store, meta, state, Delta(*nothing, part, cards, alerted, counts.held_since > 0))
         seal(store, meta)
         if rebuilds:
             state, meta = GroupState(MemoryArena()), load_meta(store)
             rebuild(store, meta, state)
-    assert found == naive(rows, restarted)
+    assert result == naive(rows, restarted)

@@ -72,10 +72,10 @@ def test_missing_column_and_nulls_are_named(name):
     good = table(history).drop_columns(["arrival_time"])
     with pytest.raises(TrainingSetError, match=name):
         training_set.build(good.drop_columns([name]))
-    place = good.column_names.index(name)
+    column = good.column_names.index(name)
     holed = pa.array([good[name][0].as_py(), None], good[name].type)
     with pytest.raises(TrainingSetError, match=f"{name}.* null"):
-        training_set.build(good.set_column(place, name, holed))
+        training_set.build(good.set_column(column, name, holed))
 
 
 @pytest.mark.parametrize(
@@ -128,22 +128,23 @@ def handbook_files() -> tuple[Path, Path]:
     """The authors' transactions and features."""
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     directory = Path(os.environ.get("FRAUD_HANDBOOK_DIR") or beside)
-    found = [sorted(directory.glob(f"handbook-{kind}-*.parquet")) for kind in ("transactions", "features")]
-    if not all(found):
+    result = [sorted(directory.glob(f"handbook-{kind}-*.parquet")) for kind in ("transactions", "features")]
+    if not all(result):
         pytest.skip(
             "no handbook files: point FRAUD_HANDBOOK_DIR at handbook-{transactions,features}-*.parquet"
         )
-    return found[0][0], found[1][0]
+    return result[0][0], result[1][0]
 
 
 def test_the_handbooks_features_are_reproduced_by_the_kernels(handbook_files):
-    """The authors' 9 card and time features of their sample days, from all raw rows before. Their windows are
-    pandas' rolling (t - w, t], like ours; the rows are in order of time. All customers have profiles: a card
-    without one would be forgotten after 8 days.
+    """The authors' 9 card and time features of their sample days, from all raw rows before.
+
+    Their windows are pandas' rolling (t - w, t], like ours; the rows are in order of time. All customers have
+    profiles: a card without one would be forgotten after 8 days.
     """
     raw, theirs = (pq.read_table(path) for path in handbook_files)
-    made = handbook.transactions(raw)
-    ours = training_set.build(made, known(made["card_id"].unique()))
+    transactions = handbook.transactions(raw)
+    ours = training_set.build(transactions, known(transactions["card_id"].unique()))
     ids = raw["TRANSACTION_ID"].to_numpy()
     rows = np.searchsorted(ids, theirs["TRANSACTION_ID"].to_numpy())
     assert (ids[rows] == theirs["TRANSACTION_ID"].to_numpy()).all()

@@ -46,8 +46,8 @@ def alert(
         "model_failure": None,
         "threshold": 0.4,
         "reasons": [
-            {"feature": name, "value": values[name], "contribution": 1.0 / (1 + place)}
-            for place, name in enumerate(reasons)
+            {"feature": name, "value": values[name], "contribution": 1.0 / (1 + rank)}
+            for rank, name in enumerate(reasons)
         ],
         "features": values,
         "model": {"name": "card-fraud", "version": "1", "digest": "cd" * 32},

@@ -94,12 +94,12 @@ class Bank:
 
     def changes(self, card: str) -> list[tuple[str, str | None]]:
         """Records of a card on the topic as (op, status), or "tombstone" for one without a value."""
-        found: list[tuple[str, str | None]] = []
+        result: list[tuple[str, str | None]] = []
         for record in self.installed.read(self.installed.topics.profiles):
             if json.loads(record.key or b"")["card_id"] == card:
                 envelope = json.loads(record.value) if record.value else {"op": "tombstone"}
-                found.append((envelope["op"], (envelope.get("after") or {}).get("status")))
-        return found
+                result.append((envelope["op"], (envelope.get("after") or {}).get("status")))
+        return result
 
     def alerts(self) -> list[dict[str, Any]]:
         """All alerts so far."""

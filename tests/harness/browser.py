@@ -1,5 +1,4 @@
-"""Chromium through chromedriver and the W3C WebDriver protocol, with the commands that tests of the page
-need."""
+"""Chromium through chromedriver (W3C WebDriver), with the commands that tests of the page need."""
 
 import base64
 import json
@@ -17,7 +16,7 @@ ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
 TIMEOUT_S = 60
 
 
-def found() -> tuple[str, str] | None:
+def programs() -> tuple[str, str] | None:
     """Paths of Chromium and chromedriver; None if either is missing."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
@@ -47,11 +46,11 @@ class Browser:
             "goog:loggingPrefs": {"browser": "ALL"},
         }
         try:
-            made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+            result = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         except BaseException:
             self._end()
             raise
-        self._session = f"/session/{made['sessionId']}"
+        self._session = f"/session/{result['sessionId']}"
 
     def close(self) -> None:
         """End both programs."""

@@ -21,18 +21,18 @@ def main(target: Path) -> None:
     """Run a streaming query and write the classes that it loaded."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        made = Path(scratch) / "classes"
+        result = Path(scratch) / "classes"
         settings = JobSettings(
             bootstrap_servers="none",
             mlflow_tracking_uri="none",
             checkpoint=f"{scratch}/checkpoint",
             work_dir=Path(scratch) / "work",
             # no warnings about classes that cannot be archived
-            driver_java_options=f"-XX:ArchiveClassesAtExit={made} -Xlog:cds=off -Xlog:cds+dynamic=off",
+            driver_java_options=f"-XX:ArchiveClassesAtExit={result} -Xlog:cds=off -Xlog:cds+dynamic=off",
         )
         with session.launching(settings, jars.ensure("spark")) as launch:
             _query(launch.session(), scratch)
-        made.rename(target)
+        result.rename(target)
 
 
 def _query(spark: SparkSession, scratch: str) -> None:

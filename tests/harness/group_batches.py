@@ -78,13 +78,13 @@ def as_records(records: Iterable[Record]) -> Iterator[Records]:
     topics: dict[str, list[Record]] = {}
     for record in records:
         topics.setdefault(record.topic, []).append(record)
-    for topic, found in topics.items():
-        found.sort(key=lambda record: (record.partition, record.offset))
+    for topic, result in topics.items():
+        result.sort(key=lambda record: (record.partition, record.offset))
         yield Records(
             topic,
-            np.array([r.partition for r in found], dtype=np.int32),
-            np.array([r.offset for r in found], dtype=np.int64),
-            np.array([r.timestamp for r in found], dtype=np.int64),
-            pa.array([r.key for r in found], pa.binary()),
-            pa.array([r.value for r in found], pa.binary()),
+            np.array([r.partition for r in result], dtype=np.int32),
+            np.array([r.offset for r in result], dtype=np.int64),
+            np.array([r.timestamp for r in result], dtype=np.int64),
+            pa.array([r.key for r in result], pa.binary()),
+            pa.array([r.value for r in result], pa.binary()),
         )

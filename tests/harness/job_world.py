@@ -181,9 +181,7 @@ class World:
         partition: int | None = None,
         **fields: Any,
     ) -> None:
-        """Append a transaction; times in ms from START; the arrival defaults to the event time, the partition
-        to the card's.
-        """
+        """Append a transaction; times in ms from START; default: arrives at once, in its card's partition."""
         value = {
             "transaction_id": f"t{len(self.transactions)}", "card_id": "c", "merchant_id": "m",
             "amount": amount, "currency": "EUR", "country": "FR", "event_time": START + time, **fields,
@@ -259,9 +257,9 @@ class World:
         load_model: Callable[[ModelRef], Scorer] = load,
         rebuild_each_batch: bool = False,
     ) -> list[Outcome]:
-        """Return one outcome per batch, of all groups together; batches end before the transactions in
-        `cuts`. Each batch first folds the tables at least up to its last transaction's arrival, as the job
-        does.
+        """Return one outcome per batch, of all groups; batches end before the transactions in `cuts`.
+
+        Each batch first folds the tables at least up to its last transaction's arrival, as the job does.
         """
         rules = self.rules(groups, load_model)
         serving = [Group(number, rules) for number in range(groups)]

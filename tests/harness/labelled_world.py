@@ -63,8 +63,7 @@ class MemoryGroups:
         self._fate = fate
 
     def disturb(self, group: int, before: str | int | None, looks: int, last_call: int | None) -> None:
-        """Run one epoch of a group, which may be moved to another process, restored to an older checkpoint,
-        or killed."""
+        """Run one epoch of a group, which may be moved to another process, restored or killed."""
         job = self.jobs[group % len(self.jobs)]
         if before == "another process":
             job.lose_process()
@@ -91,14 +90,14 @@ class MemoryGroups:
 
     def alerts(self) -> dict[tuple[int, int], bytes]:
         """All alerts, by partition and offset of their transactions."""
-        found: dict[tuple[int, int], bytes] = {}
+        result: dict[tuple[int, int], bytes] = {}
         for job in self.jobs:
             for values in job.output.alerts.values():
                 for value in values:
                     source = json.loads(value)["source"]
-                    assert (source["partition"], source["offset"]) not in found, "said twice"
-                    found[source["partition"], source["offset"]] = value
-        return found
+                    assert (source["partition"], source["offset"]) not in result, "said twice"
+                    result[source["partition"], source["offset"]] = value
+        return result
 
     def dead_letters(self) -> list[tuple[str, int, int, str]]:
         """Topic, partition, offset and reason of each."""
@@ -106,8 +105,8 @@ class MemoryGroups:
 
     def facts(self) -> list[dict[str, object]]:
         """All facts on the log except promises."""
-        told = [json.loads(value) for job in self.jobs for value in job.output.facts]
-        return [fact for fact in told if fact["kind"] != "promise"]
+        written = [json.loads(value) for job in self.jobs for value in job.output.facts]
+        return [fact for fact in written if fact["kind"] != "promise"]
 
 
 def _letters(jobs: list[MemoryJob]) -> Iterator[tuple[str, int, int, str]]:

@@ -51,19 +51,19 @@ class Output:
     """Of all progress records together."""
     trials: Trials = field(default_factory=Trials)
     """Of all progress records together."""
-    said: Offsets = field(default_factory=dict)
+    committed: Offsets = field(default_factory=dict)
     """Committed offsets of transactions."""
     reported: Offsets = field(default_factory=dict)
     """Ends of the last progress record."""
 
     def add(self, outcome: Outcome) -> None:
         """Append an outcome."""
-        for told, topic in (
+        for content, topic in (
             (outcome.alerts, self.alerts),
             (outcome.suppressed, self.suppressed),
             (outcome.shadow_alerts, self.shadow_alerts),
         ):
-            for alert in told:
+            for alert in content:
                 topic[alert.partition].append(alert.value)
         self.trials.add(outcome.trials, most=10**6)
         for letter in outcome.dead_letters:
@@ -73,14 +73,14 @@ class Output:
 
     def counted(self) -> dict[str, Any]:
         """Counts of the trials without times and without sums, which depend on the order of additions."""
-        told: dict[str, Any] = orjson.loads(orjson.dumps(self.trials.to_json()))
-        for trial in told.values():
+        content: dict[str, Any] = orjson.loads(orjson.dumps(self.trials.to_json()))
+        for trial in content.values():
             for counts in trial["challengers"].values():
                 for name in ("time_ms", "champion_time_ms"):
                     del counts[name]
                 for name in ("scores", "champion_scores"):
                     del counts[name]["sum"]
-        return told
+        return content
 
 
 class MemoryCommitter:
@@ -98,9 +98,9 @@ class MemoryCommitter:
         output.add(outcome)
         if outcome.facts:
             self._log.append(FACTS, outcome.facts)
-        assert all(ends[place] >= end for place, end in output.reported.items()), "goes back behind Q"
+        assert all(ends[partition] >= end for partition, end in output.reported.items()), "goes back behind Q"
         output.reported = dict(ends)
-        output.said |= {place: ends[place] for place in output.said}
+        output.committed |= {partition: ends[partition] for partition in output.committed}
         self._fate.call()
 
 
@@ -143,8 +143,7 @@ class MortalPieces(MemoryPieces):
 
 @contextmanager
 def mortal(fate: Fate) -> Iterator[None]:
-    """Failpoints count as calls, too; deltas and snapshots are small, so that several deltas have no
-    snapshot."""
+    """Failpoints count as calls; deltas and snapshots are small, so several deltas have no snapshot."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "reach", fate.call)
         patch.setattr(loop, "reach", fate.call)
@@ -176,7 +175,9 @@ class MemoryJob:
         self.pieces = self.checkpoints[0]
         """The pieces of the current checkpoint."""
         own = rules.key_groups.own(group)
-        self._mine = [place for place in self.log.ends([rules.topics.transactions]) if place[1] in own]
+        self._mine = [
+            partition for partition in self.log.ends([rules.topics.transactions]) if partition[1] in own
+        ]
         self._now = 0.0
         self._meta, self._state, self._follower = Meta(), self._no_cards(), None
 
@@ -231,24 +232,29 @@ class MemoryJob:
             rebuild(store, meta, self._state)
         self._meta = meta
         positions, ends = positions_of(meta), self.log.ends([topics.transactions, *self._rules.tables])
-        require_fit(positions, output.said, dict.fromkeys(ends, 0), ends)
+        require_fit(positions, output.committed, dict.fromkeys(ends, 0), ends)
         fate.call()
-        output.said = {place: max(positions[place], output.said.get(place, 0)) for place in self._mine}
+        output.committed = {
+            partition: max(positions[partition], output.committed.get(partition, 0))
+            for partition in self._mine
+        }
         fate.call()
         heart = GroupCore(
-            self._group, self._rules, self._state, meta, store, {**output.reported, **output.said}
+            self._group, self._rules, self._state, meta, store, {**output.reported, **output.committed}
         )
-        tables = {place: offset for place, offset in positions.items() if place[0] in self._rules.tables}
+        tables = {
+            partition: offset for partition, offset in positions.items() if partition[0] in self._rules.tables
+        }
         for record in self.log.between(tables, ends):
             if record.topic == topics.profiles and ends_snapshot(record.value):
                 heart.note_snapshot_end(record.timestamp)
         return Follower(
             heart,
-            MemoryTransactions(self.log, fate, {place: positions[place] for place in self._mine}),
+            MemoryTransactions(self.log, fate, {partition: positions[partition] for partition in self._mine}),
             MemoryTables(self.log, fate, tables, self._rules.tables),
             MemoryCommitter(output, fate, self.log),
             Pace(1 + fate.up_to(9), 1 << 20, 0.003, 0.2, 10.0, 2_000),
-            output.said,
+            output.committed,
             clock=self._clock,
         )
 

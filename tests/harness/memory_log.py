@@ -78,7 +78,7 @@ class MemoryLog:
         self._records, self._fate = records, fate
         self._written = 0
         self._by_place: dict[PartitionId, list[Record]] = {(r.topic, r.partition): [] for r in records}
-        self._by_place |= {place: [] for place in own}
+        self._by_place |= {partition: [] for partition in own}
         ends = [n for n, r in enumerate(records, 1) if r.topic == TOPICS.profiles and ends_snapshot(r.value)]
         self._write(min(ends, default=0))
 
@@ -108,30 +108,30 @@ class MemoryLog:
 
     def ends(self, topics: Sequence[str]) -> Offsets:
         """End offsets of all partitions of some topics."""
-        return {place: self.end(place) for place in self._by_place if place[0] in topics}
+        return {partition: self.end(partition) for partition in self._by_place if partition[0] in topics}
 
     def between(self, starts: Offsets, ends: Offsets) -> list[Record]:
         """Records between two offsets."""
         return [
             record
-            for place, start in starts.items()
-            for record in self._by_place[place]
-            if start <= record.offset < ends[place]
+            for partition, start in starts.items()
+            for record in self._by_place[partition]
+            if start <= record.offset < ends[partition]
         ]
 
     def read(self, positions: Offsets, most: int, limit: Offsets) -> list[Records]:
         """Read some of the next records, in any partitions; positions move on, in part also over markers."""
-        found: list[Record] = []
-        for place in self._fate.random.sample(sorted(positions), len(positions)):
-            end = min(self.end(place), limit.get(place, self.end(place)))
-            here = self.between({place: positions[place]}, {place: end})
-            taken = here[: self._fate.up_to(most - len(found))]
-            found += taken
+        records: list[Record] = []
+        for partition in self._fate.random.sample(sorted(positions), len(positions)):
+            end = min(self.end(partition), limit.get(partition, self.end(partition)))
+            here = self.between({partition: positions[partition]}, {partition: end})
+            taken = here[: self._fate.up_to(most - len(records))]
+            records += taken
             if taken:
-                positions[place] = taken[-1].offset + 1
+                positions[partition] = taken[-1].offset + 1
             if len(taken) == len(here) and self._fate.up_to(2):
-                positions[place] = max(positions[place], end)
-        return list(as_records(found))
+                positions[partition] = max(positions[partition], end)
+        return list(as_records(records))
 
 
 class MemoryTransactions:
@@ -156,7 +156,7 @@ class MemoryTransactions:
     def ends(self) -> Offsets:
         """See `loop.Transactions`."""
         self._fate.call()
-        return {place: self._log.end(place) for place in self.positions}
+        return {partition: self._log.end(partition) for partition in self.positions}
 
 
 class MemoryTables:
@@ -185,5 +185,5 @@ class MemoryTables:
     def read_to_ends(self) -> Iterator[Records]:
         """See `loop.Tables`."""
         ends = self._log.ends(self._topics)
-        while any(self.positions[place] < end for place, end in ends.items()):
+        while any(self.positions[partition] < end for partition, end in ends.items()):
             yield from self.poll()

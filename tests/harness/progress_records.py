@@ -11,8 +11,9 @@ SINCE = 1_700_000_000_000
 
 
 def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **changes: Any) -> dict[str, Any]:
-    """A record of one commit: 100 transactions, 3 alerts, 2 dead letters, 150 ms; offsets grow by 100 a
-    commit. The group reads the transactions partition of its number, and the only partition of the profiles.
+    """A record of one commit: 100 transactions, 3 alerts, 2 dead letters, 150 ms; 100 offsets.
+
+    The group reads the transactions partition of its number, and the only partition of the profiles.
     """
     since = SINCE + (commit_id - 1) * 1_000
     times = {"max_event_time": SINCE + commit_id, "event_time": SINCE + commit_id, "watermark": SINCE - 1_000}
@@ -72,7 +73,7 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
         "table_lag": {},
         **changes,
     }
-    one = {
+    partition_of = {
         **{name: record[name] for name in ("counts", "dead_letters_by_reason", "alerts_by_rule")},
         **{name: record[name] for name in ("phases_ms", *HISTOGRAMS)},
         "since": SINCE,
@@ -80,7 +81,7 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
         "elapsed_ms": 150,
         "rebuilds": 1,
     }
-    totals = Totals.of_groups([Totals.from_json(one)] * commit_id)  # all commits are alike
+    totals = Totals.of_groups([Totals.from_json(partition_of)] * commit_id)  # all commits are alike
     record["totals"] = orjson.loads(orjson.dumps(totals.to_json(), option=orjson.OPT_SERIALIZE_NUMPY))
     validate(Contract.JOB_PROGRESS, record)
     return record

@@ -49,32 +49,32 @@ class QueryError(AssertionError):
 @cache
 def exported() -> dict[str, frozenset[str]]:
     """Sample name -> labels by docs/metrics.md, with those that Prometheus adds to a target."""
-    found = {"up": TARGET, "ALERTS": TARGET | {"alertname", "alertstate", "severity"}}
+    result = {"up": TARGET, "ALERTS": TARGET | {"alertname", "alertstate", "severity"}}
     rows = re.findall(r"^\| `(\w+)` \|([^|]*)\| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     for name, labels, meaning in rows:
         own = frozenset(re.findall(r"`(\w+)`", labels)) | TARGET
         if "le" in own:
-            found[f"{name}_bucket"] = own
+            result[f"{name}_bucket"] = own
         if "le" in own or meaning.startswith("summary"):
-            found[f"{name}_count"] = found[f"{name}_sum"] = own - {"le"}
+            result[f"{name}_count"] = result[f"{name}_sum"] = own - {"le"}
         else:
-            found[name] = own
+            result[name] = own
     for name in AUDIT:
-        found.setdefault(name, TARGET)
+        result.setdefault(name, TARGET)
     for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"):
-        found[name] = TARGET
-    return found
+        result[name] = TARGET
+    return result
 
 
 @cache
 def recorded() -> dict[str, frozenset[str]]:
     """Recorded metric -> labels, by the recording rules."""
-    found: dict[str, frozenset[str]] = {}
+    result: dict[str, frozenset[str]] = {}
     for file in sorted(RULES.glob("*.yml")):
         for rule in rules(file):
             if "record" in rule:
-                found[rule["record"]] = labels_of(ast.parse(rule["expr"]), {**exported(), **found})
-    return found
+                result[rule["record"]] = labels_of(ast.parse(rule["expr"]), {**exported(), **result})
+    return result
 
 
 def check(expression: str) -> frozenset[str]:

@@ -95,22 +95,22 @@ RECORDED = {rule["record"]: rule for rule in all_rules() if "record" in rule}
 
 def rule_of(case: Case) -> Rule:
     """The rule of a case."""
-    (found,) = [
+    (result,) = [
         rule
         for rule in all_rules()
         if rule.get("alert") == case.alert and case.select.items() <= rule["labels"].items()
     ]
-    return found
+    return result
 
 
 def needed(rule: Rule, recorded: Mapping[str, Rule] = RECORDED) -> list[Rule]:
     """The recording rules that a rule uses, each after those that it uses itself."""
     names = [name for name in re.findall(r"job:[\w:]+", rule["expr"]) if name in recorded]
-    found: list[Rule] = []
+    rules: list[Rule] = []
     for name in dict.fromkeys(names):
-        found += [one for one in needed(recorded[name], recorded) if one not in found]
-        found += [recorded[name]] if recorded[name] not in found else []
-    return found
+        rules += [needed_rule for needed_rule in needed(recorded[name], recorded) if needed_rule not in rules]
+        rules += [recorded[name]] if recorded[name] not in rules else []
+    return rules
 
 
 def seconds(text: str) -> int:
@@ -128,22 +128,22 @@ def written(name: str) -> str:
 
 def samples(phases: Sequence[tuple[int, Value]], step_s: int) -> str:
     """promtool's notation of one series."""
-    made: list[str] = []
+    result: list[str] = []
     total = 0.0
     for steps, value in phases:
         for number in range(steps):
             if isinstance(value, Gone):
-                made.append("_")
+                result.append("_")
             elif isinstance(value, Clock):
-                made.append(f"{len(made) * step_s + value.ahead_s:g}")
+                result.append(f"{len(result) * step_s + value.ahead_s:g}")
             elif isinstance(value, Pulse):
-                made.append(f"{value.between if number % value.every else value.value:.12g}")
+                result.append(f"{value.between if number % value.every else value.value:.12g}")
             elif isinstance(value, Slope):
                 total += value.per_step
-                made.append(f"{total:.12g}")
+                result.append(f"{total:.12g}")
             else:
-                made.append(f"{value:.12g}")
-    return " ".join(made)
+                result.append(f"{value:.12g}")
+    return " ".join(result)
 
 
 def series(case: Case, differs: Sequence[tuple[int, Series]]) -> list[dict[str, str]]:

@@ -57,8 +57,8 @@ def random_event(rng: random.Random, world: World) -> Event:
     line = Line()
     for record in world.rollouts:
         try:
-            for told in read(record.value or b""):
-                line = machine.apply(line, told)
+            for parsed in read(record.value or b""):
+                line = machine.apply(line, parsed)
         except Exception:  # broken, or refused
             continue
     name = line.open or next(reversed(line.trials), "none")
@@ -69,9 +69,9 @@ def random_event(rng: random.Random, world: World) -> Event:
         return proposed(
             f"r-{len(world.rollouts)}",
             *(
-                challenger(rng.choice(models), one, "canary" if one == names[0] else "shadow",
+                challenger(rng.choice(models), key, "canary" if key == names[0] else "shadow",
                            random_policy(rng))
-                for one in names
+                for key in names
             ),
         )  # fmt: skip
     kind = rng.choice(kinds or tuple(Type)[1:])

@@ -14,9 +14,9 @@ AT = 1_780_000_200_000
 
 def rollout_v1(name: str, model: ModelRef, policy: Policy) -> bytes:
     """A model-rollout.v1: promotes a model."""
-    said = {key: getattr(policy, key) for key in ("threshold", "max_count_5m", "missing_profile")}
+    output = {key: getattr(policy, key) for key in ("threshold", "max_count_5m", "missing_profile")}
     fields = {
-        "schema_version": 1, "rollout_id": name, "model": asdict(model), "policy": said,
+        "schema_version": 1, "rollout_id": name, "model": asdict(model), "policy": output,
         "created_by": "test", "created_at": AT, "role": "champion",
     }  # fmt: skip
     return json.dumps(fields, separators=(",", ":")).encode()

@@ -38,10 +38,10 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
     or ten times as long.
     """
     name, expression = rule.get("alert") or rule["record"], str(rule["expr"])
-    for found in _TOKENS.finditer(expression):
-        for new in _changes(str(found.lastgroup), found.group()):
-            changed = expression[: found.start()] + new + expression[found.end() :]
-            what = f"{name}: {found.group()} -> {new} at {found.start()}"
+    for match in _TOKENS.finditer(expression):
+        for new in _changes(str(match.lastgroup), match.group()):
+            changed = expression[: match.start()] + new + expression[match.end() :]
+            what = f"{name}: {match.group()} -> {new} at {match.start()}"
             yield Mutant(what, {**rule, "expr": changed})
     if "for" in rule:
         wait = rule["for"]
@@ -70,13 +70,13 @@ def _changes(kind: str, text: str) -> Iterator[str]:
 
 
 def _matchers(text: str) -> Iterator[str]:
-    for found in re.finditer(r'(\w+)(=~|!=|!~|=)"([^"]*)"', text):
-        label, operator, value = found.groups()
+    for match in re.finditer(r'(\w+)(=~|!=|!~|=)"([^"]*)"', text):
+        label, operator, value = match.groups()
         changed = [f'{label}_x{operator}"{value}"', f'{label}{operator}"x{value}x"']
         alternatives = value.split("|")
         if "~" in operator and len(alternatives) > 1:
             for left_out in alternatives:
-                others = "|".join(one for one in alternatives if one != left_out)
+                others = "|".join(alternative for alternative in alternatives if alternative != left_out)
                 changed.append(f'{label}{operator}"{others}"')
         for new in changed:
-            yield text[: found.start()] + new + text[found.end() :]
+            yield text[: match.start()] + new + text[match.end() :]

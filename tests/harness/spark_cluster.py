@@ -50,10 +50,12 @@ class SparkCluster:
         master = ("--host", HOST, "--port", str(port), "--webui-port", "0")
         self._processes = [self._start("master.Master", "master", *master)]
         for number in range(workers):
-            place = directory / f"worker-{number}"
+            worker_dir = directory / f"worker-{number}"
             options = ("--host", HOST, "--webui-port", "0", "--cores", "1", "--memory", MEMORY)
             self._processes.append(
-                self._start("worker.Worker", place.name, *options, "--work-dir", str(place), self.url)
+                self._start(
+                    "worker.Worker", worker_dir.name, *options, "--work-dir", str(worker_dir), self.url
+                )
             )
 
     def _start(self, main: str, name: str, *options: str) -> psutil.Process:

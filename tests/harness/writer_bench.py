@@ -47,15 +47,15 @@ class WriterBench:
 
     def new(self, instance: str, *, group: int = 0, query: str = "q") -> GroupWriter:
         """A writer that has not taken the group over yet."""
-        made = GroupWriter(self.settings, group, OWN[group], query, instance)
-        self._made.append(made)
-        return made
+        result = GroupWriter(self.settings, group, OWN[group], query, instance)
+        self._made.append(result)
+        return result
 
     def writer(self, instance: str | None = None, *, group: int = 0, query: str = "q") -> GroupWriter:
         """A writer that has taken the group over; by default of a new instance."""
-        made = self.new(instance or secrets.token_hex(4), group=group, query=query)
-        made.take_over(self.ends(0, group))
-        return made
+        result = self.new(instance or secrets.token_hex(4), group=group, query=query)
+        result.take_over(self.ends(0, group))
+        return result
 
     def close(self) -> None:
         """Close all writers."""
@@ -109,21 +109,20 @@ class WriterBench:
         return self.committed_of(self.topics.transactions, OWN[group])
 
     def committed_of(self, topic: str, partitions: tuple[int, ...]) -> dict[int, int]:
-        """Committed offsets by partition; waits for the latest commit, which the group's log shows with a
-        delay."""
+        """Committed offsets by partition; waits for the latest commit, which readers see with a delay."""
         # only of committed transactions: the broker answers once none is open
         consumer = topic_reader.consumer(self.servers, {}, self.settings.job_id)
         try:
-            found = consumer.committed([TopicPartition(topic, part) for part in partitions], 30.0)
+            result = consumer.committed([TopicPartition(topic, part) for part in partitions], 30.0)
         finally:
             consumer.close()
-        return {place.partition: place.offset for place in found if place.offset >= 0}
+        return {read_back.partition: read_back.offset for read_back in result if read_back.offset >= 0}
 
     def commit_as_a_tool(self, offset: int, *partitions: int) -> None:
         """Move offsets, of group 0's partitions if none are named, as kafka-consumer-groups does."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.settings.job_id})
-        places = [TopicPartition(self.topics.transactions, part, offset) for part in partitions or OWN[0]]
-        consumer.commit(offsets=places, asynchronous=False)
+        moved = [TopicPartition(self.topics.transactions, part, offset) for part in partitions or OWN[0]]
+        consumer.commit(offsets=moved, asynchronous=False)
         consumer.close()
 
     def delete_group(self) -> None:
@@ -134,26 +133,25 @@ class WriterBench:
 
     def empty_progress(self) -> None:
         """Delete the progress records, as kafka-delete-records does."""
-        place = TopicPartition(self.topics.job_progress, 0, -1)
+        partition = TopicPartition(self.topics.job_progress, 0, -1)
         client = broker.admin(self.servers)
-        for answer in client.delete_records([place]).values():
+        for answer in client.delete_records([partition]).values():
             answer.result()
 
     def assert_written_once(self, *commits: int, group: int = 0) -> None:
-        """Check that exactly these transactions of the group are on the topics, whole and once, and agree
-        with the offsets."""
+        """Check that the topics hold exactly these transactions of the group, once, as the offsets say."""
         alerts = [
             record.value for record in self.log.read(self.topics.fraud_alerts) if _group(record) == group
         ]
         assert sorted(alerts) == sorted(f"alert {group}/{n}/{i}".encode() for n in commits for i in (0, 1))
         letters = [record for record in self.log.read(self.topics.dead_letters) if _group(record) == group]
         assert sorted(int(dict(record.headers)["commit_id"]) for record in letters) == list(commits)
-        assert [told["commit_id"] for told in self.progress(group)] == list(commits)
+        assert [record["commit_id"] for record in self.progress(group)] == list(commits)
         assert self.committed(group) == dict.fromkeys(OWN[group], 10 * commits[-1])
 
     def progress(self, group: int = 0) -> list[dict[str, Any]]:
-        told = [orjson.loads(record.value or b"") for record in self.log.read(self.topics.job_progress)]
-        return [record for record in told if record["key_group"] == group]
+        records = [orjson.loads(record.value or b"") for record in self.log.read(self.topics.job_progress)]
+        return [record for record in records if record["key_group"] == group]
 
 
 def _group(record: Any) -> int:

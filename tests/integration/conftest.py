@@ -19,14 +19,14 @@ def installed(
     assert stack.guarded is not None
     servers, client = stack.guarded
     directory = tmp_path_factory.mktemp("installed")
-    made = Installation(stack, topic_names(), directory, bootstrap_servers=servers, kafka=client)
-    made.roll_out()
-    return made
+    installation = Installation(stack, topic_names(), directory, bootstrap_servers=servers, kafka=client)
+    installation.roll_out()
+    return installation
 
 
 @pytest.fixture
 def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> Iterator[WriterBench]:
     """Writers of key groups without the job, on unique topics."""
-    made = WriterBench(stack, topic_names(), tmp_path)
-    yield made
-    made.close()
+    writers = WriterBench(stack, topic_names(), tmp_path)
+    yield writers
+    writers.close()

@@ -1,5 +1,4 @@
-"""Program that starts Spark with the job's settings from its environment, and prints their effects as
-JSON."""
+"""Program that starts Spark with the job's settings (environment), and prints their effects as JSON."""
 
 import json
 import time
@@ -39,8 +38,8 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
     for groups in GROUPS:
         rows = spark.createDataFrame([(value,) for value in grouping_values(groups)], "key_group int")
         spread = rows.repartition(groups, "key_group").select("key_group", F.spark_partition_id())
-        found = {row[0]: row[1] for row in spread.collect()}
-        partitions[groups] = [found[value] for value in grouping_values(groups)]
+        result = {row[0]: row[1] for row in spread.collect()}
+        partitions[groups] = [result[value] for value in grouping_values(groups)]
     hadoop = spark._jsc.hadoopConfiguration()
     path = spark._jvm.org.apache.hadoop.fs.Path(f"file://{settings.checkpoint}")
     managers = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
@@ -94,10 +93,10 @@ def is_ended_by_kill_links(spark: SparkSession, release: Path) -> bool:
         stages: list[int] = []
         while not stages and time.monotonic() < deadline:
             time.sleep(0.05)
-            found = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(GROUP)]
-            stages = [stage for info in found if info for stage in info.stageIds]
-        assert found
-        links = [f"jobs/job/kill/?id={info.jobId}" for info in found if info]
+            result = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(GROUP)]
+            stages = [stage for info in result if info for stage in info.stageIds]
+        assert result
+        links = [f"jobs/job/kill/?id={info.jobId}" for info in result if info]
         links += [f"stages/stage/kill/?id={stage}&terminate=true" for stage in stages]
         for link in links:
             for body in (None, b""):  # GET, POST

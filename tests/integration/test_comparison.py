@@ -24,11 +24,11 @@ def test_all_engines_agree_on_every_alert(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr[-3000:]
-    told = json.loads(report.read_text())
-    assert [row["engine"] for row in told["engines"]] == [variant.name for variant in VARIANTS]
-    first = told["engines"][0]
+    content = json.loads(report.read_text())
+    assert [row["engine"] for row in content["engines"]] == [variant.name for variant in VARIANTS]
+    first = content["engines"][0]
     assert first["alerts"] > 50
-    for row in told["engines"]:
+    for row in content["engines"]:
         assert row["alerts"] == first["alerts"]
         assert row["missing"] + row["unexpected"] + row["duplicated"] == 0
         assert row["agrees"]

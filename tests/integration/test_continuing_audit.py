@@ -117,12 +117,12 @@ def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
             deadline_s=FOUND_WITHIN_S,
             what="the doubled alert",
         )
-        found = scraped(address, topic)
-    assert found["fraud_audit_missing_total"] == 1
-    assert found["fraud_audit_unexpected_total"] == found["fraud_audit_different_total"] == 0
-    assert found["fraud_audit_checked_total"] > SENT / 2
-    assert 0 < found["fraud_audit_timestamp_seconds"] < time.time()
-    assert 0 < found["fraud_audit_lag_seconds"] < FOUND_WITHIN_S
+        samples = scraped(address, topic)
+    assert samples["fraud_audit_missing_total"] == 1
+    assert samples["fraud_audit_unexpected_total"] == samples["fraud_audit_different_total"] == 0
+    assert samples["fraud_audit_checked_total"] > SENT / 2
+    assert 0 < samples["fraud_audit_timestamp_seconds"] < time.time()
+    assert 0 < samples["fraud_audit_lag_seconds"] < FOUND_WITHIN_S
 
     with followed(settings, plan) as address:
         write(settings, [alerts_of(settings)[0]])
@@ -131,8 +131,8 @@ def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
             deadline_s=FOUND_WITHIN_S,
             what="the doubled alert after a restart",
         )
-        found = scraped(address, topic)
-    assert found["fraud_audit_missing_total"] == found["fraud_audit_checked_total"] == 0
+        samples = scraped(address, topic)
+    assert samples["fraud_audit_missing_total"] == samples["fraud_audit_checked_total"] == 0
 
 
 @contextmanager
@@ -145,8 +145,12 @@ def scraping(directory: Path, audit: str) -> Iterator[Callable[[], set[str]]]:
 
     def pages() -> set[str]:
         alerts = json.loads(get(f"http://{listen}/api/v1/alerts"))["data"]["alerts"]
-        paging = [one for one in alerts if one["state"] == "firing" and one["labels"]["severity"] == "page"]
-        return {one["labels"]["alertname"] for one in paging if one["labels"]["job"] == "card-fraud-audit"}
+        paging = [
+            alert for alert in alerts if alert["state"] == "firing" and alert["labels"]["severity"] == "page"
+        ]
+        return {
+            alert["labels"]["alertname"] for alert in paging if alert["labels"]["job"] == "card-fraud-audit"
+        }
 
     with running(command, directory / "prometheus.log", {}, f"http://{listen}/-/ready"):
         yield pages
@@ -179,10 +183,10 @@ def test_alerts_of_a_real_job_are_recomputed_byte_for_byte(
     log = TopicLog(installed.settings.bootstrap_servers, installed.settings.kafka)
     directory = settings.work_dir / "models"
     for alert in alerts_of(installed.settings)[::400]:
-        found = one_alert.rebuild(
+        rebuilt = one_alert.rebuild(
             log,
             installed.settings,
             lambda ref: loading.load(ref, settings.mlflow_tracking_uri, directory),
             json.loads(alert.value or b"")["alert_id"],
         )
-        assert found.is_clean, found.report()
+        assert rebuilt.is_clean, rebuilt.report()

@@ -54,16 +54,16 @@ class Demo:
 
     def listens_on(self) -> list[tuple[str, str]]:
         """(address, program) of each TCP port that the demo's processes and servers have open."""
-        found = []
+        result = []
         for process in psutil.process_iter():
             with suppress(psutil.NoSuchProcess):
                 family = [process, *process.parents()]
-                if any(str(self.data_dir) in " ".join(one.cmdline()) for one in family):
+                if any(str(self.data_dir) in " ".join(member.cmdline()) for member in family):
                     ports = process.net_connections("tcp")
-                    found += [
+                    result += [
                         (port.laddr.ip, process.name()) for port in ports if port.status == psutil.CONN_LISTEN
                     ]
-        return found
+        return result
 
     def kill_job(self) -> None:
         """Kill the job's process with SIGKILL."""
@@ -82,11 +82,11 @@ def demo(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
         return started[-1]
 
     yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.send_signal(signal.SIGTERM)
-            one.process.send_signal(signal.SIGTERM)
-            one.process.wait(60)
+    for running in started:
+        if running.process.poll() is None:
+            running.process.send_signal(signal.SIGTERM)
+            running.process.send_signal(signal.SIGTERM)
+            running.process.wait(60)
     subprocess.run(
         [sys.executable, "-m", "deploy.cli", "stack", "down", "--data-dir", str(tmp_path / "demo")],
         cwd=ROOT,
@@ -140,10 +140,10 @@ def test_a_dead_job_ends_the_demo_and_the_next_demo_continues(demo, tmp_path, wa
     second = demo(*small, "--for", "15s")
     assert second.end() == 0, second.output
     assert "continuing it" in second.output
-    found = json.loads(report.read_text())
-    assert_complete(found)
-    assert found["restarts"] == 1
-    assert found["events"] > decided + 300 * 10
+    result = json.loads(report.read_text())
+    assert_complete(result)
+    assert result["restarts"] == 1
+    assert result["events"] > decided + 300 * 10
     run = state.load(second.data_dir)
     assert run.finished
     assert run.children == {}
@@ -157,12 +157,12 @@ def test_a_demo_over_a_file_is_verified(demo, tmp_path):
     report = tmp_path / "out.json"
     run = demo("--replay", str(path), "--for", "120s", "--report", str(report))
     assert run.end() == 0, run.output
-    found = json.loads(report.read_text())
-    assert_right(found)
+    result = json.loads(report.read_text())
+    assert_right(result)
     # records that break the contract have no columns and are not in the file
-    assert 59_000 < found["events"] <= 60_000
-    assert found["alerts"] > 0
-    assert found["p50_ms"] is None  # arrivals of years ago give no latency
+    assert 59_000 < result["events"] <= 60_000
+    assert result["alerts"] > 0
+    assert result["p50_ms"] is None  # arrivals of years ago give no latency
 
 
 def assert_labels_show_compromised_merchants(run: Demo, found: dict[str, Any]) -> None:
@@ -195,10 +195,10 @@ def test_tour_of_rollouts_with_every_dashboard_full(demo, tmp_path, wait_for):
     )
     run.process.send_signal(signal.SIGINT)
     assert run.end() == 0, run.output
-    found = json.loads(report.read_text())
-    assert_right(found)
-    assert found["shadow_alerts"] > 0
-    better, bad = found["rollouts"].values()
+    result = json.loads(report.read_text())
+    assert_right(result)
+    assert result["shadow_alerts"] > 0
+    better, bad = result["rollouts"].values()
     assert better["phase"] == "promoted"
     assert 0.05 < better["canary_decided"] / better["canary_transactions"] < 0.15
     assert (bad["phase"], bad["guard"]) == ("rolled_back", "alert_rate")
@@ -209,13 +209,13 @@ def label_some(sidecar: str) -> None:
     """An analyst's verdicts on the newest alerts: without labels there is no precision."""
     with urllib.request.urlopen(f"{sidecar}v1/alerts", timeout=30) as answer:
         alerts = json.load(answer)["alerts"]
-    said = ({"verdict": "fraud"}, {"verdict": "genuine", "reason": "travel"})
+    verdicts = ({"verdict": "fraud"}, {"verdict": "genuine", "reason": "travel"})
     labels = [
         {
             "card_id": alert["card_id"],
             "transaction_id": alert["transaction_id"],
             "kind": "verdict",
-            **said[at % 2],
+            **verdicts[at % 2],
         }
         for at, alert in enumerate(alerts)
     ]
@@ -253,6 +253,6 @@ def test_demo_of_compromised_merchants_continues_after_its_job_died(demo, tmp_pa
     second = demo("--merchant-labels", "--report", str(report))
     assert second.end() == 0, second.output
     assert "continuing it" in second.output
-    found = json.loads(report.read_text())
-    assert found["restarts"] == 1
-    assert_labels_show_compromised_merchants(second, found)
+    result = json.loads(report.read_text())
+    assert result["restarts"] == 1
+    assert_labels_show_compromised_merchants(second, result)

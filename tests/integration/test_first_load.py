@@ -31,9 +31,9 @@ def installed(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Pat
     topics = topic_names()
     topics = topics.model_copy(update={"profiles": f"profiles-of-{topics.transactions}"})
     broker.create(stack.bootstrap_servers, topics, partitions=PARTITIONS)
-    made = Installation(stack, topics, tmp_path, max_records=PIECE)
-    made.roll_out()
-    return made
+    installation = Installation(stack, topics, tmp_path, max_records=PIECE)
+    installation.roll_out()
+    return installation
 
 
 def rows() -> Iterator[profile_log.Row]:

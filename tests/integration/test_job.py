@@ -1,5 +1,6 @@
-"""The whole path with real servers, seen from outside: transactions and profiles in, alerts out. The last
-test audits everything that the others have sent.
+"""The whole path with real servers, seen from outside: transactions and profiles in, alerts out.
+
+The last test audits everything that the others have sent.
 """
 
 import base64
@@ -93,17 +94,17 @@ def job(installed: Installation) -> Iterator[JobProcess]:
 
 
 def decoded(value: bytes | None) -> dict[str, Any]:
-    found = json.loads(value or b"")
-    assert isinstance(found, dict)
-    return found
+    content = json.loads(value or b"")
+    assert isinstance(content, dict)
+    return content
 
 
 def by_group(installed: Installation) -> dict[int, list[dict[str, Any]]]:
     """Progress records of each key group, in order."""
     groups: dict[int, list[dict[str, Any]]] = {group: [] for group in range(installed.settings.key_groups)}
     for record in installed.progress():
-        told = decoded(record.value)
-        groups[told["key_group"]].append(told)
+        content = decoded(record.value)
+        groups[content["key_group"]].append(content)
     return groups
 
 
@@ -135,20 +136,20 @@ def test_records_keep_their_contracts(installed: Installation, job: JobProcess) 
 
 def test_progress_has_keys_and_no_gaps_in_each_group(installed: Installation, job: JobProcess) -> None:
     assert {record.key for record in installed.progress()} == {installed.settings.job_id.encode()}
-    for told in by_group(installed).values():
-        assert told
-        assert [record["commit_id"] for record in told] == list(range(1, len(told) + 1))
+    for records in by_group(installed).values():
+        assert records
+        assert [record["commit_id"] for record in records] == list(range(1, len(records) + 1))
 
 
 def test_idle_groups_send_heartbeats(installed: Installation, job: JobProcess, wait_for: WaitFor) -> None:
     installed.caught_up(job)
-    before = {group: told[-1]["commit_id"] for group, told in by_group(installed).items()}
+    before = {group: records[-1]["commit_id"] for group, records in by_group(installed).items()}
 
     def heartbeats() -> dict[int, dict[str, Any]]:
         return {
             group: record
-            for group, told in by_group(installed).items()
-            for record in told[before[group] :]
+            for group, records in by_group(installed).items()
+            for record in records[before[group] :]
             if record["written_at"] - record["started_at"] > 900 * HEARTBEAT_S
         }
 
@@ -167,10 +168,10 @@ def test_an_admin_client_sees_the_correct_offsets(installed: Installation, job: 
     committed = {(p.topic, p.partition): p for p in asked[group].result(60).topic_partitions}
     transactions = installed.topics.transactions
     assert {topic for topic, _ in committed} == {transactions, *installed.topics.tables}
-    places = [TopicPartition(topic, partition) for topic, partition in committed]
-    ends = admin.list_offsets({place: OffsetSpec.latest() for place in places}, request_timeout=30)
-    for place, end in ends.items():
-        assert committed[place.topic, place.partition].offset == end.result(60).offset
+    partitions = [TopicPartition(topic, partition) for topic, partition in committed]
+    ends = admin.list_offsets({tp: OffsetSpec.latest() for tp in partitions}, request_timeout=30)
+    for position, end in ends.items():
+        assert committed[position.topic, position.partition].offset == end.result(60).offset
     groups = by_group(installed)
     for partition in range(2):
         mark = Mark.from_metadata(committed[transactions, partition].metadata)
@@ -187,18 +188,19 @@ def test_all_workers_come_from_one_daemon(installed: Installation, job: JobProce
 
 
 def open_to_others(installed: Installation) -> list[Path]:
-    """The job's files that other users may read, write or enter. Copies of models keep the modes of the
-    registry's files, in a directory that is closed to others.
+    """The job's files that other users may read, write or enter.
+
+    Copies of models keep the modes of the registry's files, in a directory that is closed to others.
     """
-    found = []
+    result = []
     work, models = installed.settings.work_dir, installed.settings.work_dir / "models"
     for root in (work, Path(installed.settings.checkpoint)):
         assert root.exists()
         for path in (root, *(path for path in root.rglob("*") if models not in path.parents)):
             with suppress(FileNotFoundError):  # a file that the running job has deleted meanwhile
                 mode = path.lstat().st_mode
-                found += [path] if mode & 0o077 and not stat.S_ISLNK(mode) else []
-    return found
+                result += [path] if mode & 0o077 and not stat.S_ISLNK(mode) else []
+    return result
 
 
 def assert_on_loopback(sockets: Sequence[Any]) -> None:
@@ -231,13 +233,13 @@ def set_status(installed: Installation, card: str, status: str) -> None:
 
 def statuses(installed: Installation, card: str) -> list[str]:
     """Statuses of a card on Debezium's topic, in order."""
-    found = [
+    result = [
         decoded(record.value)["after"]["status"]
         for record in installed.read(installed.topics.profiles)
         if record.value is not None and decoded(record.value)["op"] != "d"
         if decoded(record.key)["card_id"] == card
     ]
-    return [str(status) for status in found]
+    return [str(status) for status in result]
 
 
 def test_card_blocked_in_postgres_is_declined_from_then_on(
@@ -245,16 +247,16 @@ def test_card_blocked_in_postgres_is_declined_from_then_on(
 ) -> None:
     card = world().cards.ids[BLOCKED].as_py()
     sent = {name: transaction(BLOCKED) for name in ("before", "blocked", "unblocked")}
-    told = len(statuses(installed, card))
+    count = len(statuses(installed, card))
     installed.send_raw([json.dumps(sent["before"]).encode()], card.encode())
     installed.caught_up(job)
-    for number, (name, status) in enumerate((("blocked", "blocked"), ("unblocked", "active")), told + 1):
+    for number, (name, status) in enumerate((("blocked", "blocked"), ("unblocked", "active")), count + 1):
         set_status(installed, card, status)
         wait_for(lambda n=number: len(statuses(installed, card)) == n, deadline_s=120, what="the change")
         # not before: the profile at the transaction's arrival decides
         installed.send_raw([json.dumps(sent[name]).encode()], card.encode())
         installed.caught_up(job)
-    assert statuses(installed, card)[told:] == ["blocked", "active"]
+    assert statuses(installed, card)[count:] == ["blocked", "active"]
     alerts = {
         alert["transaction_id"]: alert
         for alert in (decoded(record.value) for record in installed.read(installed.topics.fraud_alerts))
@@ -340,7 +342,7 @@ def test_each_invalid_record_becomes_a_dead_letter_with_its_bytes(
     installed.send_raw([value for value, _ in BAD.values()], key)
     installed.send_raw([*GOOD.values()], world().cards.ids[1].as_py().encode())
     installed.caught_up(job)
-    found: dict[bytes | None, list[str]] = {}
+    result: dict[bytes | None, list[str]] = {}
     for record in installed.read(installed.topics.dead_letters):
         if record.key == key:
             letter = decoded(record.value)
@@ -348,8 +350,8 @@ def test_each_invalid_record_becomes_a_dead_letter_with_its_bytes(
             assert base64.b64decode(letter["key_base64"]) == key
             assert letter["detail"]
             raw = None if letter["value_base64"] is None else base64.b64decode(letter["value_base64"])
-            found.setdefault(raw, []).append(letter["reason"])
-    assert found == {value: [reason.value] * 2 for value, reason in BAD.values()}
+            result.setdefault(raw, []).append(letter["reason"])
+    assert result == {value: [reason.value] * 2 for value, reason in BAD.values()}
     assert {*Reason} - {reason for _, reason in BAD.values()} == {Reason.WRONG_PARTITION, *OF_ROLLOUTS}
     assert job.runs
 
@@ -367,16 +369,16 @@ def test_a_record_too_large_for_a_letter_becomes_one_with_its_beginning(
     producer = Producer({"bootstrap.servers": servers, "message.max.bytes": 2 * LARGE})
 
     def is_taken() -> bool:
-        told: list[object] = []
-        producer.produce(topic, value, b"large", on_delivery=lambda error, _: told.append(error))
+        errors: list[object] = []
+        producer.produce(topic, value, b"large", on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(60) == 0
-        return told == [None]
+        return errors == [None]
 
     # a topic's new setting is acknowledged before the broker applies it
     wait_for(is_taken, what="the new limit")
     installed.sent += 1
     installed.caught_up(job)
-    (record,) = (found for found in installed.read(installed.topics.dead_letters) if found.key == b"large")
+    (record,) = (result for result in installed.read(installed.topics.dead_letters) if result.key == b"large")
     letter = decoded(record.value)
     assert len(record.value or b"") < MAX_LETTER
     assert letter["reason"] == Reason.RECORD_TOO_LARGE.value
@@ -465,9 +467,9 @@ def test_transactions_in_a_wrong_partition_are_refused_and_replayed_to_the_right
     card = world().cards.ids[3].as_py()
     right = [json.dumps(transaction(3)).encode() for _ in range(2)]
     installed.send_raw(right)
-    place = {r.value: r.partition for r in installed.read(installed.topics.transactions)}[right[0]]
+    partition = {r.value: r.partition for r in installed.read(installed.topics.transactions)}[right[0]]
     wrong = [json.dumps(transaction(3)).encode() for _ in range(2)]
-    installed.send_raw(wrong, partition=1 - place)
+    installed.send_raw(wrong, partition=1 - partition)
     installed.caught_up(job)
     letters = {
         base64.b64decode(letter["value_base64"]): letter
@@ -476,19 +478,19 @@ def test_transactions_in_a_wrong_partition_are_refused_and_replayed_to_the_right
     }
     assert [*letters] == wrong
     for letter in letters.values():
-        assert letter["partition"] == 1 - place
-        assert f"in partition {1 - place}, but the card's partition is {place}; " in letter["detail"]
+        assert letter["partition"] == 1 - partition
+        assert f"in partition {1 - partition}, but the card's partition is {partition}; " in letter["detail"]
     environment, file = installed.environment(), tmp_path / "wrong.jsonl"
     fraud(environment, "list", "--reason", "wrong_partition", "--raw", str(file))
     assert json.loads(fraud(environment, "replay", str(file))) == {"sent": 2, "sent_before": 0}
     installed.sent += 2
     installed.caught_up(job)
-    found = [
+    result = [
         (record.partition, record.key)
         for record in installed.read(installed.topics.transactions)
         if record.value in wrong
     ]
-    assert sorted(found) == sorted([(1 - place, card.encode())] * 2 + [(place, card.encode())] * 2)
+    assert sorted(result) == sorted([(1 - partition, card.encode())] * 2 + [(partition, card.encode())] * 2)
     assert installed.reasons()[Reason.WRONG_PARTITION.value] == 2
 
 
@@ -510,10 +512,12 @@ def observed_by_spark(installed: Installation) -> list[dict[str, int]]:
     """Observed metrics of each epoch from the event log, which must contain no secret."""
     lines = event_log(installed)
     assert not [line for line in lines if installed.settings.kafka["sasl.password"] in line]
-    told = [json.loads(line)["progress"]["observedMetrics"]["epoch"] for line in lines if PROGRESS in line]
+    of_epochs = [
+        json.loads(line)["progress"]["observedMetrics"]["epoch"] for line in lines if PROGRESS in line
+    ]
     return [
         dict(zip((field["name"] for field in metrics["schema"]["fields"]), metrics["values"], strict=True))
-        for metrics in told
+        for metrics in of_epochs
     ]
 
 
@@ -532,13 +536,13 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
     installed.caught_up(job)
     refused = {"model_refused": 1, "model_unavailable": 1, "incompatible_features": 1}
     assert {reason: count for reason, count in installed.reasons().items() if reason in refused} == refused
-    for told in by_group(installed).values():
-        assert sorted(told[-1]["rollouts_set_aside"].values()) == sorted(refused)
-        assert told[-1]["rollout_id"] == good.rollout_id
+    for records in by_group(installed).values():
+        assert sorted(records[-1]["rollouts_set_aside"].values()) == sorted(refused)
+        assert records[-1]["rollout_id"] == good.rollout_id
 
     # the features of the running job, which promote asks for
     known = installed.settings
-    for job_id, topic, told in (
+    for job_id, topic, records in (
         (known.job_id, known.topics.job_progress, list(IDENTITIES)),
         ("nobody", known.topics.job_progress, None),
         (known.job_id, "no-such-topic", None),
@@ -547,7 +551,7 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
         where = ServiceSettings(
             bootstrap_servers=known.bootstrap_servers, job_id=job_id, topics=topics, kafka=known.kafka
         )
-        assert reading.job(where).computed(time.time()) == told
+        assert reading.job(where).computed(time.time()) == records
 
 
 def assert_a_card_is_explained(installed: Installation) -> None:
@@ -586,11 +590,11 @@ def test_a_graceful_stop_ends_the_epoch_at_once_and_the_next_start_continues(
     assert open_to_others(installed) == []
     # the log and Spark's metrics show the summaries of each epoch's groups
     groups, observed = by_group(installed).values(), observed_by_spark(installed)
-    for place, name in enumerate(("transactions", "alerts", "dead_letters"), 1):
-        said = sum(told[-1]["totals"]["counts"][name] for told in groups)
-        assert sum(int(epoch[place]) for epoch in epochs) == said > 0
-        assert sum(metrics[name] for metrics in observed) == said
-    assert sum(metrics["commits"] for metrics in observed) == sum(len(told) for told in groups)
+    for index, name in enumerate(("transactions", "alerts", "dead_letters"), 1):
+        output = sum(records[-1]["totals"]["counts"][name] for records in groups)
+        assert sum(int(epoch[index]) for epoch in epochs) == output > 0
+        assert sum(metrics[name] for metrics in observed) == output
+    assert sum(metrics["commits"] for metrics in observed) == sum(len(group) for group in groups)
     with installed.start() as next_job:
         installed.send(500)
         installed.caught_up(next_job)
@@ -598,11 +602,13 @@ def test_a_graceful_stop_ends_the_epoch_at_once_and_the_next_start_continues(
         assert AGAIN not in next_job.log
         assert_a_card_is_explained(installed)
         assert next_job.runs
-        for told in by_group(installed).values():
-            total = told[-1]["totals"]
-            assert [record["commit_id"] for record in told] == list(range(1, len(told) + 1))
-            assert total["commits"] == len(told) > 10
+        for of_group in by_group(installed).values():
+            total = of_group[-1]["totals"]
+            assert [record["commit_id"] for record in of_group] == list(range(1, len(of_group) + 1))
+            assert total["commits"] == len(of_group) > 10
             for name, count in total["counts"].items():
-                assert count == sum(record["counts"][name] for record in told), name
-            busy = [part for part in told[-1]["partitions"] if part["topic"] == installed.topics.transactions]
+                assert count == sum(record["counts"][name] for record in of_group), name
+            busy = [
+                part for part in of_group[-1]["partitions"] if part["topic"] == installed.topics.transactions
+            ]
             assert all(part["watermark"] <= part["active_at"] for part in busy)

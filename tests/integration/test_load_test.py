@@ -86,9 +86,9 @@ def _require_headers(log: TopicLog, topic: str, events: int) -> None:
         if INTENDED_AT in headers:
             count += 1
             digits = (record.value or b"").split(b'"transaction_id":"')[1][:32].decode()
-            found = identity.decode(digits, digits[:8])
-            assert found is not None
-            starts.add(int(headers[INTENDED_AT]) - found.due_us)
+            decoded = identity.decode(digits, digits[:8])
+            assert decoded is not None
+            starts.add(int(headers[INTENDED_AT]) - decoded.due_us)
     assert count == events
     assert len(starts) == 1
 
@@ -129,8 +129,8 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
             os.kill(run.main.pid, signal.SIGCONT)
         result = run.wait()
         code = run.main.returncode
-    found = failures(result, Bounds(slip_p99_ms=5.0))
-    assert {line.split(":")[0] for line in found} >= {"achieved rate", "unsent"}
+    actual = failures(result, Bounds(slip_p99_ms=5.0))
+    assert {line.split(":")[0] for line in actual} >= {"achieved rate", "unsent"}
     assert result.unsent > 300
     assert code == 1
 
@@ -142,13 +142,13 @@ def test_a_search_for_the_peak_tries_rates_until_one_fails(
     bounds = replace(BUSY, p99_ms=60_000.0)
     target = Target(installed.settings, own_topics=True)
     search = Search(replace(plan, for_s=4.0), target, bounds, 1, lambda _: None)
-    found = search.find(300.0, 600.0, 0.05, 4)
-    assert [(probe.rate, probe.passed) for probe in found.probes] == [(300.0, True), (600.0, True)]
+    search_result = search.find(300.0, 600.0, 0.05, 4)
+    assert [(probe.rate, probe.passed) for probe in search_result.probes] == [(300.0, True), (600.0, True)]
     impossible = Search(search.plan, target, replace(bounds, p99_ms=0.001), 1, lambda _: None)
     failed = impossible.find(300.0, 600.0, 0.05, 1)
     assert (failed.rate, failed.probes[0].generator_limited) == (None, False)
     assert "latency: p99" in failed.limited_by
-    report = Report("find-peak", {}, search.results[600.0], bounds, None, (), found)
+    report = Report("find-peak", {}, search.results[600.0], bounds, None, (), search_result)
     assert report.as_html().count("<svg") == 6
 
 

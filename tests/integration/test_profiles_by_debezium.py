@@ -1,6 +1,7 @@
-"""The path of profiles from their own table in Postgres, with their own connector, to the alerts. Every
-transaction is an alert here, and an alert shows its version of the profile and its features. The tests are
-one story: each continues where the one before ended, and the audit covers all of it.
+"""The path of profiles from their own table in Postgres, with their own connector, to the alerts.
+
+Every transaction is an alert here, and an alert shows its version of the profile and its features. The tests
+are one story: each continues where the one before ended, and the audit covers all of it.
 """
 
 import json
@@ -40,9 +41,9 @@ DISTURBED = {"late": 0.05, "out_of_order": 0.1, "duplicated": 0.05, "future": 0.
 def bank(
     stack: Endpoints, stack_dir: Path, topic_names: Callable[[], Topics], tmp_path_factory: Any
 ) -> Iterator[Bank]:
-    made = Bank(stack, stack_dir, topic_names(), tmp_path_factory.mktemp("cdc"))
-    yield made
-    made.connector("DELETE")
+    result = Bank(stack, stack_dir, topic_names(), tmp_path_factory.mktemp("cdc"))
+    yield result
+    result.connector("DELETE")
 
 
 @pytest.fixture(scope="module")
@@ -129,10 +130,10 @@ def test_streamed_features_equal_those_of_the_training_set(
     arguments = ["--transactions", transactions, "--profiles", profiles, "--output", output]
     done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    made = pq.read_table(output)
-    values = np.column_stack([made[name].to_numpy() for name in NAMES])
-    identities = zip(made["card_id"].to_pylist(), made["transaction_id"].to_pylist(), strict=True)
-    outcomes = made["outcome"].to_pylist()
+    table = pq.read_table(output)
+    values = np.column_stack([table[name].to_numpy() for name in NAMES])
+    identities = zip(table["card_id"].to_pylist(), table["transaction_id"].to_pylist(), strict=True)
+    outcomes = table["outcome"].to_pylist()
     wanted = {
         identity: row
         for identity, row, outcome in zip(identities, values, outcomes, strict=True)
@@ -143,9 +144,9 @@ def test_streamed_features_equal_those_of_the_training_set(
     assert len(alerts) == len(streamed) > 1.6 * EVENTS
     assert streamed.keys() == wanted.keys()
     for identity, features in streamed.items():
-        found = np.array([np.nan if features[name] is None else features[name] for name in NAMES])
-        equal = (found == wanted[identity]) | (np.isnan(found) & np.isnan(wanted[identity]))
-        assert found.tobytes() == wanted[identity].tobytes(), np.array(NAMES)[~equal]
+        result = np.array([np.nan if features[name] is None else features[name] for name in NAMES])
+        equal = (result == wanted[identity]) | (np.isnan(result) & np.isnan(wanted[identity]))
+        assert result.tobytes() == wanted[identity].tobytes(), np.array(NAMES)[~equal]
     assert {"duplicate"} < set(outcomes)
     assert {alert["features"]["has_profile"] for alert in alerts} == {0.0, 1.0}
 

@@ -90,6 +90,6 @@ def test_each_panel_has_data(grown, expression):
     if "fraud_audit_" in expression:
         pytest.skip("the audit is a process of its own")
     plain = expression.replace("$__rate_interval", "1m").replace("$job", "card-fraud")
-    found = grown("query", query=plain)["result"]
-    assert found, plain
-    assert not all(sample["value"][1] == "NaN" for sample in found), plain
+    result = grown("query", query=plain)["result"]
+    assert result, plain
+    assert not all(sample["value"][1] == "NaN" for sample in result), plain

@@ -1,4 +1,5 @@
 """Rollouts of a running job: shadow, canary, promotion, rollback, a crash in between, a replay of everything.
+
 One story, driven by the desk, which API and command line use, while transactions stream.
 """
 
@@ -161,18 +162,18 @@ def _draft(model: ModelRef, policy: Policy) -> Draft:
 
 def trials(installed: Installation) -> dict[int, Any]:
     """`trials` of the newest totals of each key group, without the counts that depend on a clock."""
-    found = {}
+    result = {}
     for record in installed.progress():
-        told = json.loads(record.value or b"")
-        found[told["key_group"]] = told["totals"]["trials"]
-    for group in found.values():
+        content = json.loads(record.value or b"")
+        result[content["key_group"]] = content["totals"]["trials"]
+    for group in result.values():
         for trial in group.values():
             for counts in trial["challengers"].values():
                 for name in CLOCKED:
                     del counts[name]
                 for name in ("scores", "champion_scores"):
                     del counts[name]["sum"]  # sums of floats, in the order of the commits
-    return found
+    return result
 
 
 def decoded(installed: Installation, topic: str) -> list[dict[str, Any]]:
@@ -261,7 +262,7 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
             # one whose writer is slow: transactions arrive between its record and the commit
             story.promote_slowly(good.ref, Policy(0.0, 15))
         story.caught_up(job, TRICKLE)
-        assert [one["phase"] for one in views.overview(story.desk.look()[0], {}, "")["rollouts"]] == [
+        assert [rollout["phase"] for rollout in views.overview(story.desk.look()[0], {}, "")["rollouts"]] == [
             "promoted", "rolled_back", "promoted", "promoted"
         ]  # fmt: skip
         assert_verified(story)
@@ -276,15 +277,14 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
 
 
 def assert_verified(story: Story) -> None:
-    """Check that no record of any topic is missing, duplicated, unexpected or different, and that counts of
-    trials agree."""
+    """Check that the audit of all topics is clean, and that the counts of trials agree."""
     report = story.installed.audit().report()
-    assert not any(count for found in report["topics"].values() for count in found.values()), report
+    assert not any(count for result in report["topics"].values() for count in result.values()), report
     assert report["different"] == 0
     assert report["progress_problems"] == []
     assert report["shadow_alerts"] > 100
     assert report["suppressed_alerts"] > 10
-    assert {name: [*told] for name, told in report["trials"].items()} == {"first": ["c"], "second": ["c"]}
+    assert {name: [*trial] for name, trial in report["trials"].items()} == {"first": ["c"], "second": ["c"]}
     topics = story.installed.topics
     for topic, contract in (
         (topics.fraud_alerts, Contract.ALERT),
@@ -292,8 +292,8 @@ def assert_verified(story: Story) -> None:
         (topics.shadow_alerts, Contract.SHADOW_ALERT),
         (topics.job_progress, Contract.JOB_PROGRESS),
     ):
-        for told in decoded(story.installed, topic)[:500]:
-            validate(contract, told)
+        for alert in decoded(story.installed, topic)[:500]:
+            validate(contract, alert)
 
 
 def assert_a_tenth_of_the_cards(story: Story, killed_at: dict[int, int]) -> None:
@@ -327,7 +327,7 @@ def assert_a_tenth_of_the_cards(story: Story, killed_at: dict[int, int]) -> None
 def assert_failures_did_no_harm(story: Story, champion: ModelRef, fails: ModelRef) -> None:
     """Check that the champion decided where the canary raised, and that the alert has the reason."""
     counts = [group["second"]["challengers"]["c"] for group in trials(story.installed).values()]
-    assert 0 < sum(one["failures"] for one in counts) < sum(one["transactions"] for one in counts)
+    assert 0 < sum(count["failures"] for count in counts) < sum(count["transactions"] for count in counts)
     alerts = decoded(story.installed, story.installed.topics.fraud_alerts)
     assert not any(alert["model_failure"] for alert in alerts)
     failed = [alert for alert in alerts if alert["challenger_failure"]]
@@ -353,11 +353,11 @@ def assert_decisions_are_explained(story: Story) -> None:
 
     alerted = {}
     for topic, outcome in ((topics.fraud_alerts, "alert"), (topics.suppressed_alerts, "suppressed")):
-        told = decoded(story.installed, topic)
-        alerted |= {alert["transaction_id"]: alert for alert in told}
-        newest = told[-1]
-        found = explained(newest, newest["arrival_time"])
-        assert (found["outcome"], found["decision"]) == (outcome, newest)
+        alerts = decoded(story.installed, topic)
+        alerted |= {alert["transaction_id"]: alert for alert in alerts}
+        newest = alerts[-1]
+        result = explained(newest, newest["arrival_time"])
+        assert (result["outcome"], result["decision"]) == (outcome, newest)
     shadow = decoded(story.installed, topics.shadow_alerts)[-1]
     assert shadow in explained(shadow, shadow["arrival_time"])["shadow_alerts"]
 
@@ -370,14 +370,17 @@ def assert_decisions_are_explained(story: Story) -> None:
     for is_in_canary, role in ((True, "canary"), (False, "champion")):
         record, quiet = next(
             (record, transaction)
-            for record, transaction in ((one, json.loads(one.value or b"")) for one in under_canary)
+            for record, transaction in ((alert, json.loads(alert.value or b"")) for alert in under_canary)
             if transaction["transaction_id"] not in alerted
             and is_member(transaction["card_id"], salt_of(LINE), TENTH) == is_in_canary
         )
-        found = explained(quiet, record.timestamp)
-        assert (found["outcome"], found["decided_by"]["role"]) == ("no_alert", role)
-        assert found["membership"]["is_member"] == is_in_canary
-        assert (found["source"]["partition"], found["source"]["offset"]) == (record.partition, record.offset)
+        result = explained(quiet, record.timestamp)
+        assert (result["outcome"], result["decided_by"]["role"]) == ("no_alert", role)
+        assert result["membership"]["is_member"] == is_in_canary
+        assert (result["source"]["partition"], result["source"]["offset"]) == (
+            record.partition,
+            record.offset,
+        )
     with pytest.raises(UnknownError, match="neither an alert nor the transaction"):
         explained({"card_id": "nobody", "transaction_id": "none"}, record.timestamp)
 

@@ -17,7 +17,7 @@ SECRET = "not for the screen"
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Output of the probe, a process of its own, because a JVM lives as long as its Python process."""
     directory = tmp_path_factory.mktemp("session")
     settings = {
@@ -35,45 +35,45 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         capture_output=True, text=True, check=False, timeout=500,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
-    told = json.loads(answer.stdout.splitlines()[-1])
-    assert isinstance(told, dict)
-    return told
+    content = json.loads(answer.stdout.splitlines()[-1])
+    assert isinstance(content, dict)
+    return content
 
 
-def test_spark_puts_each_key_group_in_the_partition_of_its_number(found: dict[str, Any]) -> None:
-    assert found["partitions"] == {str(groups): list(range(groups)) for groups in spark_probe.GROUPS}
+def test_spark_puts_each_key_group_in_the_partition_of_its_number(probed: dict[str, Any]) -> None:
+    assert probed["partitions"] == {str(groups): list(range(groups)) for groups in spark_probe.GROUPS}
 
 
-def test_checkpoint_files_are_written_without_child_processes(found: dict[str, Any]) -> None:
-    assert found["file_system"] == "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-    assert found["file_manager"].endswith(".FileSystemBasedCheckpointFileManager")
+def test_checkpoint_files_are_written_without_child_processes(probed: dict[str, Any]) -> None:
+    assert probed["file_system"] == "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+    assert probed["file_manager"].endswith(".FileSystemBasedCheckpointFileManager")
 
 
 def test_a_first_start_that_was_killed_as_it_fixed_its_settings_is_still_to_come(
-    found: dict[str, Any],
+    probed: dict[str, Any],
 ) -> None:
-    killed, lost, damaged = found["fixed"]
+    killed, lost, damaged = probed["fixed"]
     assert killed == "None"
     assert lost.startswith("the checkpoint's file job.json is missing; restore ")
     assert damaged.startswith("the checkpoint's file job.json is damaged (")
 
 
-def test_ports_without_password_are_reached_only_from_this_machine(found: dict[str, Any]) -> None:
-    assert found["settings"]["spark.ui.enabled"] == "true"
+def test_ports_without_password_are_reached_only_from_this_machine(probed: dict[str, Any]) -> None:
+    assert probed["settings"]["spark.ui.enabled"] == "true"
     # UI, driver and block manager
-    assert len(found["listening"]) >= 3
-    for address in map(ip_address, found["listening"]):
-        assert (getattr(address, "ipv4_mapped", None) or address).is_loopback, found["listening"]
+    assert len(probed["listening"]) >= 3
+    for address in map(ip_address, probed["listening"]):
+        assert (getattr(address, "ipv4_mapped", None) or address).is_loopback, probed["listening"]
 
 
-def test_links_of_the_ui_cannot_end_a_job(found: dict[str, Any]) -> None:
-    assert found["settings"]["spark.ui.killEnabled"] == "false"
-    assert found["ended_by_kill_links"] is False
+def test_links_of_the_ui_cannot_end_a_job(probed: dict[str, Any]) -> None:
+    assert probed["settings"]["spark.ui.killEnabled"] == "false"
+    assert probed["ended_by_kill_links"] is False
 
 
 def test_the_operators_settings_win_and_spark_does_not_get_the_kafka_clients_secrets(
-    found: dict[str, Any],
+    probed: dict[str, Any],
 ) -> None:
-    assert found["settings"]["spark.ui.retainedJobs"] == "7"
-    assert found["settings"]["spark.sql.adaptive.enabled"] == "false"
-    assert SECRET not in json.dumps(found["settings"])
+    assert probed["settings"]["spark.ui.retainedJobs"] == "7"
+    assert probed["settings"]["spark.sql.adaptive.enabled"] == "false"
+    assert SECRET not in json.dumps(probed["settings"])

@@ -22,7 +22,7 @@ EVERY_DAY = ("no option of Java's", "the other partitioner")
 def test_each_missing_precondition_gives_one_line_and_an_exit_code(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    made = Installation(stack, topic_names(), tmp_path_factory.mktemp("start-up"))
+    installation = Installation(stack, topic_names(), tmp_path_factory.mktemp("start-up"))
     assert stack.guarded is not None
     guarded, client = stack.guarded
     client = {**client, "sasl.password": "forgotten"}
@@ -30,7 +30,7 @@ def test_each_missing_precondition_gives_one_line_and_an_exit_code(
     expected = {
         # a topic for tools, which the job does not need
         "no rollout": (
-            {"topics": made.topics.model_copy(update={"chargebacks": "not-there"})},
+            {"topics": installation.topics.model_copy(update={"chargebacks": "not-there"})},
             "error: no model has been rolled out; run `fraud rollouts promote`, then start the job",
         ),
         "no broker": (
@@ -43,12 +43,15 @@ def test_each_missing_precondition_gives_one_line_and_an_exit_code(
         ),
         "wrong protocol": ({"kafka": client}, f"error: Kafka at {stack.bootstrap_servers} {refused}"),
         "no topic": (
-            {"topics": made.topics.model_copy(update={"dead_letters": "not-there"})},
+            {"topics": installation.topics.model_copy(update={"dead_letters": "not-there"})},
             "error: topics are missing: not-there; create them, see docs/operations.md",
         ),
     }
     with ExitStack() as running:
-        jobs = {name: running.enter_context(made.start(**changes)) for name, (changes, _) in expected.items()}
+        jobs = {
+            name: running.enter_context(installation.start(**changes))
+            for name, (changes, _) in expected.items()
+        }
         for name, job in jobs.items():
             assert job.exit_code() == 1, name
             start, _, end = expected[name][1].partition("*")

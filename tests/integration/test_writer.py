@@ -193,17 +193,17 @@ def test_a_fenced_instance_waits_for_the_claim_of_its_successor(
     bench.write(first, 1)
     successor = bench.new("b")
     claim = successor._claim
-    made = threading.Event()
+    event = threading.Event()
 
     def claim_late(starts: Offsets, commit_id: int) -> None:
-        made.set()
+        event.set()
         time.sleep(0.5)
         claim(starts, commit_id)
 
     monkeypatch.setattr(successor, "_claim", claim_late)
     taking = threading.Thread(target=successor.take_over, args=(bench.ends(0),))
     taking.start()
-    assert made.wait(10)
+    assert event.wait(10)
     with pytest.raises(FencedError):
         bench.write(first, 2)
     taking.join()
@@ -426,8 +426,8 @@ def test_offsets_moved_by_a_tool_while_the_job_was_stopped_are_corrected(
     with caplog.at_level(logging.WARNING):
         taken = successor.take_over(bench.ends(1))
     assert (taken.offsets, taken.commit_id, taken.query_id) == (q(bench, 20), 2, "q")
-    told = "none" if offset is None else f"{offset}, which this job did not commit"
-    assert f"{bench.topics.transactions}-0: {told}, last progress record: 20" in caplog.text
+    former = "none" if offset is None else f"{offset}, which this job did not commit"
+    assert f"{bench.topics.transactions}-0: {former}, last progress record: 20" in caplog.text
     assert bench.committed() == dict.fromkeys(OWN[0], 20)
     bench.write(successor, 3)
     bench.assert_written_once(1, 2, 3)
@@ -440,11 +440,11 @@ def test_an_emptied_progress_topic_loses_neither_positions_nor_numbers(bench: Wr
     taken = successor.take_over(bench.ends(0))
     assert (taken.offsets, taken.commit_id, taken.progress) == (q(bench, 10), 1, None)
     bench.write(successor, 2)
-    assert [told["commit_id"] for told in bench.progress()] == [2]
+    assert [record["commit_id"] for record in bench.progress()] == [2]
     assert bench.new("c").written().commit_id == 2
 
 
-def test_moved_offset_leaves_it_unknown_what_was_written_once_progress_is_lost(bench: WriterBench) -> None:
+def test_a_moved_offset_without_progress_leaves_the_output_unknown(bench: WriterBench) -> None:
     first, second = OWN[0]
     writer = bench.writer()
     for commit_id in (1, 2):

@@ -112,16 +112,16 @@ def digest(records: list[Record]) -> str:
 
 def trials(world: World) -> dict[str, dict]:
     """The trials of a progress record, in the contract's form."""
-    found: dict[str, dict] = {}
+    result: dict[str, dict] = {}
     for (rollout_id, name), flat in world.oracle.trials.counts().items():
-        told: dict[str, object] = {plain: flat[plain] for plain in (*PLAIN, "seq")} | {"time_ms": 1.5}
-        told["champion_time_ms"] = 1.5
-        told |= {unit: {side: flat[f"{unit}.{side}"] for side in SIDES} for unit in ("card_hours", "cards")}
+        trial: dict[str, object] = {plain: flat[plain] for plain in (*PLAIN, "seq")} | {"time_ms": 1.5}
+        trial["champion_time_ms"] = 1.5
+        trial |= {unit: {side: flat[f"{unit}.{side}"] for side in SIDES} for unit in ("card_hours", "cards")}
         for histogram in ("scores", "champion_scores"):
             scores = [flat[f"{histogram}.{n}"] for n in range(21)]
-            told[histogram] = {"le": list(BOUNDS), "counts": scores, "sum": 0.5}
-        found.setdefault(rollout_id, {"seq": 3, "challengers": {}})["challengers"][name] = told
-    return found
+            trial[histogram] = {"le": list(BOUNDS), "counts": scores, "sum": 0.5}
+        result.setdefault(rollout_id, {"seq": 3, "challengers": {}})["challengers"][name] = trial
+    return result
 
 
 def progress(world: World, alerts: dict[str, list[Record]], letters: list[Record]) -> Record:
@@ -167,5 +167,5 @@ def changed(record: Record, **fields: object) -> Record:
 
 
 def counts(verdict: Verdict) -> tuple[int, int, int, int]:
-    found = verdict.findings
-    return found.missing, found.duplicated, found.unexpected, found.different
+    findings = verdict.findings
+    return findings.missing, findings.duplicated, findings.unexpected, findings.different

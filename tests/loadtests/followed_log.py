@@ -16,8 +16,7 @@ OUTPUTS = ("fraud-alerts", "shadow-alerts", "suppressed-alerts", "dead-letters")
 
 
 def world_of(amounts: Sequence[int], cards: int = 12) -> World:
-    """A world with a transaction a minute, card after card; amounts from 600 on are alerts; 0 stands for
-    invalid JSON."""
+    """A world with a transaction a minute; amounts from 600 on are alerts; 0 stands for invalid JSON."""
     world = World(threshold=0.5)
     for card in range(cards):
         world.profile("r", arrival=0, card=f"c{card}")
@@ -33,8 +32,8 @@ def world_of(amounts: Sequence[int], cards: int = 12) -> World:
 
 def places(record: Record) -> int:
     """Offset of an output record's transaction."""
-    told = json.loads(record.value or b"")
-    return int(told["offset"] if "offset" in told else told["source"]["offset"])
+    content = json.loads(record.value or b"")
+    return int(content["offset"] if "offset" in content else content["source"]["offset"])
 
 
 def renumbered(records: list[Record]) -> list[Record]:
@@ -63,9 +62,9 @@ class GrowingLog(MemoryLog):
             for record in records:
                 if start <= places(record) < end:
                     self.write(name, record)
-        told = json.loads(self._progress.value or b"")
-        told["partitions"][0] |= {"start_offset": start, "end_offset": end}
-        value = json.dumps({**told, "commit_id": self._said}).encode()
+        content = json.loads(self._progress.value or b"")
+        content["partitions"][0] |= {"start_offset": start, "end_offset": end}
+        value = json.dumps({**content, "commit_id": self._said}).encode()
         self.write("job-progress", self._progress._replace(value=value))
 
     @property
@@ -100,8 +99,8 @@ class Audited:
         """Run one step after some time; returns the findings so far."""
         self.clock.now += pass_s
         self.follower.step()
-        found = self.follower.findings
-        return found.missing, found.duplicated, found.unexpected, found.different
+        findings = self.follower.findings
+        return findings.missing, findings.duplicated, findings.unexpected, findings.different
 
     def settle(self) -> tuple[int, int, int, int]:
         """Audit everything that was committed."""

@@ -88,10 +88,10 @@ def test_each_finding_has_a_sentence() -> None:
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.planned["fraud-alerts"].pop()
     log.commit()
-    audited, told = Audited(log), []
-    audited.follower.findings.on_finding = lambda *words: told.append(words)
+    audited, sentences = Audited(log), []
+    audited.follower.findings.on_finding = lambda *words: sentences.append(words)
     audited.settle()
-    assert [words[:2] for words in told] == [("fraud-alerts", "missing")]
+    assert [words[:2] for words in sentences] == [("fraud-alerts", "missing")]
 
 
 def test_the_audit_waits_for_the_group_that_is_behind_with_the_tables() -> None:
@@ -99,8 +99,8 @@ def test_the_audit_waits_for_the_group_that_is_behind_with_the_tables() -> None:
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.commit()
     (first,) = log.topics["job-progress"]
-    told = json.loads(first.value or b"")
-    spans = told["partitions"][1:]
+    content = json.loads(first.value or b"")
+    spans = content["partitions"][1:]
     behind = [{**spans[0], "end_offset": spans[0]["end_offset"] - 1}, *spans[1:]]
     log.topics["job-progress"] = [changed(first, key_groups=2)]
     log.write("job-progress", changed(first, key_groups=2, key_group=1, partitions=behind))
@@ -148,18 +148,18 @@ def test_an_audit_in_any_steps_finds_the_same_as_one_of_the_whole_log(
     whole.topics["fraud-alerts"] = [*of_sample, *others]
     expected = counts(audit(whole))
     audited = Audited(chopped, share)
-    found = [0, 0, 0, 0]
+    result = [0, 0, 0, 0]
     while not chopped.is_over:
         chopped.commit()
         now = audited.settle()
         if restarts:
-            found = [a + b for a, b in zip(found, now, strict=True)]
+            result = [a + b for a, b in zip(result, now, strict=True)]
             path = tmp_path_factory.mktemp("audit") / "state"
             audited.follower.memory.save(path)
             audited = Audited(chopped, share, Memory.load(path, SETTINGS, share, BEHIND_S))
         else:
-            found = list(now)
-    assert tuple(found) == expected
+            result = list(now)
+    assert tuple(result) == expected
 
 
 def test_a_restart_continues_from_the_stored_state(tmp_path: Path) -> None:

@@ -60,22 +60,22 @@ def test_every_alert_is_recomputed_byte_for_byte(log: MemoryLog) -> None:
     alerts = log.topics["fraud-alerts"]
     assert len(alerts) > 20
     for alert in alerts[:: len(alerts) // 12]:
-        found = rebuilt(log, alert)
-        assert found.is_clean, found.report()
-        told = json.loads(alert.value or b"")
-        rests_on = found.rests_on
-        assert rests_on["newest_offsets"][-1] == told["source"]["offset"]
-        assert rests_on["plan"]["rollout_id"] == told["rollout_id"]
-        assert rests_on["features"] == told["features"]
+        result = rebuilt(log, alert)
+        assert result.is_clean, result.report()
+        content = json.loads(alert.value or b"")
+        rests_on = result.rests_on
+        assert rests_on["newest_offsets"][-1] == content["source"]["offset"]
+        assert rests_on["plan"]["rollout_id"] == content["rollout_id"]
+        assert rests_on["features"] == content["features"]
     assert {json.loads(alert.value or b"")["rollout_id"] for alert in alerts} == {"r1", "r2"}
 
 
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        (lambda told: {"score": told["score"] + 1e-9}, "score"),
+        (lambda alert: {"score": alert["score"] + 1e-9}, "score"),
         (lambda told: {"decision": "another"}, "decision"),
-        (lambda told: {"features": {**told["features"], "amount": 1.0}}, "features"),
+        (lambda alert: {"features": {**alert["features"], "amount": 1.0}}, "features"),
         (lambda told: {"suspicious_count": {"day": 9, "total": 9}}, "suspicious_count"),
     ],
 )
@@ -84,19 +84,19 @@ def test_the_changed_field_of_an_alert_is_named(
 ) -> None:
     alerts = log.topics["fraud-alerts"]
     alerts[5] = changed(alerts[5], **change(json.loads(alerts[5].value or b"")))
-    found = rebuilt(log, alerts[5])
-    assert not found.is_clean
-    assert [text.partition(":")[0] for text in found.differences] == [field]
-    assert found.oracle_differences == [field]
+    result = rebuilt(log, alerts[5])
+    assert not result.is_clean
+    assert [text.partition(":")[0] for text in result.differences] == [field]
+    assert result.oracle_differences == [field]
 
 
 def test_same_content_in_other_bytes_is_not_equal(log: MemoryLog) -> None:
     alerts = log.topics["fraud-alerts"]
-    told = json.loads(alerts[5].value or b"")
-    alerts[5] = alerts[5]._replace(value=json.dumps(told, indent=1).encode())
-    found = rebuilt(log, alerts[5])
-    assert not found.is_equal
-    assert found.differences == ["the order or the spelling of the fields"]
+    content = json.loads(alerts[5].value or b"")
+    alerts[5] = alerts[5]._replace(value=json.dumps(content, indent=1).encode())
+    result = rebuilt(log, alerts[5])
+    assert not result.is_equal
+    assert result.differences == ["the order or the spelling of the fields"]
 
 
 def test_an_alert_without_cause_is_not_recomputed(log: MemoryLog) -> None:
@@ -105,21 +105,21 @@ def test_an_alert_without_cause_is_not_recomputed(log: MemoryLog) -> None:
     other = next(
         r for r in log.topics["transactions"] if r.offset not in sources and b'"d"' in (r.value or b"")
     )
-    told = json.loads(alerts[-1].value or b"")
-    source = {**told["source"], "offset": other.offset}
+    content = json.loads(alerts[-1].value or b"")
+    source = {**content["source"], "offset": other.offset}
     alerts.append(changed(alerts[-1], alert_id="invented", card_id="d", source=source))
-    found = rebuild(log, SETTINGS, load, "invented")
-    assert found.oracle_differences == ["everything: it finds no alert"]
-    assert not found.is_equal
+    result = rebuild(log, SETTINGS, load, "invented")
+    assert result.oracle_differences == ["everything: it finds no alert"]
+    assert not result.is_equal
 
 
 def test_a_duplicated_alert_is_not_clean(log: MemoryLog) -> None:
     alerts = log.topics["fraud-alerts"]
     alerts.append(alerts[3]._replace(offset=len(alerts)))
-    found = rebuilt(log, alerts[3])
-    assert found.is_equal
-    assert len(found.places) == 2
-    assert not found.is_clean
+    result = rebuilt(log, alerts[3])
+    assert result.is_equal
+    assert len(result.places) == 2
+    assert not result.is_clean
 
 
 def test_an_unknown_alert_and_deleted_transactions_are_refused(log: MemoryLog) -> None:

@@ -16,8 +16,7 @@ pytestmark = pytest.mark.unit
 
 
 def kernel_features(world: World) -> np.ndarray:
-    """Features of the world's transactions by the kernels, float64[n, features]; NaN in rows without a
-    decision."""
+    """Features by the kernels, float64[n, features]; NaN in rows without a decision."""
     rows = [{**json.loads(record.value), "arrival_time": record.timestamp} for record in world.transactions]
     return training_set.build(pa.Table.from_pylist(rows))
 
@@ -35,8 +34,7 @@ def assert_agree(world: World) -> None:
 
 
 def burst(world: World, rng: random.Random, begin: int, length: int, events: int) -> None:
-    """Transactions of one card within a span of time, some late by up to that span, some repeated, some with
-    a reused id."""
+    """Transactions of one card within a span of time; some late, some repeated, some with a reused id."""
     for step in range(events):
         arrival = begin + length * step // events
         late = rng.random() < 0.05

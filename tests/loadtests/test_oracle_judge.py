@@ -1,5 +1,4 @@
-"""The oracle's outcomes of whole logs: decisions, duplicates, tables as of arrival, counts, invalid
-records."""
+"""The oracle's outcomes of whole logs: decisions, duplicates, tables by arrival, counts, bad records."""
 
 import json
 import uuid

@@ -1,5 +1,4 @@
-"""The oracle's reading of the rollout topic: refused events with their reasons, and the plan at an
-arrival."""
+"""The oracle's reading of the rollout topic: refused events, their reasons, the plan at an arrival."""
 
 import json
 from typing import Any
@@ -29,8 +28,7 @@ def reasons(world: World) -> list[Reason | None]:
 
 @pytest.fixture
 def world() -> World:
-    """A world in which model 1 decides, and model 2 is proposed as challenger b, with another one only for
-    the shadow."""
+    """A world in which model 1 decides; model 2 is proposed as challenger b, with another one in shadow."""
     world = World()
     world.propose("x", challenger(), challenger("s", "3", role="shadow"))
     return world
@@ -40,7 +38,7 @@ def scored(plan: Plan | None) -> tuple[str, list[str], str, int]:
     assert plan is not None
     return (
         plan.champion.rollout_id,
-        [one.challenger for one in plan.challengers],
+        [scored_one.challenger for scored_one in plan.challengers],
         plan.canary,
         plan.share_bp,
     )
@@ -69,7 +67,11 @@ def test_phases_from_shadow_to_promotion(world):
         ("r1", [], "", 0),
     ]
     plan = log.plan(START + 3)
-    assert (plan.champion.seq, {one.seq for one in plan.challengers}, plan.trial) == (2, {4}, "x")
+    assert (plan.champion.seq, {scored_one.seq for scored_one in plan.challengers}, plan.trial) == (
+        2,
+        {4},
+        "x",
+    )
     assert plan.salt == "card-fraud/card-fraud"
     assert (log.plan(START + 6).champion.seq, log.plan(START + 6).champion.model.version) == (7, "2")
 

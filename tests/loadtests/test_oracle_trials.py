@@ -1,5 +1,4 @@
-"""Champion and challengers on the same transactions: which decides, which alerts are written, and the
-counts."""
+"""Champion and challengers on the same transactions: deciders, written alerts, counts."""
 
 import pytest
 from oracle_world import DAY, HOUR, MINUTE, SECOND, START, World, challenger
@@ -16,8 +15,7 @@ OTHER = next(f"c{n}" for n in range(1000) if not is_member(f"c{n}", SALT, 5_000)
 
 
 def trial(*challengers: dict, share_bp: int = 0) -> World:
-    """A trial in which model 1 decides; challengers are scored from START on, and b decides for the share, if
-    given."""
+    """A trial: model 1 decides, challengers are scored from START on, b decides for the share, if given."""
     world = World()
     world.propose("x", *challengers)
     world.event("shadow_started", "x", 2)
@@ -76,9 +74,9 @@ def test_champion_decides_where_the_canary_fails(amount, failure):
     )
     assert failed["score"] == amount / 1000
     assert (decided["role"], decided["challenger_failure"]) == ("canary", None)
-    found = counted(world)
-    assert (found["transactions"], found["decided"], found["failures"]) == (2, 1, 1)
-    assert (found["both"], found["only_champion"]) == (1, 1)
+    counts = counted(world)
+    assert (counts["transactions"], counts["decided"], counts["failures"]) == (2, 1, 1)
+    assert (counts["both"], counts["only_champion"]) == (1, 1)
     (shadow,) = world.shadows()
     assert (shadow["score"], shadow["alerts"], shadow["rules"]) == (None, False, [])
     assert shadow["champion"] == {"score": amount / 1000, "alerts": True, "rules": ["score"]}
@@ -139,16 +137,16 @@ def test_old_hours_of_a_partition_count_for_their_card_only():
     world.tx(3 * HOUR, 600.0)
     world.tx(2 * HOUR, 600.0, card_id="d")
     world.tx(HOUR, 600.0, card_id="e")
-    found = counted(world)
-    assert (found["card_hours.both"], found["cards.both"]) == (2, 3)
+    counts = counted(world)
+    assert (counts["card_hours.both"], counts["cards.both"]) == (2, 3)
 
 
 def test_a_partition_that_returns_to_a_trial_counts_units_anew():
     world = trial(challenger())
     for arrival in (0, -1, 0):
         world.tx(0, 600.0, arrival=arrival)
-    found = counted(world)
-    assert (found["transactions"], found["cards.both"], found["card_hours.both"]) == (2, 2, 2)
+    counts = counted(world)
+    assert (counts["transactions"], counts["cards.both"], counts["card_hours.both"]) == (2, 2, 2)
 
 
 def test_paused_rollout_is_scored_and_decides_nothing():
@@ -173,8 +171,8 @@ def test_escalated_alerts_are_declined_with_that_as_their_last_reason():
     world.tx(0, 600.0)
     world.tx(1, 600.0)
     world.tx(2 * DAY, 600.0)
-    found = [(alert["decision"], alert["rules"]) for alert in world.alerts()]
-    assert found == [
+    result = [(alert["decision"], alert["rules"]) for alert in world.alerts()]
+    assert result == [
         ("review", ["score"]),
         ("decline", ["score", "velocity_5m", "escalated"]),
         ("review", ["score"]),

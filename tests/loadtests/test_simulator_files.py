@@ -129,8 +129,8 @@ def test_a_contract_file_replays_in_order_of_its_arrival_times(tmp_path: Path) -
 def test_labels_may_be_numbers_booleans_or_words(tmp_path: Path, labels: Any) -> None:
     source = Replay(written(tmp_path / "c.parquet", CONTRACT | {"label": labels}))
     pieces = list(timeline(source.batches(), Chargebacks(delay_ms=10), TOPICS, drain=True))
-    found = [orjson.loads(v or b"") for p in pieces if p.topic == TOPICS.chargebacks for v in p.values]
-    assert [(report["transaction_id"], report["label"]) for report in found] == [("b", "fraud")]
+    result = [orjson.loads(v or b"") for p in pieces if p.topic == TOPICS.chargebacks for v in p.values]
+    assert [(report["transaction_id"], report["label"]) for report in result] == [("b", "fraud")]
 
 
 def test_timestamps_and_a_limit_of_events_are_accepted(tmp_path: Path) -> None:

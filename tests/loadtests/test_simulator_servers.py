@@ -51,24 +51,24 @@ def world() -> World:
 @pytest.fixture
 def names(stack: Endpoints, topic_names: Callable[[], Topics]) -> Topics:
     """Topics stamped by the broker."""
-    made = topic_names()
-    stack_topics.create(stack.bootstrap_servers, made)
-    return made
+    topics = topic_names()
+    stack_topics.create(stack.bootstrap_servers, topics)
+    return topics
 
 
 @pytest.fixture
 def archive(stack: Endpoints, topic_names: Callable[[], Topics]) -> Topics:
     """Topics stamped by the producer."""
-    made = topic_names()
-    stack_topics.create(stack.bootstrap_servers, made, replay=True)
-    return made
+    topics = topic_names()
+    stack_topics.create(stack.bootstrap_servers, topics, replay=True)
+    return topics
 
 
 def read(bootstrap_servers: str, topic: str) -> list[Message]:
     """All records of a topic, partition by partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "test-simulator"})
     try:
-        found: list[Message] = []
+        messages: list[Message] = []
         for number in consumer.list_topics(topic, timeout=20).topics[topic].partitions:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)
             consumer.assign([TopicPartition(topic, number, low)])
@@ -77,19 +77,19 @@ def read(bootstrap_servers: str, topic: str) -> list[Message]:
                 assert time.monotonic() < deadline, f"{topic} stopped at {position} of {end}"
                 for message in consumer.consume(10_000, timeout=1):
                     assert message.error() is None
-                    found.append(message)
+                    messages.append(message)
                     position = message.offset() + 1
-        return found
+        return messages
     finally:
         consumer.close()
 
 
 def by_key(pairs: Iterator[tuple[bytes, bytes | None]]) -> dict[bytes, list[bytes | None]]:
     """Values by key, in order."""
-    found: dict[bytes, list[bytes | None]] = {}
+    result: dict[bytes, list[bytes | None]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
+        result.setdefault(key, []).append(value)
+    return result
 
 
 def test_every_record_arrives_as_it_was_encoded_in_order_of_its_card(
@@ -101,9 +101,9 @@ def test_every_record_arrives_as_it_was_encoded_in_order_of_its_card(
     feed.check_topics([names.transactions, names.chargebacks])
     sent = feed.run(timeline(stream.blocks(events=20_000), labels, names, drain=True), AT_ONCE)
     wanted = [pair for batch in stream.blocks(events=20_000) for pair in zip(*batch.encode(), strict=True)]
-    found = read(stack.bootstrap_servers, names.transactions)
-    assert sent[names.transactions] == len(found) == 20_000
-    assert by_key((m.key(), m.value()) for m in found) == by_key(iter(wanted))
+    records = read(stack.bootstrap_servers, names.transactions)
+    assert sent[names.transactions] == len(records) == 20_000
+    assert by_key((m.key(), m.value()) for m in records) == by_key(iter(wanted))
     assert sent[names.chargebacks] == len(read(stack.bootstrap_servers, names.chargebacks)) > 300
 
 
@@ -112,9 +112,9 @@ def test_live_records_arrive_at_their_time(stack: Endpoints, names: Topics, worl
     stream = Stream(world, 1_000.0, start_ms, disturbances=Disturbances.none())
     feed = KafkaFeed(stack.bootstrap_servers)
     feed.run(timeline(stream.blocks(until_ms=start_ms + 4_000), None, names, drain=False))
-    found = read(stack.bootstrap_servers, names.transactions)
-    lags = np.array([m.timestamp()[1] - orjson.loads(m.value())["event_time"] for m in found])
-    assert len(found) == pytest.approx(4_000, rel=0.05)
+    records = read(stack.bootstrap_servers, names.transactions)
+    lags = np.array([m.timestamp()[1] - orjson.loads(m.value())["event_time"] for m in records])
+    assert len(records) == pytest.approx(4_000, rel=0.05)
     assert lags.min() >= 0
     # generous: other tests may keep the machine busy
     assert np.median(lags) < 500
@@ -141,11 +141,11 @@ def test_a_feed_with_a_transactional_id_is_seen_whole_or_not_at_all(
     def ends() -> list[int]:
         return [sum(reader.get_watermark_offsets(p, timeout=20)[1] for p in partitions) for reader in readers]
 
-    found = []
+    result = []
     feed = KafkaFeed(stack.bootstrap_servers, kafka={"transactional.id": names.transactions})
     records = timeline(Stream(world, 500.0, 0).blocks(events=20_000), None, names, drain=False)
-    feed.run(records, AT_ONCE, progress=lambda _feed: found.append(ends()))
-    there, committed = zip(*found, strict=True)
+    feed.run(records, AT_ONCE, progress=lambda _feed: result.append(ends()))
+    there, committed = zip(*result, strict=True)
     assert max(there) > 1_000
     assert max(committed) == 0
     marks = len(partitions)  # written after the commit has been answered
@@ -216,13 +216,13 @@ def test_a_replay_keeps_the_files_times_and_order(stack: Endpoints, archive: Top
     feed = KafkaFeed(stack.bootstrap_servers, archive=True)
     feed.check_topics([archive.transactions, archive.chargebacks], source.first_ms)
     sent = feed.run(timeline(source.batches(), Chargebacks(), archive, drain=True), AT_ONCE)
-    found = read(stack.bootstrap_servers, archive.transactions)
-    assert sent[archive.transactions] == len(found) == n
+    records = read(stack.bootstrap_servers, archive.transactions)
+    assert sent[archive.transactions] == len(records) == n
     for partition in (0, 1):
-        times = [m.timestamp()[1] for m in found if m.partition() == partition]
+        times = [m.timestamp()[1] for m in records if m.partition() == partition]
         assert times == sorted(times)
         assert times
-    assert all(orjson.loads(m.value())["event_time"] == m.timestamp()[1] for m in found)
+    assert all(orjson.loads(m.value())["event_time"] == m.timestamp()[1] for m in records)
     labels = read(stack.bootstrap_servers, archive.chargebacks)
     assert len(labels) == columns["TX_FRAUD"].sum()
     reports = [orjson.loads(m.value()) for m in labels]

@@ -1,5 +1,4 @@
-"""The simulated world and its stream: determined by the seed, labelled, in the given shares, valid by the
-contract."""
+"""The simulated world and its stream: determined by the seed, labelled, in the given shares, valid."""
 
 from collections import Counter
 
@@ -141,8 +140,8 @@ def test_unusual_amounts_are_several_times_the_usual(world: World) -> None:
 def test_impossible_travel_is_by_hand_and_far_from_home(world: World) -> None:
     batch = EventBatch.concat(list(Stream(world, RATE, START).blocks(events=200_000)))
     away = batch.take(batch.scenario == TRAVEL)
-    home, place = world.cards.country[away.card], world.merchants.country[away.merchant]
-    assert (countries.distances_km()[home, place] > countries.FAR_KM).all()
+    home, abroad = world.cards.country[away.card], world.merchants.country[away.merchant]
+    assert (countries.distances_km()[home, abroad] > countries.FAR_KM).all()
     assert "ecom" not in set(away.table["channel"].to_pylist())
 
 

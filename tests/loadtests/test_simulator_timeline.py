@@ -105,13 +105,13 @@ def test_a_share_of_the_genuine_transactions_is_confirmed(world: World) -> None:
 def test_labels_do_not_depend_on_the_batches(world: World, size: int) -> None:
     def all_labels(batches: Iterator[EventBatch]) -> list[tuple[bytes, bytes]]:
         labels = Chargebacks(1, delay_ms=5_000, spread=0.5, fraud_share=0.8, genuine_share=0.01)
-        found: list[tuple[bytes, bytes]] = []
+        result: list[tuple[bytes, bytes]] = []
         for batch in batches:
             labels.observe(batch.table, batch.accepted)
             _, keys, values = labels.due(int(batch.arrival[-1]))
-            found += zip(keys, values, strict=True)
+            result += zip(keys, values, strict=True)
         _, keys, values = labels.due(float("inf"))
-        return sorted(found + list(zip(keys, values, strict=True)))
+        return sorted(result + list(zip(keys, values, strict=True)))
 
     stream = Stream(world, 500.0, START, fraud=FraudMix(share=0.05))
     assert all_labels(stream.batches(size, events=20_000)) == all_labels(stream.blocks(events=20_000))
@@ -193,14 +193,14 @@ def test_a_tally_counts_only_what_was_sent(world: World) -> None:
 
 
 def changes(world: World, until_ms: int, per_s: float = 5.0) -> list[ProfileChange]:
-    found = []
+    result = []
     for change in ProfileChurn(
         world, 500.0, START, changes_per_s=per_s, fraud=FraudMix(share=0.05)
     ).changes():
         if change.at_ms >= until_ms:
-            return found
-        found.append(change)
-    return found
+            return result
+        result.append(change)
+    return result
 
 
 def test_profile_changes_follow_from_the_seed_in_time_order(world: World) -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 T = Topics(transactions="t")
 
 
-def told(
+def progress(
     commit_id: int,
     *,
     group: int = 0,
@@ -58,9 +58,9 @@ def problems(*records: Record, ends: Mapping[tuple[str, int], int] | None = None
 @pytest.mark.parametrize(("late", "commits", "found"), [(2, 3, 0), (1, 3, 1), (3, 3, 1), (2, 4, 1)])
 def test_totals_must_continue_from_the_commit_before(late: int, commits: int, found: int) -> None:
     records = [
-        told(1, late=2, total={"late": 2}),
-        told(2, total={"late": 2}),
-        told(3, total={"late": late}, commits=commits),
+        progress(1, late=2, total={"late": 2}),
+        progress(2, total={"late": 2}),
+        progress(3, total={"late": late}, commits=commits),
     ]
     assert len(problems(*records)) == found
 
@@ -70,11 +70,11 @@ def test_each_group_numbers_its_commits_and_heartbeats_move_no_offset() -> None:
     group 1   7: t1 3-4                             8: t1 4-4
     """
     records = [
-        told(1, spans=[("t", 0, 0, 5), ("p", 0, 0, 2)]),
-        told(7, group=1, spans=[("t", 1, 3, 4), ("p", 0, 0, 4)]),
-        told(2, spans=[("t", 0, 5, 5), ("p", 0, 2, 2)]),
-        told(3, spans=[("t", 0, 5, 9), ("p", 0, 2, 2)]),
-        told(8, group=1, spans=[("t", 1, 4, 4), ("p", 0, 4, 4)]),
+        progress(1, spans=[("t", 0, 0, 5), ("p", 0, 0, 2)]),
+        progress(7, group=1, spans=[("t", 1, 3, 4), ("p", 0, 0, 4)]),
+        progress(2, spans=[("t", 0, 5, 5), ("p", 0, 2, 2)]),
+        progress(3, spans=[("t", 0, 5, 9), ("p", 0, 2, 2)]),
+        progress(8, group=1, spans=[("t", 1, 4, 4), ("p", 0, 4, 4)]),
     ]
     ends = {("t", 0): 9, ("t", 1): 4}
     assert problems(*records, ends=ends) == []
@@ -86,29 +86,29 @@ def test_each_group_numbers_its_commits_and_heartbeats_move_no_offset() -> None:
 
 def test_a_group_without_progress_has_read_no_table() -> None:
     audit = ProgressAudit(T, {})
-    audit.add_progress(told(1, spans=[("p", 0, 0, 2)]))
+    audit.add_progress(progress(1, spans=[("p", 0, 0, 2)]))
     assert audit.table_ends() == ({("p", 0): 2}, {("p", 0): 0})
 
 
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        (told(2, spans=[("t", 0, 4, 9)]), "commit 2 of key group 0: t[0] goes from 4 to 9, "),
-        (told(2, spans=[("t", 0, 6, 9)]), "the previous commit ended at 5"),
-        (told(2, spans=[("t", 0, 5, 4)]), "goes from 5 to 4"),
-        (told(3, spans=[("t", 0, 5, 9)]), "key group 0: commits 1 to 3 are not each there once"),
-        (told(1, spans=[("t", 0, 0, 5)]), "commit 1 of key group 0 was written twice"),
-        (told(2, spans=[("t", 0, 5, 9), ("t", 1, 0, 1)]), "t[1] belongs to another key group"),
-        (told(2, alerts=1), "progress counts 1 alerts, 0 found"),
+        (progress(2, spans=[("t", 0, 4, 9)]), "commit 2 of key group 0: t[0] goes from 4 to 9, "),
+        (progress(2, spans=[("t", 0, 6, 9)]), "the previous commit ended at 5"),
+        (progress(2, spans=[("t", 0, 5, 4)]), "goes from 5 to 4"),
+        (progress(3, spans=[("t", 0, 5, 9)]), "key group 0: commits 1 to 3 are not each there once"),
+        (progress(1, spans=[("t", 0, 0, 5)]), "commit 1 of key group 0 was written twice"),
+        (progress(2, spans=[("t", 0, 5, 9), ("t", 1, 0, 1)]), "t[1] belongs to another key group"),
+        (progress(2, alerts=1), "progress counts 1 alerts, 0 found"),
     ],
 )  # fmt: skip
 def test_faults_of_progress_are_found(second: Record, words: str) -> None:
-    found = problems(told(1, spans=[("t", 0, 0, 5)]), second, ends={("t", 0): 9, ("t", 1): 9})
-    assert any(words in problem for problem in found)
+    result = problems(progress(1, spans=[("t", 0, 0, 5)]), second, ends={("t", 0): 9, ("t", 1): 9})
+    assert any(words in problem for problem in result)
 
 
 def test_commits_beyond_the_audited_offsets_are_ignored() -> None:
-    first, second = told(1, spans=[("t", 0, 0, 5)]), told(2, spans=[("t", 0, 6, 9)])
+    first, second = progress(1, spans=[("t", 0, 0, 5)]), progress(2, spans=[("t", 0, 6, 9)])
     assert problems(first, second, ends={("t", 0): 8}) == []
 
 
@@ -167,9 +167,9 @@ def test_a_second_alert_of_a_transaction_with_another_id_is_found(log):
 def test_same_transaction_sent_again_may_have_an_alert_of_the_same_id(log):
     first, *_ = log.topics["fraud-alerts"]
     findings = Findings()
-    found = Found(findings)
-    found.add_alert(first)
-    found.add_alert(changed(first, source={**json.loads(first.value)["source"], "offset": 99}))
+    result = Found(findings)
+    result.add_alert(first)
+    result.add_alert(changed(first, source={**json.loads(first.value)["source"], "offset": 99}))
     assert findings == Findings()
 
 
@@ -280,10 +280,10 @@ def test_dead_letters_of_a_table_are_expected_up_to_the_slowest_groups_position(
         ],
     )
     log.topics["job-progress"] = [changed(first, key_groups=2), second]
-    found = audit(log)
-    assert counts(found) == (1, 0, 0, 0)
-    assert "bank.public.card_profiles[0]@1: no dead letter invalid_value" in found.findings.examples[0]
-    assert found.ends["bank.public.card_profiles", 0] == 2
+    result = audit(log)
+    assert counts(result) == (1, 0, 0, 0)
+    assert "bank.public.card_profiles[0]@1: no dead letter invalid_value" in result.findings.examples[0]
+    assert result.ends["bank.public.card_profiles", 0] == 2
 
     both = [
         letter_of(outcome, record) for outcome, record in zip(refused(world), world.profiles[1:], strict=True)
@@ -291,9 +291,9 @@ def test_dead_letters_of_a_table_are_expected_up_to_the_slowest_groups_position(
     log.topics["dead-letters"] = both
     account = json.loads(first.value)["counts"]
     log.topics["job-progress"][0] = changed(first, key_groups=2, counts={**account, "dead_letters": 2})
-    found = audit(log)
-    assert found.is_clean, found.report()
-    assert found.dead_letters == {"invalid_value": 1}
+    result = audit(log)
+    assert result.is_clean, result.report()
+    assert result.dead_letters == {"invalid_value": 1}
 
 
 def test_wrong_totals_are_reported(log):
@@ -313,15 +313,15 @@ def test_former_release_without_the_new_topics_and_fields_is_clean(log):
     del log.topics["shadow-alerts"], log.topics["suppressed-alerts"]
     former = []
     for record in log.topics["fraud-alerts"]:
-        told = json.loads(record.value)
-        kept = {name: told[name] for name in told if name not in SINCE_VERSION_2}
+        content = json.loads(record.value)
+        kept = {name: content[name] for name in content if name not in SINCE_VERSION_2}
         former.append(record._replace(value=json.dumps(kept).encode()))
     log.topics["fraud-alerts"] = former
     (record,) = log.topics["job-progress"]
-    told = json.loads(record.value)
+    content = json.loads(record.value)
     for name in ("shadow_digest", "suppressed_digest", "trials"):
-        del told[name]
-    told["alerts_digest"] = digest(former)
-    log.topics["job-progress"] = [record._replace(value=json.dumps(told).encode())]
+        del content[name]
+    content["alerts_digest"] = digest(former)
+    log.topics["job-progress"] = [record._replace(value=json.dumps(content).encode())]
     verdict = audit(log)
     assert verdict.is_clean, verdict.report()

@@ -1,5 +1,4 @@
-"""The audit of trials: lost, duplicated and changed shadow and suppressed alerts, wrong members and
-counts."""
+"""The audit of trials: lost, duplicated and changed alerts of all topics, wrong members and counts."""
 
 import json
 from collections import Counter
@@ -24,8 +23,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def tried() -> MemoryLog:
-    """One commit of a trial: a canary for half of the cards with a cooldown, and another challenger in
-    shadow."""
+    """One commit of a trial: a canary with cooldown for half of the cards, another challenger in shadow."""
     world = World(threshold=0.5)
     s = challenger("s", "3", role="shadow", threshold=0.9)
     world.propose("x", challenger(cooldown_s=60, escalate_after=3), s)
@@ -41,7 +39,7 @@ def tried() -> MemoryLog:
 def of_topics(verdict: Verdict) -> dict[str, list[int]]:
     """(missing, duplicated, unexpected, different) by topic, of topics with faults."""
     topics = verdict.report()["topics"]
-    return {name: list(found.values()) for name, found in topics.items() if any(found.values())}
+    return {name: list(result.values()) for name, result in topics.items() if any(result.values())}
 
 
 def test_trial_without_faults_is_clean(tried):
@@ -112,8 +110,8 @@ def test_alert_by_the_wrong_member_is_found(tried):
     """The champion decided where the canary had to."""
     alerts = tried.topics["fraud-alerts"]
     at, record = next((n, r) for n, r in enumerate(alerts) if json.loads(r.value)["role"] == "canary")
-    told = json.loads(record.value)
-    side = {**told["membership"], "is_member": False}
+    trial = json.loads(record.value)
+    side = {**trial["membership"], "is_member": False}
     alerts[at] = changed(record, role="champion", rollout_id="r1", membership=side)
     verdict = audit(tried)
     assert of_topics(verdict) == {"fraud-alerts": [1, 0, 1, 1]}
@@ -135,11 +133,11 @@ def test_members_decided_by_the_champion_are_found_without_an_alert_of_it(tried)
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("decided", lambda told: told.update(decided=told["decided"] + 1)),
-        ("failures", lambda told: told.update(failures=0)),
-        ("card_hours.both", lambda told: told["card_hours"].update(both=0)),
-        ("cards.only_challenger", lambda told: told["cards"].update(only_challenger=99)),
-        ("scores.11", lambda told: told["scores"]["counts"].__setitem__(11, 0)),
+        ("decided", lambda trial: trial.update(decided=trial["decided"] + 1)),
+        ("failures", lambda trial: trial.update(failures=0)),
+        ("card_hours.both", lambda trial: trial["card_hours"].update(both=0)),
+        ("cards.only_challenger", lambda trial: trial["cards"].update(only_challenger=99)),
+        ("scores.11", lambda trial: trial["scores"]["counts"].__setitem__(11, 0)),
     ],
 )
 def test_wrong_counts_of_trials_are_found(tried, where, name, change):
@@ -170,19 +168,19 @@ def test_units_may_move_from_one_side_to_both_between_commits():
         CommitTrials("2", False, 1, {pair: moved}, {pair: both}),
         CommitTrials("3", False, 1, {}, {}),
     ]
-    made = TrialAudit(problems)
-    made.check_group(commits)
-    made.check_totals({pair: both})
+    audit = TrialAudit(problems)
+    audit.check_group(commits)
+    audit.check_totals({pair: both})
     assert problems == []
 
 
 def test_a_trial_that_left_the_totals_may_not_return_without_its_counts():
     problems: list[str] = []
-    pair, one = ("x", "b"), Counter({"transactions": 1})
+    pair, counts = ("x", "b"), Counter({"transactions": 1})
     two = Counter({"transactions": 2})
     commits = [
         CommitTrials("1", True, 1, {pair: two}, {pair: two}),
-        CommitTrials("2", False, 1, {pair: one}, {pair: one}),
+        CommitTrials("2", False, 1, {pair: counts}, {pair: counts}),
     ]
     TrialAudit(problems).check_group(commits)
     assert problems == ["2: the totals of trials are not the previous ones plus its own counts"]
@@ -190,8 +188,8 @@ def test_a_trial_that_left_the_totals_may_not_return_without_its_counts():
 
 def test_an_alert_of_a_trial_must_name_the_deciding_model(tried):
     alerts = tried.topics["fraud-alerts"]
-    told = json.loads(alerts[0].value)
-    kept = {name: told[name] for name in told if name not in SINCE_VERSION_2}
+    trial = json.loads(alerts[0].value)
+    kept = {name: trial[name] for name in trial if name not in SINCE_VERSION_2}
     alerts[0] = alerts[0]._replace(value=json.dumps(kept).encode())
     assert of_topics(audit(tried)) == {"fraud-alerts": [1, 0, 1, 1]}
 

@@ -1,4 +1,4 @@
-"""Estimators from files that nobody vetted: listed types and whole trees are read, all else is refused."""
+"""Estimators from untrusted files: listed types and valid trees are read, all others are refused."""
 
 import io
 import json
@@ -77,7 +77,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("estimator", KNOWN.values(), ids=KNOWN.keys())
-def test_listed_estimators_come_back_as_they_went_in(estimator: Any) -> None:
+def test_listed_estimators_are_read_back_unchanged(estimator: Any) -> None:
     estimator.fit(GAPS, Y)
     again = read(estimator_file.dumps(estimator))
     assert type(again) is type(estimator)
@@ -102,14 +102,14 @@ FOREIGN = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "estimator"), FOREIGN.items(), ids=FOREIGN.keys())
-def test_what_is_not_listed_is_refused_by_name(name: str, estimator: Any) -> None:
+def test_an_unlisted_type_is_refused_by_name(name: str, estimator: Any) -> None:
     content = estimator_file.dumps(estimator.fit(np.abs(X), Y))
     with pytest.raises(ModelError, match=rf"holds a \S*{name} .*make it of ColumnTransformer, .*"):
         read(content)
 
 
 def forged(content: bytes, change: Callable[[Schema, dict[str, bytes]], None]) -> bytes:
-    """A file of skops' with another schema and other members."""
+    """A skops file with another schema and other members."""
     with ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     schema = json.loads(members.pop("schema.json"))
@@ -147,9 +147,9 @@ def writes(path: Path) -> bytes:
     return forged(regression(), change)
 
 
-def test_a_call_in_a_file_is_not_made(tmp_path: Path) -> None:
+def test_a_call_in_a_file_is_not_executed(tmp_path: Path) -> None:
     skops.io.loads(writes(tmp_path / "skops"), trusted=["io.open"]).verbose.close()
-    assert (tmp_path / "skops").exists()  # what reading with a list from the file itself would do
+    assert (tmp_path / "skops").exists()  # a reader with a list from the file itself executes it
     with pytest.raises(ModelError, match=r"holds a io\.open \(ConstructorFromReduceNode\)"):
         read(writes(tmp_path / "ours"))
     assert not (tmp_path / "ours").exists()
@@ -274,7 +274,7 @@ def test_forged_trees_are_refused_before_scikit_learn_sees_them(content: bytes) 
 
 
 def walk(nodes: np.ndarray, row: np.ndarray) -> int:
-    """The leaf of a row, looking before reading."""
+    """The leaf of a row, with each index checked before it is used."""
     at, steps = 0, 0
     while nodes["left_child"][at] != -1:
         column, steps = nodes["feature"][at], steps + 1

@@ -1,4 +1,4 @@
-"""Bins of features against counts by plain comparison; and as part of a model's files."""
+"""Bins of features equal counts by plain comparison, and are stored in a model's files."""
 
 from pathlib import Path
 
@@ -75,7 +75,7 @@ def test_a_value_that_is_nearly_always_the_same_has_a_bin_of_its_own(usual: floa
     assert ALIKE < 1e-6
 
 
-def test_rows_of_other_columns_are_counted_by_the_features_own() -> None:
+def test_rows_in_another_column_order_are_counted_by_feature() -> None:
     x = np.random.default_rng(2).normal(size=(500, 2))
     bins = bins_of(x)
     wider = np.ascontiguousarray(np.column_stack([np.full(500, 9.0), x[:, 1], x[:, 0]]))
@@ -100,7 +100,7 @@ def test_rows_of_other_columns_are_counted_by_the_features_own() -> None:
     ],
     ids=str,
 )
-def test_arrays_that_compiled_code_could_not_index_with_are_refused(spoiled: dict[str, np.ndarray]) -> None:
+def test_arrays_that_would_index_out_of_bounds_are_refused(spoiled: dict[str, np.ndarray]) -> None:
     good = {
         "upper": np.zeros((2, 2)), "trained": np.ones((2, 4), dtype=np.int64), "columns": np.arange(2),
     }  # fmt: skip
@@ -131,7 +131,7 @@ def test_bins_come_back_with_the_model_and_a_model_without_them_loads(
                 assert np.array_equal(getattr(content.bins, field), getattr(bins, field))
 
 
-def test_bins_of_other_features_than_the_model_s_are_refused(
+def test_bins_of_other_features_than_the_models_are_refused(
     model: tuple[HistGradientBoostingClassifier, np.ndarray],
 ) -> None:
     estimator, x = model

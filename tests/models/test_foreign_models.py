@@ -1,4 +1,4 @@
-"""Models whose files somebody wrote to run code or to read memory, in a real registry: nothing is run."""
+"""Malicious model files in a real registry: none of their code runs."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Payload:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the registry and its files are."""
+    """Directory of the registry and its files."""
     return tmp_path_factory.mktemp("foreign")
 
 
@@ -48,7 +48,7 @@ def uri(home: Path) -> str:
 
 
 def register(estimator: Any, uri: str) -> ModelRef:
-    """A model of a name of its own."""
+    """Register a model under a unique name."""
     x = np.random.default_rng(0).normal(size=(300, 4))
     estimator.fit(x, x[:, 0] > 0.5)
     name = f"foreign-{uuid.uuid4()}"
@@ -61,7 +61,7 @@ def tag(ref: ModelRef, uri: str, digest: str) -> None:
 
 
 def forge(ref: ModelRef, uri: str, home: Path, change: Callable[[Path], None]) -> ModelRef:
-    """Change a registered model's files and give it the digest that they have now."""
+    """Change a registered model's files, and set its digest to theirs."""
     every = (path.parent for path in (home / "artifacts").rglob("MLmodel"))
     (stored,) = (path for path in every if artifact.digest(path) == ref.digest)
     change(stored)
@@ -122,7 +122,7 @@ def test_arrays_that_are_pickles_are_refused(uri: str, home: Path, tmp_path: Pat
     assert not trace.exists()
 
 
-def test_types_that_a_model_names_as_trusted_are_not(uri: str, home: Path, tmp_path: Path) -> None:
+def test_types_declared_trusted_by_a_model_are_not_trusted(uri: str, home: Path, tmp_path: Path) -> None:
     ref, trace = register(LogisticRegression(), uri), tmp_path / "trace"
 
     def change(stored: Path) -> None:

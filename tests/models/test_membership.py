@@ -1,4 +1,4 @@
-"""Which cards a canary gets: uniform, sticky, monotone, and pinned for ever."""
+"""Membership of cards in a canary: uniform, sticky, monotone, and fixed for ever."""
 
 import numpy as np
 import pyarrow as pa
@@ -26,20 +26,20 @@ def is_member(cards: NDArray[np.uint64], salt: str, share_bp: int) -> NDArray[np
 
 
 def test_bucket_is_the_finalised_hash_of_card_and_salt() -> None:
-    found = bucket(CARDS[:500], SALT)
-    assert found.tolist() == [
+    result = bucket(CARDS[:500], SALT)
+    assert result.tolist() == [
         fmix64(hash_string(f"card-{number}")[0] ^ hash_string(SALT)[0]) % BUCKETS for number in range(500)
     ]
-    assert (found.min() >= 0, found.max() < BUCKETS) == (True, True)
+    assert (result.min() >= 0, result.max() < BUCKETS) == (True, True)
 
 
-def test_buckets_are_pinned_for_ever() -> None:
+def test_buckets_never_change() -> None:
     assert SALT == "card-fraud/card-fraud"
     assert bucket(CARDS[:4], SALT).tolist() == [9730, 2977, 874, 3326]
 
 
 @pytest.mark.parametrize("share_bp", [1, 100, 1_000, 5_000])
-def test_share_of_the_cards_is_the_share_asked_for(share_bp: int) -> None:
+def test_the_share_of_the_cards_is_the_given_one(share_bp: int) -> None:
     p = share_bp / BUCKETS
     members = is_member(CARDS, SALT, share_bp).sum()
     assert abs(members - p * CARDS.size) < 5 * np.sqrt(CARDS.size * p * (1 - p)) + 1
@@ -62,7 +62,7 @@ def test_all_buckets_are_used_alike() -> None:
     assert ((counts - expected) ** 2 / expected).sum() < 99 + 5 * np.sqrt(2 * 99)
 
 
-def test_lines_draw_independently() -> None:
+def test_model_lines_have_independent_members() -> None:
     both = is_member(CARDS, SALT, 1_000) & is_member(CARDS, salt_of("other"), 1_000)
     assert 0.008 < both.mean() < 0.012
 

@@ -1,4 +1,4 @@
-"""Percentiles of scores against a count of those that lie below."""
+"""Percentiles of scores equal the share of scores below."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=300)
 
 
 @given(SCORES, st.floats(0, 1))
-def test_a_percentile_says_how_many_scores_are_no_higher(scores: list[float], score: float) -> None:
+def test_a_percentile_is_the_share_of_scores_that_are_no_higher(scores: list[float], score: float) -> None:
     least = quantiles(np.array(scores))
-    found = percentile(least, score)
+    result = percentile(least, score)
     reached = 100 * float(np.mean(np.array(scores) <= score))
-    assert found <= reached + 1e-9
-    higher = LEVELS[found < LEVELS]
+    assert result <= reached + 1e-9
+    higher = LEVELS[result < LEVELS]
     # the next level would be too much, but for the one score that lies between two levels
     assert not higher.size or higher[0] > reached - 100 / len(scores) - 1e-9
 

@@ -1,4 +1,4 @@
-"""History in, registered model out."""
+"""The way from a history to a registered model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from models.registry import training_scores
 
 
 def history(rows: int = 6_000) -> pa.Table:
-    """Forty days; frauds are twenty times what their card usually pays."""
+    """Forty days of transactions; frauds are twenty times the card's usual amount."""
     rng = np.random.default_rng(1)
     fraud = rng.random(rows) < 0.03
     card = rng.integers(0, 100, rows)
@@ -66,10 +66,10 @@ def test_history_without_labels_is_refused() -> None:
 
 
 @pytest.mark.integration
-def test_a_model_is_trained_judged_registered_and_loads(tmp_path: Path) -> None:
+def test_a_model_is_trained_evaluated_registered_and_loaded(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     table = history()
-    twice = pa.concat_tables([table, table.slice(len(table) - 1)])  # the last one delivered again
+    twice = pa.concat_tables([table, table.slice(len(table) - 1)])  # the last transaction repeated
     trained = fit_and_register(twice, uri, learner=replace(QUICK, iterations=30))
     assert trained.quality.auc_roc > 0.95
     assert trained.quality.alert_share <= 0.005
@@ -87,14 +87,14 @@ def test_a_model_is_trained_judged_registered_and_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_mlflow_keeps_what_a_run_was_and_what_it_gave(tmp_path: Path) -> None:
+def test_mlflow_has_the_parameters_and_results_of_a_run(tmp_path: Path) -> None:
     uri, learner = f"sqlite:///{tmp_path}/mlflow.db", replace(QUICK, iterations=5)
     first = fit_and_register(history(), uri, learner=learner, sources={"transactions_sha256": "ab"})
     again = fit_and_register(history(), uri, learner=learner, alert_cost=2.0)
     with tracking.registry(uri) as client:
         versions = [client.get_model_version(of.ref.name, of.ref.version) for of in (first, again)]
         runs = [client.get_run(version.run_id) for version in versions]
-        files = {found.path for found in client.list_artifacts(versions[0].run_id)}
+        files = {artifact.path for artifact in client.list_artifacts(versions[0].run_id)}
     params = [run.data.params for run in runs]
     assert {"curves.html", "curves.json", "model-card.md"} <= files
     assert runs[0].data.metrics["average_precision"] == first.quality.average_precision
@@ -110,8 +110,8 @@ def test_mlflow_keeps_what_a_run_was_and_what_it_gave(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_a_model_of_merchant_label_features_loads_and_looks_at_them(tmp_path: Path) -> None:
-    """The frauds of three merchants look like any payment there: only their labels tell of them."""
+def test_a_model_of_merchant_label_features_is_loaded_and_uses_them(tmp_path: Path) -> None:
+    """The frauds at three merchants look like any payment there: only labels distinguish them."""
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     compromised = pc.is_in(history()["merchant_id"], pa.array(["m1", "m2", "m3"]))
     table = history().set_column(6, "label", compromised.cast(pa.int8()))
@@ -133,7 +133,7 @@ def test_a_model_of_merchant_label_features_loads_and_looks_at_them(tmp_path: Pa
 
 
 @pytest.mark.integration
-def test_the_command_line_trains_lists_and_names_its_errors(tmp_path: Path) -> None:
+def test_the_commands_train_list_and_name_their_errors(tmp_path: Path) -> None:
     uri, path = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "history.parquet"
     pq.write_table(history(), path)
     runner = CliRunner()

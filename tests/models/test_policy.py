@@ -23,7 +23,7 @@ def decided(
     day: int = 0,
     **counts: int,
 ) -> Decision | None:
-    """A decision on a card that has done little else."""
+    """A decision on a card with few other transactions."""
     quiet = dict.fromkeys(Counts.__dataclass_fields__, 1)
     known = Counts(**{**quiet, "count_5m": count_5m, "arrivals_5m": arrivals_5m, **counts})
     there = status is not None if has_profile is None else has_profile
@@ -46,35 +46,35 @@ def decided(
 def test_rules_fire_in_their_order(
     score: float | None, count_5m: int, status: str | None, decision: str, rules: tuple[str, ...]
 ) -> None:
-    made = decided(POLICY, score, count_5m, 1, status)
-    assert made is not None
-    assert (made.decision, made.rules) == (decision, rules)
+    result = decided(POLICY, score, count_5m, 1, status)
+    assert result is not None
+    assert (result.decision, result.rules) == (decision, rules)
 
 
 @pytest.mark.parametrize(
     ("score", "count_5m", "status"),
     [(math.nextafter(0.8, 0), 5, "active"), (None, 5, None), (math.nan, 1, "active"), (0.0, 1, "active")],
 )
-def test_nothing_fires_below_every_limit(score: float | None, count_5m: int, status: str | None) -> None:
+def test_no_rule_fires_below_every_limit(score: float | None, count_5m: int, status: str | None) -> None:
     assert decided(POLICY, score, count_5m, 1, status) is None
 
 
 @pytest.mark.parametrize(("by_event_time", "by_arrival"), [(6, 1), (1, 6), (6, 6)])
 def test_velocity_fires_by_either_clock(by_event_time: int, by_arrival: int) -> None:
-    made = decided(POLICY, 0.1, by_event_time, by_arrival)
-    assert made is not None
-    assert made.rules == ("velocity_5m",)
+    result = decided(POLICY, 0.1, by_event_time, by_arrival)
+    assert result is not None
+    assert result.rules == ("velocity_5m",)
 
 
 @pytest.mark.parametrize(("status", "rule"), [("blocked", "blocked_card"), ("closed", "closed_card")])
 def test_deleted_row_leaves_the_card_as_it_was(status: str, rule: str) -> None:
     careful = Policy(threshold=0.8, max_count_5m=5, missing_profile="review")
-    made = decided(careful, 0.1, status=status, has_profile=False)
-    assert made is not None
-    assert (made.decision, made.rules) == ("decline", (rule, "missing_profile"))
+    result = decided(careful, 0.1, status=status, has_profile=False)
+    assert result is not None
+    assert (result.decision, result.rules) == ("decline", (rule, "missing_profile"))
 
 
-def test_cards_without_profile_are_reviewed_where_the_policy_says_so() -> None:
+def test_cards_without_profile_are_reviewed_if_the_policy_says_so() -> None:
     careful = Policy(threshold=0.8, max_count_5m=5, missing_profile="review")
     for policy, score, status, rules in (
         (careful, 0.1, None, ("missing_profile",)),
@@ -82,15 +82,15 @@ def test_cards_without_profile_are_reviewed_where_the_policy_says_so() -> None:
         (careful, 0.1, "active", None),
         (POLICY, 0.1, None, None),
     ):
-        made = decided(policy, score, status=status)
-        assert (made and made.rules) == rules
-        assert made is None or made.decision == "review"
+        result = decided(policy, score, status=status)
+        assert (result and result.rules) == rules
+        assert result is None or result.decision == "review"
     with pytest.raises(ModelError, match="score or review"):
         Policy(0.5, 5, "decline")
 
 
 @pytest.mark.parametrize("window", ["1m", "1h"])
-def test_velocity_of_other_windows_is_a_rule_where_the_policy_has_it(window: str) -> None:
+def test_velocity_of_other_windows_is_a_rule_if_the_policy_has_it(window: str) -> None:
     strict = Policy(0.8, 5, **{f"max_count_{window}": 3})  # type: ignore[arg-type]
     for clock in ("count", "arrivals"):
         many = {f"{clock}_{window}": 4}
@@ -100,16 +100,16 @@ def test_velocity_of_other_windows_is_a_rule_where_the_policy_has_it(window: str
 
 
 @pytest.mark.parametrize("status", ["blocked", "closed"])
-def test_policy_says_what_becomes_of_blocked_and_closed_cards(status: str) -> None:
+def test_the_policy_decides_about_blocked_and_closed_cards(status: str) -> None:
     rule = f"{status}_card"
-    for mode, made in (("decline", Decision("decline", (rule,))), ("review", Decision("review", (rule,)))):
-        assert decided(replace(POLICY, **{status: mode}), 0.1, status=status) == made  # type: ignore[arg-type]
+    for mode, result in (("decline", Decision("decline", (rule,))), ("review", Decision("review", (rule,)))):
+        assert decided(replace(POLICY, **{status: mode}), 0.1, status=status) == result  # type: ignore[arg-type]
     ignoring = replace(POLICY, **{status: "ignore"})  # type: ignore[arg-type]
     assert decided(ignoring, 0.1, status=status) is None
     assert decided(ignoring, 0.9, status=status) == Decision("review", ("score",))
 
 
-def test_alert_that_is_one_too_many_in_a_day_is_a_decline() -> None:
+def test_an_alert_above_the_limit_of_a_day_is_a_decline() -> None:
     strict = replace(POLICY, escalate_after=3)
     assert decided(strict, 0.9, day=1) == Decision("review", ("score",))
     assert decided(strict, 0.9, day=2) == Decision("decline", ("score", "escalated"))
@@ -117,7 +117,7 @@ def test_alert_that_is_one_too_many_in_a_day_is_a_decline() -> None:
     assert decided(POLICY, 0.9, day=9) == Decision("review", ("score",))
 
 
-def test_digest_is_that_of_what_the_policy_says() -> None:
+def test_the_digest_depends_on_the_content_of_the_policy() -> None:
     assert POLICY.digest() == Policy.from_json({"threshold": 0.8, "max_count_5m": 5.0, "more": 1}).digest()
     changes = (
         {"threshold": 0.7}, {"max_count_5m": 6}, {"missing_profile": "review"}, {"max_count_1m": 2},
@@ -147,11 +147,11 @@ def test_a_policy_out_of_range_is_refused(threshold: float, limit: int) -> None:
         Policy(threshold, limit)
 
 
-def test_the_alert_id_is_pinned_for_ever() -> None:
-    told = {"event_time": 1_780_000_200_000, "units": 12_345, "merchant_id": "m", "country": "FR"}
-    pinned = alert_id("card-1", "tx-1", **told)  # type: ignore[arg-type]
-    assert pinned != alert_id("card-1t", "x-1", **told)  # type: ignore[arg-type]
+def test_the_alert_id_never_changes() -> None:
+    fields = {"event_time": 1_780_000_200_000, "units": 12_345, "merchant_id": "m", "country": "FR"}
+    pinned = alert_id("card-1", "tx-1", **fields)  # type: ignore[arg-type]
+    assert pinned != alert_id("card-1t", "x-1", **fields)  # type: ignore[arg-type]
     for change in ({"event_time": 1}, {"units": 1}, {"merchant_id": "n"}, {"country": "DE"}):
-        assert alert_id("card-1", "tx-1", **told | change) != pinned  # type: ignore[arg-type]
-    # every consumer that has seen an alert counts on this value
+        assert alert_id("card-1", "tx-1", **fields | change) != pinned  # type: ignore[arg-type]
+    # every consumer that has read an alert relies on this value
     assert pinned == "14ff46cf-29fd-58ed-a7d2-6be9457e320b"

@@ -1,4 +1,4 @@
-"""A policy as a file: what it says, and what is refused with the line."""
+"""A policy in a file: its content, and errors with their line."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def written(directory: Path, text: str | bytes) -> Path:
     return file
 
 
-def test_policy_guards_and_digest_are_what_the_file_says(tmp_path: Path) -> None:
+def test_policy_guards_and_digest_are_read_from_the_file(tmp_path: Path) -> None:
     policy, guards, digest = load(written(tmp_path, GOOD))
     assert policy == Policy(0.87, 6, max_count_1m=3, blocked="review", cooldown_s=600)
     assert guards == {"alpha": 0.01, "rules": [{"name": "failures", "max_share": 0.001}]}
@@ -38,10 +38,10 @@ def test_policy_guards_and_digest_are_what_the_file_says(tmp_path: Path) -> None
 
 
 def test_layout_and_order_do_not_change_the_digest(tmp_path: Path) -> None:
-    one = load(written(tmp_path, "policy: {threshold: 1, max_count_5m: 6}"))
+    first = load(written(tmp_path, "policy: {threshold: 1, max_count_5m: 6}"))
     other = load(written(tmp_path, "policy:\n  max_count_5m: 6\n  # all of them\n  threshold: 1.0\n"))
-    assert one == other
-    assert one[1] is None
+    assert first == other
+    assert first[1] is None
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_bad_line_is_named(tmp_path: Path, old: str, new: str, line: int, why: s
         "policy: {threshold: 0.5, max_count_5m: 6}\nguards: 1", "#" * (LARGEST + 1),
     ],
 )  # fmt: skip
-def test_what_is_no_policy_is_refused(tmp_path: Path, text: str | bytes) -> None:
+def test_a_file_that_is_no_policy_is_refused(tmp_path: Path, text: str | bytes) -> None:
     with pytest.raises(PolicyFileError):
         load(written(tmp_path, text))
 
 
-def test_file_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(PolicyFileError, match="cannot be read"):
         load(tmp_path / "none.yaml")

@@ -1,4 +1,4 @@
-"""The small writer of events that the demo, benchmarks and tests install models with."""
+"""The writer of rollout events for demo, benchmarks and tests."""
 
 from collections.abc import Callable
 
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def topic(stack: Endpoints, topic_names: Callable[[], Topics]) -> str:
-    """A rollout topic of our own, with the configuration of the real one in a replay."""
+    """A rollout topic for one test, configured like the real one in a replay."""
     names = topic_names()
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-    made = admin.create_topics(
+    result = admin.create_topics(
         [NewTopic(names.model_rollouts, 1, 1, config=names.configs(replay=True)[names.model_rollouts])]
     )
-    made[names.model_rollouts].result(30)
+    result[names.model_rollouts].result(30)
     return names.model_rollouts
 
 
@@ -34,12 +34,12 @@ def records(servers: str, topic: str, count: int) -> list[Message]:
         {"bootstrap.servers": servers, "group.id": "promote-test", "enable.auto.commit": False}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = consumer.consume(count, 10)
+    result = consumer.consume(count, 10)
     consumer.close()
-    return found
+    return result
 
 
-def test_a_replay_sets_the_time_from_which_the_rollout_holds(stack: Endpoints, topic: str) -> None:
+def test_a_replay_sets_the_time_from_which_the_rollout_decides(stack: Endpoints, topic: str) -> None:
     ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
     publish(
         installation(ref, Policy(0.5, 6), "r1", "test", 1_000),
@@ -51,7 +51,7 @@ def test_a_replay_sets_the_time_from_which_the_rollout_holds(stack: Endpoints, t
         assert record.timestamp()[1] == 1_500_000_000_000
 
 
-def test_a_broker_that_is_not_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_broker_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.rollouts.publishing.DELIVERY_TIMEOUT_S", 1.0)
     ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
     with pytest.raises(ModelError, match="was not written"):

@@ -1,4 +1,4 @@
-"""Reasons of alerts against exact Shapley values, by `shap` (Lundberg et al. 2020) on the same trees.
+"""Reasons of alerts compared with exact Shapley values of the same trees, by `shap` (Lundberg et al. 2020).
 
 `pytest -s` prints the figures of docs/model-quality.md.
 """
@@ -39,12 +39,12 @@ class Explained:
     exact: np.ndarray
     """Shapley values, float64[n, f], log-odds."""
     base: float
-    """Log-odds to which both add up with the row's own."""
+    """Base log-odds, to which both add up to the row's."""
 
 
 @pytest.fixture(scope="module")
 def explained() -> Explained:
-    """Of a model of the default size, trained on simulated traffic."""
+    """Alerts of a model of the default size, trained on simulated traffic."""
     stream = Stream(World.create(0, 2_000), 1.0, 1_780_000_000_000, disturbances=Disturbances.none())
     history = pa.concat_tables([batch.table for batch in stream.blocks(events=TRAINED + JUDGED)])
     x = training_set.build(history)
@@ -64,7 +64,7 @@ def explained() -> Explained:
 
 
 def named(contributions: np.ndarray) -> list[int]:
-    """Features that an alert names: those that raised the score most."""
+    """The features that an alert names, those that raised the score most."""
     strongest = np.argsort(-contributions, kind="stable")[:REASONS]
     return [int(feature) for feature in strongest if contributions[feature] > 0]
 

@@ -1,4 +1,4 @@
-"""Register and load against a real MLflow registry on sqlite and files."""
+"""Registration and loading with a real MLflow registry on sqlite and files."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ def ref(uri: str) -> ModelRef:
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-def test_any_classifier_comes_back_with_its_scores(estimator: object, uri: str, tmp_path: Path) -> None:
+def test_any_classifier_is_loaded_with_its_scores(estimator: object, uri: str, tmp_path: Path) -> None:
     ref = registered(estimator, uri, f"any-{type(estimator).__name__}")
     scorer = loading.verify(ref, uri, tmp_path)
     x, _ = rows(seed=1, count=700)
@@ -82,8 +82,8 @@ def test_a_version_is_found_and_listed_with_its_metrics(ref: ModelRef, uri: str)
         registry.find("boosted", "99", uri)
 
 
-def test_the_training_scores_stay_with_the_version(ref: ModelRef, uri: str, tmp_path: Path) -> None:
-    assert registry.training_scores(ref, uri) is None  # `registered` gives none
+def test_the_training_scores_are_stored_with_the_version(ref: ModelRef, uri: str, tmp_path: Path) -> None:
+    assert registry.training_scores(ref, uri) is None  # `registered` passes none
     x, y = rows()
     estimator = HistGradientBoostingClassifier(max_iter=3, random_state=0).fit(x, y)
     scores = np.append(np.arange(100) / 100, 1.0)
@@ -157,14 +157,14 @@ def test_files_changed_in_the_registry_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("features", [FEATURES[:-1], FEATURES[::-1], ("f0:2", *FEATURES[1:])])
-def test_other_features_than_the_rollout_names_are_refused(
+def test_features_other_than_the_rollouts_are_refused(
     ref: ModelRef, uri: str, tmp_path: Path, features: tuple[str, ...]
 ) -> None:
     with pytest.raises(ModelError, match="other features"):
         load(replace(ref, features=features), uri, tmp_path)
 
 
-def test_scores_that_are_not_the_golden_ones_are_refused(
+def test_scores_that_differ_from_the_golden_ones_are_refused(
     ref: ModelRef, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score = Trees.score

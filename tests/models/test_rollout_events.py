@@ -1,4 +1,4 @@
-"""Rollout events keep their contract both ways; those of the first version are still read."""
+"""Rollout events are written and read by their contract; those of the first version are still read."""
 
 import json
 from dataclasses import replace
@@ -22,15 +22,15 @@ EVENTS = [PROPOSED, *(event(kind, "r", 2) for kind in Type if kind is not Type.P
 V1 = rollout_v1("card-fraud-3", MODEL, Policy(0.75, 6))
 
 
-@pytest.mark.parametrize("made", EVENTS, ids=lambda made: made.type)
-def test_an_event_comes_back_as_it_was_written(made: Event) -> None:
+@pytest.mark.parametrize("made", EVENTS, ids=lambda result: result.type)
+def test_an_event_is_read_back_unchanged(made: Event) -> None:
     assert read(made.to_json()) == (made,)
 
 
-def test_installation_and_withdrawal_come_back_as_they_were_written() -> None:
+def test_installation_and_withdrawal_are_read_back_unchanged() -> None:
     proposal, promotion = installation(MODEL, POLICY, "r" * 64, "me", 5)
-    for made in (proposal, promotion, withdrawal("r", 3, "me", "bad", 9, from_the_beginning=True)):
-        assert read(made.to_json()) == (made,)
+    for result in (proposal, promotion, withdrawal("r", 3, "me", "bad", 9, from_the_beginning=True)):
+        assert read(result.to_json()) == (result,)
     assert (proposal.seq, proposal.any_champion, promotion.seq, promotion.expected_seq) == (1, True, 2, 1)
     assert promotion.challenger == proposal.challengers[0].name
 
@@ -40,7 +40,7 @@ def test_rollout_of_the_first_version_is_a_proposal_and_its_promotion() -> None:
     (only,) = proposal.challengers
     assert (proposal.type, promotion.type) == (Type.PROPOSED, Type.PROMOTED)
     assert (only.model, only.policy, only.name) == (MODEL, Policy(0.75, 6), promotion.challenger)
-    assert {made.schema_version for made in (proposal, promotion)} == {1}
+    assert {result.schema_version for result in (proposal, promotion)} == {1}
     (withdrawn,) = read(withdrawal_v1("card-fraud-3", from_the_beginning=True))
     assert (withdrawn.type, withdrawn.rollout_id) == (Type.WITHDRAWN, "card-fraud-3")
     assert withdrawn.from_the_beginning
@@ -60,13 +60,13 @@ def test_unknown_fields_are_tolerated(value: bytes) -> None:
     "value",
     [b"", b"{", b"\xff", b"[]", b"1", b"{}", b"[" * 100_000, V1.replace(b'"champion"', b'"emperor"')],
 )
-def test_a_table_that_breaks_the_contract_is_refused(value: bytes) -> None:
+def test_an_event_that_breaks_the_contract_is_refused(value: bytes) -> None:
     with pytest.raises(ContractError):
         read(value)
 
 
 def changed(made: Event, path: str, to: Any) -> bytes:
-    """The record with one field changed, or left out (`...`)."""
+    """The record with one field changed, or removed (`...`)."""
     record = part = json.loads(made.to_json())
     *way, last = path.split(".")
     for name in way:
@@ -78,7 +78,7 @@ def changed(made: Event, path: str, to: Any) -> bytes:
     return json.dumps(record).encode()
 
 
-@pytest.mark.parametrize("made", EVENTS, ids=lambda made: made.type)
+@pytest.mark.parametrize("made", EVENTS, ids=lambda result: result.type)
 def test_every_field_of_its_type_is_required(made: Event) -> None:
     optional = {"any_champion"}
     for name in json.loads(made.to_json()):
@@ -114,7 +114,7 @@ def test_share_of_a_canary_is_in_basis_points(share: float) -> None:
         read(changed(event(Type.CANARY_SET, "r", 3), "share_bp", share))
 
 
-def test_challengers_have_names_of_their_own_and_one_canary_at_most() -> None:
+def test_challengers_have_distinct_names_and_at_most_one_canary() -> None:
     for names, roles in ((("a", "a"), ("shadow", "shadow")), (("a", "b"), ("canary", "canary"))):
         both = [challenger(MODEL, name, role) for name, role in zip(names, roles, strict=True)]
         with pytest.raises(ContractError):
@@ -125,13 +125,13 @@ def test_challengers_have_names_of_their_own_and_one_canary_at_most() -> None:
         proposed("r", *five).to_json()
 
 
-def test_what_would_break_the_contract_is_not_written() -> None:
+def test_an_event_that_breaks_the_contract_is_not_written() -> None:
     for wrong in ({"rollout_id": ""}, {"actor": "x\ud800"}, {"seq": 0}, {"seq": 2**70}):
         with pytest.raises(ContractError):
             replace(PROPOSED, **wrong).to_json()  # type: ignore[arg-type]
 
 
-def test_content_is_all_that_a_repetition_repeats() -> None:
+def test_the_content_digest_covers_all_fields_that_a_repetition_repeats() -> None:
     assert replace(PROPOSED, created_at=7).content == PROPOSED.content
     for change in (
         {"reason": "other"},

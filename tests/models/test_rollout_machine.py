@@ -1,4 +1,4 @@
-"""The state machine of rollouts: what is accepted, what it leads to, and what is refused."""
+"""The state machine of rollouts: accepted events with their effects, and refused ones."""
 
 from dataclasses import replace
 from functools import reduce
@@ -60,7 +60,7 @@ def refusal(line: Line, made: Event) -> Reason:
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_each_phase_is_reached_and_allows_what_the_table_says(phase: Phase) -> None:
+def test_each_phase_is_reached_and_allows_the_events_of_the_table(phase: Phase) -> None:
     line = at(phase)
     assert line.trials["r"].phase is phase
     assert (line.open == "r") == (phase not in FINAL)
@@ -86,16 +86,16 @@ def test_rolled_back_is_accepted_in_every_phase_that_is_not_final(phase: Phase, 
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_who_scores_and_who_decides(phase: Phase) -> None:
-    found = plan(at(phase))
-    assert found is not None
-    decides = (found.champion.rollout_id, found.champion.model.version)
+def test_scoring_and_deciding_models_of_each_phase(phase: Phase) -> None:
+    result = plan(at(phase))
+    assert result is not None
+    decides = (result.champion.rollout_id, result.champion.model.version)
     assert decides == (("r", "2") if phase is Phase.PROMOTED else ("first", "1"))
     roles = {Phase.CANARY: ["canary", "shadow"], Phase.SHADOW: ["shadow"] * 2, Phase.PAUSED: ["shadow"] * 2}
-    assert [one.role for one in found.challengers] == roles.get(phase, [])
-    assert (found.canary, found.share_bp) == (("b", 1_000) if phase is Phase.CANARY else ("", 0))
-    assert (found.trial, found.salt) == (("r", "card-fraud/card-fraud") if phase in TRIED else (None, ""))
-    assert found.seq == (at(phase).trials["r"].seq if phase in TRIED else found.champion.seq)
+    assert [decider.role for decider in result.challengers] == roles.get(phase, [])
+    assert (result.canary, result.share_bp) == (("b", 1_000) if phase is Phase.CANARY else ("", 0))
+    assert (result.trial, result.salt) == (("r", "card-fraud/card-fraud") if phase in TRIED else (None, ""))
+    assert result.seq == (at(phase).trials["r"].seq if phase in TRIED else result.champion.seq)
     assert plan(Line()) is None
 
 
@@ -113,7 +113,7 @@ def test_pause_and_resume_lead_back_to_phase_and_share() -> None:
         assert (other.trials["r"].phase, other.trials["r"].share_bp) == (Phase.CANARY, 50)
 
 
-def test_withdrawal_brings_back_the_champion_before() -> None:
+def test_a_withdrawal_restores_the_champion_before() -> None:
     line = at(Phase.PROMOTED)
     assert plan(apply(line, following(line, Type.WITHDRAWN))) == plan(INSTALLED)
     assert refusal(INSTALLED, event(Type.WITHDRAWN, "first", 3)) is Reason.LAST_ROLLOUT
@@ -132,7 +132,7 @@ def test_withdrawal_brings_back_the_champion_before() -> None:
         replace(proposed("q", *CHALLENGERS), seq=2),
     ],
 )
-def test_proposals_in_ignorance_are_refused(made: Event) -> None:
+def test_proposals_against_another_champion_are_refused(made: Event) -> None:
     assert refusal(INSTALLED, made) is Reason.ROLLOUT_CONFLICT
 
 
@@ -147,7 +147,7 @@ def test_one_rollout_is_open_at_a_time() -> None:
             assert allowed(at(phase), "q") == ()
 
 
-def test_events_of_nothing_out_of_turn_or_of_no_challenger_are_refused() -> None:
+def test_events_without_rollout_out_of_order_or_without_challenger_are_refused() -> None:
     line = at(Phase.SHADOW)
     assert refusal(line, event(Type.PAUSED, "nobody", 3)) is Reason.UNKNOWN_ROLLOUT
     for seq in (1, 2, 4):
@@ -158,9 +158,9 @@ def test_events_of_nothing_out_of_turn_or_of_no_challenger_are_refused() -> None
 
 def test_repetition_is_ignored_and_a_reused_key_is_refused() -> None:
     line = at(Phase.CANARY)
-    for made in way_to(Phase.CANARY):
-        assert apply(line, replace(made, created_at=5)) is line
-        assert refusal(line, replace(made, reason="other")) is Reason.ROLLOUT_CONFLICT
+    for result in way_to(Phase.CANARY):
+        assert apply(line, replace(result, created_at=5)) is line
+        assert refusal(line, replace(result, reason="other")) is Reason.ROLLOUT_CONFLICT
     key = way_to(Phase.CANARY)[1].idempotency_key
     assert refusal(line, following(line, Type.PAUSED, idempotency_key=key)) is Reason.ROLLOUT_CONFLICT
 
@@ -168,18 +168,18 @@ def test_repetition_is_ignored_and_a_reused_key_is_refused() -> None:
 def test_rollout_of_the_first_version_decides_at_once_and_rolls_an_open_one_back() -> None:
     for phase in Phase:
         line = at(phase)
-        for made in read(rollout_v1("r", model("9"), Policy(0.5, 6))):
-            line = apply(line, made)
-        found = plan(line)
-        assert found is not None
-        assert (found.champion.model, line.open) == (model("9"), None)
-        for made in read(rollout_v1("old", model("8"), Policy(0.5, 6))):
-            line = apply(line, made)
+        for record in read(rollout_v1("r", model("9"), Policy(0.5, 6))):
+            line = apply(line, record)
+        result = plan(line)
+        assert result is not None
+        assert (result.champion.model, line.open) == (model("9"), None)
+        for record in read(rollout_v1("old", model("8"), Policy(0.5, 6))):
+            line = apply(line, record)
         (withdrawn,) = read(withdrawal_v1("old"))
-        assert plan(apply(line, withdrawn)) == found
+        assert plan(apply(line, withdrawn)) == result
     open_line = at(Phase.CANARY)
-    for made in read(rollout_v1("old", model("8"), Policy(0.5, 6))):
-        open_line = apply(open_line, made)
+    for record in read(rollout_v1("old", model("8"), Policy(0.5, 6))):
+        open_line = apply(open_line, record)
     assert open_line.trials["r"].phase is Phase.ROLLED_BACK
 
 
@@ -190,24 +190,24 @@ STEPS = st.lists(
 
 
 def story(steps: list[tuple[str, Type, int, bool]]) -> list[Event]:
-    """Events as careless writers would send them: now and then a proposal, mostly the next number."""
+    """Random events of careless writers: some proposals, mostly the next number."""
     seqs: dict[str, int] = {}
-    told = []
+    outcomes_of = []
     for name, kind, slip, opens in steps:
         if opens or name not in seqs:
             seqs[name] = 1
-            told.append(proposed(name, *CHALLENGERS))
+            outcomes_of.append(proposed(name, *CHALLENGERS))
         seqs[name] += 1
-        told.append(event(kind, name, max(seqs[name] + (slip if slip > 1 else 0), 1)))
-    return told
+        outcomes_of.append(event(kind, name, max(seqs[name] + (slip if slip > 1 else 0), 1)))
+    return outcomes_of
 
 
-def outcomes(line: Line, told: list[Event]) -> tuple[Line, list[str]]:
-    """What careless events lead to, and what was said of each."""
+def outcomes(line: Line, events: list[Event]) -> tuple[Line, list[str]]:
+    """The state after careless events, and the outcome of each."""
     words = []
-    for made in told:
+    for sent in events:
         try:
-            after = apply(line, made)
+            after = apply(line, sent)
             words.append("repeated" if after is line else "accepted")
             line = after
         except ConflictError as conflict:
@@ -217,16 +217,16 @@ def outcomes(line: Line, told: list[Event]) -> tuple[Line, list[str]]:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
-def test_every_line_can_be_rolled_back_and_is_the_same_in_a_replay(
+def test_every_state_can_be_rolled_back_and_is_equal_in_a_replay(
     steps: list[tuple[str, Type, int, bool]],
 ) -> None:
-    told = story(steps)
-    line, words = outcomes(INSTALLED, told)
-    assert outcomes(INSTALLED, told) == (line, words)
-    accepted = [made for made, word in zip(told, words, strict=True) if word == "accepted"]
+    events = story(steps)
+    line, words = outcomes(INSTALLED, events)
+    assert outcomes(INSTALLED, events) == (line, words)
+    accepted = [result for result, word in zip(events, words, strict=True) if word == "accepted"]
     assert reduce(apply, accepted, INSTALLED) == line == reduce(machine.apply_accepted, accepted, INSTALLED)
-    half = len(told) // 2
-    assert outcomes(outcomes(INSTALLED, told[:half])[0], told[half:])[0] == line
+    half = len(events) // 2
+    assert outcomes(outcomes(INSTALLED, events[:half])[0], events[half:])[0] == line
     still = [trial for trial in line.trials.values() if trial.phase not in FINAL]
     assert [trial.rollout_id for trial in still] == ([line.open] if line.open else [])
     for trial in still:
@@ -234,6 +234,6 @@ def test_every_line_can_be_rolled_back_and_is_the_same_in_a_replay(
         back = apply(line, event(Type.ROLLED_BACK, trial.rollout_id, trial.seq + 7))
         assert back.open is None
         assert back.champions == line.champions
-    found = plan(line)
-    assert found is not None
-    assert sum(one.role == "canary" for one in found.challengers) == bool(found.canary)
+    actual = plan(line)
+    assert actual is not None
+    assert sum(decider.role == "canary" for decider in actual.challengers) == bool(actual.canary)

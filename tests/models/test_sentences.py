@@ -1,4 +1,4 @@
-"""Sentences say what the features say: every number in one is read back, every word of direction checked."""
+"""Sentences agree with the features: each number is read back, each word of direction is checked."""
 
 import re
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ PER_HOURS = {"an hour": 1, "a day": 24, "in 30 days": 720}
 
 def read(text: str) -> float:
     """The first number of a text."""
-    found = re.search(r"-?\d[\d,]*(\.\d+)?", text)
-    assert found is not None, text
-    return float(found[0].replace(",", ""))
+    match = re.search(r"-?\d[\d,]*(\.\d+)?", text)
+    assert match is not None, text
+    return float(match[0].replace(",", ""))
 
 
 def is_near(told: float, value: float) -> bool:
@@ -39,24 +39,24 @@ def is_near(told: float, value: float) -> bool:
 @given(st.floats(-1e9, 1e9))
 def test_a_number_reads_back_and_has_no_exponent(value: float) -> None:
     assume(value == 0 or abs(value) > 1e-9)
-    told = number(value)
-    assert "e" not in told
-    assert abs(read(told) - value) <= 0.0501 * abs(value)
+    sentence = number(value)
+    assert "e" not in sentence
+    assert abs(read(sentence) - value) <= 0.0501 * abs(value)
 
 
 @given(st.integers(0, 10**9))
-def test_a_count_is_told_exactly(count: int) -> None:
-    told = plural(count, "payment")
-    assert read(told) == count
-    assert told.endswith("payment") is (count == 1)
+def test_a_count_is_exact(count: int) -> None:
+    sentence = plural(count, "payment")
+    assert read(sentence) == count
+    assert sentence.endswith("payment") is (count == 1)
 
 
 @given(st.floats(0, 1e9))
 def test_a_duration_reads_back_in_its_unit(seconds: float) -> None:
     assume(seconds == 0 or seconds > 1e-6)
-    told, unit = duration(seconds).split(" ")
-    assert abs(read(told) * SECONDS[unit] - seconds) <= 0.0501 * seconds
-    assert unit == "s" or read(told) >= 1.9
+    sentence, unit = duration(seconds).split(" ")
+    assert abs(read(sentence) * SECONDS[unit] - seconds) <= 0.0501 * seconds
+    assert unit == "s" or read(sentence) >= 1.9
 
 
 def test_every_feature_of_the_catalogue_has_a_sentence_and_no_other() -> None:
@@ -68,22 +68,22 @@ def test_every_feature_of_the_catalogue_has_a_sentence_and_no_other() -> None:
 
 @given(st.sampled_from(MERCHANT_FEATURES), st.integers(0, 10_000))
 def test_a_sentence_of_a_merchant_names_value_and_window(feature: Feature, value: int) -> None:
-    told = of_feature(feature.name, float(value), {}, "EUR")
-    assert "this merchant" in told
+    sentence = of_feature(feature.name, float(value), {}, "EUR")
+    assert "this merchant" in sentence
     if feature.name == "merchant_last_label":
-        assert told.endswith("fraud" if value else "genuine")
+        assert sentence.endswith("fraud" if value else "genuine")
         return
     if feature.unit == "d":
-        found = re.search(r"([\d,.]+) (s|min|h|days) ago$", told)
-        assert found is not None
-        assert is_near(read(found[1]) * SECONDS[found[2]], value * SECONDS["days"])
+        match = re.search(r"([\d,.]+) (s|min|h|days) ago$", sentence)
+        assert match is not None
+        assert is_near(read(match[1]) * SECONDS[match[2]], value * SECONDS["days"])
     else:
-        assert is_near(read(told), value * (100 if "risk" in feature.name else 1))
+        assert is_near(read(sentence), value * (100 if "risk" in feature.name else 1))
     if feature.name.endswith(("_7d", "_30d")):
-        assert f" in {feature.name.rpartition('_')[2][:-1]} days" in told
+        assert f" in {feature.name.rpartition('_')[2][:-1]} days" in sentence
 
 
-def test_an_unknown_feature_of_a_merchant_is_said_to_be_none() -> None:
+def test_an_unknown_merchant_feature_has_its_sentence() -> None:
     unknown = {feature.name for feature in MERCHANT_FEATURES if "unknown" in feature.meaning}
     assert unknown == set(MERCHANT_UNKNOWN)
     assert all(of_feature(name, None, {}, "EUR").startswith("no ") for name in unknown)
@@ -95,8 +95,8 @@ def test_a_sentence_of_a_count_or_sum_names_value_and_window(feature: object, va
     stem, _, window = name.rpartition("_")
     assume(window in WINDOWS and stem in (*COUNTS, "sum", "mean", "max"))
     values = {**dict.fromkeys(NAMES), name: float(value), "count_30d": float(value + more), "sum_30d": 9e6}
-    told = of_feature(name, float(value), values, "EUR")
-    first = told.split("; ")[0]
+    sentence = of_feature(name, float(value), values, "EUR")
+    first = sentence.split("; ")[0]
     words = "30 days|7 days|24 hours|1 hour|5 minutes|1 minute"
     (length,) = re.findall(rf"(?:in|within|in the) ({words})", first)
     unit = {"m": "minute", "h": "hour", "d": "day"}[window[-1]]
@@ -111,10 +111,10 @@ def test_a_sentence_of_a_count_or_sum_names_value_and_window(feature: object, va
     st.integers(0, 20_000),
     st.floats(0.01, 10_000),
 )
-def test_what_is_usual_is_the_rate_or_mean_of_what_lies_before(
+def test_the_usual_value_is_the_rate_or_mean_of_the_time_before(
     window: str, count: int, before: int, mean: float
 ) -> None:
-    """Against a computation of its own: in hours, from the counts of which the features are made."""
+    """Compared with a separate computation in hours, from the counts behind the features."""
     values = {
         **dict.fromkeys(NAMES),
         f"count_{window}": float(count), "count_30d": float(count + before),
@@ -122,48 +122,48 @@ def test_what_is_usual_is_the_rate_or_mean_of_what_lies_before(
     }  # fmt: skip
     hours = HOURS["30d"] - HOURS[window]
     for name, told_of in ((f"count_{window}", before), (f"sum_{window}", before * mean)):
-        told = of_feature(name, values[name], values, "EUR")
+        sentence = of_feature(name, values[name], values, "EUR")
         if before == 0:
-            assert told.endswith("; none in the 30 days before")
+            assert sentence.endswith("; none in the 30 days before")
             continue
-        usual = told.split("; usually ")[1]
+        usual = sentence.split("; usually ")[1]
         (per,) = [length for words, length in PER_HOURS.items() if usual.endswith(words)]
-        assert is_near(read(usual), told_of * per / hours), told
+        assert is_near(read(usual), told_of * per / hours), sentence
         assert per >= min(HOURS[window], 24)  # an hour for minutes, a day for days
     for name in (f"mean_{window}", f"max_{window}"):
-        told = of_feature(name, 100.0, values, "EUR")
+        sentence = of_feature(name, 100.0, values, "EUR")
         if before:
-            assert is_near(read(told.split("; usually ")[1]), mean), told
+            assert is_near(read(sentence.split("; usually ")[1]), mean), sentence
 
 
-def test_the_issue_s_example() -> None:
+def test_the_documented_example() -> None:
     values = {**USUAL, "count_5m": 7.0, "count_30d": 295.0}
     assert of_feature("count_5m", 7.0, values, "EUR") == "7 payments in 5 minutes; usually 0.4 an hour"
 
 
 @given(st.floats(0.01, 1e6), st.floats(0.01, 1e3))
-def test_the_usual_amount_is_the_one_that_the_ratio_was_taken_of(amount: float, ratio: float) -> None:
+def test_the_usual_amount_is_the_denominator_of_the_ratio(amount: float, ratio: float) -> None:
     values = {"amount": amount, "ratio_median": ratio}
-    told, usual = of_feature("amount", amount, values, "CHF").split("; usually ")
-    assert told == money(amount, "CHF")
+    sentence, usual = of_feature("amount", amount, values, "CHF").split("; usually ")
+    assert sentence == money(amount, "CHF")
     assert is_near(read(usual), amount / ratio)
-    assert (read(usual) < read(told)) <= (ratio > 0.99)
+    assert (read(usual) < read(sentence)) <= (ratio > 0.99)
 
 
 @given(st.sampled_from(["zscore_30d", "zscore_all"]), st.floats(-50, 50))
 def test_above_and_below_the_mean(name: str, value: float) -> None:
     assume(value == 0 or abs(value) > 1e-6)
-    told = of_feature(name, value, {}, "EUR")
-    assert ("above" in told) is (value > 0)
-    assert ("below" in told) is (value < 0)
-    assert is_near(read(told), abs(value))
+    sentence = of_feature(name, value, {}, "EUR")
+    assert ("above" in sentence) is (value > 0)
+    assert ("below" in sentence) is (value < 0)
+    assert is_near(read(sentence), abs(value))
 
 
 @given(st.floats(-300, 700_000))
 def test_late_or_ahead(value: float) -> None:
     assume(value == 0 or abs(value) > 1e-6)
-    told = of_feature("lateness", value, {}, "EUR")
-    assert told.startswith("dated" if value < 0 else "arrived")
+    sentence = of_feature("lateness", value, {}, "EUR")
+    assert sentence.startswith("dated" if value < 0 else "arrived")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_late_or_ahead(value: float) -> None:
         ("away_from_home", "outside the card's home country", "in the card's home country"),
     ],
 )
-def test_a_flag_says_which_of_both(name: str, one: str, zero: str) -> None:
+def test_a_flag_has_a_sentence_for_each_value(name: str, one: str, zero: str) -> None:
     assert of_feature(name, 1.0, {}, "EUR").startswith(one)
     assert of_feature(name, 0.0, {}, "EUR").startswith(zero)
 
@@ -189,26 +189,26 @@ MULTIPLES: Mapping[str, float] = {
 
 
 @given(st.sampled_from(sorted(MULTIPLES)), st.floats(0.1, 20_000))
-def test_all_others_tell_their_value(name: str, value: float) -> None:
+def test_all_other_sentences_have_their_value(name: str, value: float) -> None:
     assert is_near(read(of_feature(name, value, {}, "EUR")), MULTIPLES[name] * value)
 
 
 @given(st.sampled_from(NAMES))
 def test_an_unknown_value_has_no_number_of_its_own(name: str) -> None:
-    told = of_feature(name, None, dict.fromkeys(NAMES), "EUR")
-    assert told
-    assert set(re.findall(r"\d+", told.replace(name, ""))) <= {"30"}
+    sentence = of_feature(name, None, dict.fromkeys(NAMES), "EUR")
+    assert sentence
+    assert set(re.findall(r"\d+", sentence.replace(name, ""))) <= {"30"}
 
 
 @given(
     st.dictionaries(st.sampled_from(NAMES), st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=1),
     st.sampled_from(NAMES),
 )
-def test_no_value_makes_a_sentence_fail(values: dict[str, float | None], name: str) -> None:
+def test_every_value_has_a_sentence(values: dict[str, float | None], name: str) -> None:
     assert of_feature(name, values.get(name), values, "EUR")
 
 
-def test_a_feature_of_another_release_is_told_by_its_name() -> None:
+def test_a_feature_of_another_release_is_shown_by_its_name() -> None:
     assert of_feature("moon_phase", 0.25, {}, "EUR") == "moon_phase is 0.25"
     assert of_feature("moon_phase", None, {}, "EUR") == "moon_phase is not known"
 
@@ -219,13 +219,13 @@ def test_every_rule_of_the_policy_has_a_sentence(rule: str) -> None:
 
 
 def test_an_alert_names_rules_first_and_each_sentence_once() -> None:
-    told = of_alert(
+    sentence = of_alert(
         alert(
             1, 10**12, ("amount", "amount_tail", "count_5m"), rules=["score", "velocity_5m", "blocked_card"],
             features={"amount": 523.1, "ratio_median": 10.9, "count_5m": 7.0, "arrivals_5m": 9.0},
         )
     )  # fmt: skip
-    assert told == [
+    assert sentence == [
         "9 payments in 5 minutes, more than the policy allows",
         "the card is blocked",
         "523.10 EUR; usually 47.99 EUR",
@@ -233,7 +233,7 @@ def test_an_alert_names_rules_first_and_each_sentence_once() -> None:
     ]
 
 
-def test_an_alert_without_reasons_still_says_why() -> None:
+def test_an_alert_without_reasons_has_a_sentence() -> None:
     assert of_alert(alert(1, 10**12, ())) == ["score 0.930; the threshold is 0.400"]
     ranked = alert(1, 10**12, ()) | {"score_percentile": 99.97}
     assert of_alert(ranked) == [

@@ -1,4 +1,4 @@
-"""Training is deterministic; splits and thresholds keep their promises."""
+"""Training: determinism, splits and thresholds."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_no_other_threshold_costs_less(rows: list[tuple[float, bool, int]], aler
     assert cost(chosen) == min(map(cost, others))
 
 
-def test_frauds_weigh_as_much_as_they_are_told_to() -> None:
+def test_frauds_have_the_given_weight() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2_000, 3))
     y = x[:, 0] + rng.normal(size=2_000) > 2

@@ -1,4 +1,4 @@
-"""What a training run leaves beside the model: curves, the model card, digests of data and code."""
+"""Records of a training run beside the model: curves, the model card, digests of data and code."""
 
 from xml.etree import ElementTree
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def holdout(rows: int = 5_000) -> tuple[np.ndarray, np.ndarray]:
-    """Outcomes, and scores that know something of them."""
+    """Outcomes, and scores correlated with them."""
     rng = np.random.default_rng(1)
     fraud = rng.random(rows) < 0.05
     return fraud, np.clip(0.3 * fraud + 0.5 * rng.random(rows), 0, 1)
@@ -23,9 +23,9 @@ def holdout(rows: int = 5_000) -> tuple[np.ndarray, np.ndarray]:
 
 def test_curves_have_the_areas_of_the_metrics() -> None:
     fraud, scores = holdout()
-    found = curves.curves(fraud, scores)
+    result = curves.curves(fraud, scores)
     quality = evaluate(fraud, scores, 0.5)
-    roc, by_recall = found["roc"], found["precision_recall"]
+    roc, by_recall = result["roc"], result["precision_recall"]
     assert np.trapezoid(roc["true_positive_rate"], roc["false_positive_rate"]) == pytest.approx(
         quality.auc_roc, abs=0.005
     )
@@ -84,7 +84,7 @@ def test_digest_changes_with_features_and_outcomes() -> None:
     assert training_set_digest(x.reshape(2, 10), y) != digest
 
 
-def test_code_version_is_that_of_the_release_and_its_code() -> None:
+def test_the_code_version_has_release_and_commit() -> None:
     release, _, code = code_version().partition("+")
     assert release
     assert len(code) == 12

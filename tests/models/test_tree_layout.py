@@ -1,4 +1,4 @@
-"""Arrays of trees that nobody vetted: refused, or walked within their bounds."""
+"""Untrusted arrays of trees are refused, or walked within their bounds."""
 
 import math
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def inside(at: int, size: int) -> int:
 
 
 def naive(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-    """Log-odds and contributions of X by plain walks that look before they read."""
+    """Log-odds and contributions of X by plain walks that check each index before its use."""
     nodes, values, means = arrays["nodes"], arrays["values"], arrays["means"]
     odds, explained = np.full(len(X), arrays["baseline"][0]), np.zeros(X.shape)
     for i, row in enumerate(X):
@@ -80,7 +80,7 @@ NOT_FINITE = (math.nan, math.inf, -math.inf)
 
 @st.composite
 def corrupted(draw: st.DrawFn) -> Arrays:
-    """Compiled trees in which a few things are otherwise."""
+    """Compiled trees with a few changed values."""
     arrays = copy(draw(st.sampled_from(sorted(WHOLE))))
     for _ in range(draw(st.integers(1, 3))):
         name = draw(st.sampled_from(sorted(arrays)))
@@ -116,34 +116,36 @@ def corrupted(draw: st.DrawFn) -> Arrays:
 @given(corrupted())
 def test_corrupted_trees_are_refused_or_walked_within_bounds(arrays: Arrays) -> None:
     try:
-        found = Trees(**arrays)
-        found.score(X)
+        result = Trees(**arrays)
+        result.score(X)
     except ModelError:
         return
     with np.errstate(over="ignore", invalid="ignore"):
         odds, explained = naive(arrays)
     out = np.empty(len(X))
-    trees._sum_leaves(X, found.nodes, found.values, found.roots, found.depths, float(found.baseline[0]), out)
+    trees._sum_leaves(
+        X, result.nodes, result.values, result.roots, result.depths, float(result.baseline[0]), out
+    )
     assert np.array_equal(out, odds, equal_nan=True)
-    assert np.array_equal(found.log_odds(X), odds, equal_nan=True)
-    assert np.array_equal(found.explain(X), explained, equal_nan=True)
+    assert np.array_equal(result.log_odds(X), odds, equal_nan=True)
+    assert np.array_equal(result.explain(X), explained, equal_nan=True)
 
 
 @pytest.mark.parametrize("width", [1, WIDTH - 1, WIDTH + 1])
 def test_rows_of_another_width_are_refused(width: int) -> None:
-    found = Trees(**copy())
+    trees = Trees(**copy())
     with pytest.raises(ModelError, match=r"ask for 5 columns"):
-        found.score(np.zeros((70, width)))
+        trees.score(np.zeros((70, width)))
     with pytest.raises(ModelError, match=r"ask for 5 columns"):
-        found.explain(np.zeros((70, width)))
+        trees.explain(np.zeros((70, width)))
 
 
 @pytest.mark.parametrize("leaves", sorted(WHOLE))
 def test_the_naive_walk_agrees_on_whole_trees(leaves: int) -> None:
     odds, explained = naive(WHOLE[leaves])
-    found = Trees(**WHOLE[leaves])
-    assert np.array_equal(found.log_odds(X), odds)
-    assert np.array_equal(found.explain(X), explained)
+    trees = Trees(**WHOLE[leaves])
+    assert np.array_equal(trees.log_odds(X), odds)
+    assert np.array_equal(trees.explain(X), explained)
 
 
 def _set(name: str, at: int, to: float, field: str | None = None) -> Callable[[Arrays], None]:
@@ -154,7 +156,7 @@ def _set(name: str, at: int, to: float, field: str | None = None) -> Callable[[A
 
 
 def _second_parent(arrays: Arrays) -> None:
-    """Two inner nodes share their kids: a tree as a graph has exponentially many leaves."""
+    """Make two inner nodes share their children: as a graph the tree has exponentially many leaves."""
     nodes = arrays["nodes"]
     inner = np.flatnonzero(nodes["threshold"] < np.inf)
     nodes["kid"][inner[0]] = nodes["kid"][inner[1]]
@@ -215,13 +217,13 @@ def test_forged_trees_are_refused_before_a_kernel_sees_them(forge: Callable[[Arr
 
 
 def chain(depth: int) -> Arrays:
-    """A tree whose every second kid is a leaf: as deep as a tree can be."""
+    """A tree in which every second child is a leaf: as deep as a tree can be."""
     nodes = np.zeros(2 * depth + 1, tree_layout.NODE)
     inner = np.concatenate([[0], np.arange(1, 2 * depth - 1, 2)]).astype(int)
     nodes["threshold"], nodes["kid"] = np.inf, np.arange(len(nodes))
     nodes["threshold"][inner] = -np.arange(depth)
     nodes["kid"][inner] = 1 + 2 * np.arange(depth)
-    # along the path of -inf only the first kids are met, so each depth is a depth of its own
+    # the path of -inf visits only first children, one at each depth
     return {
         "nodes": nodes,
         "values": np.arange(len(nodes)) / 8.0,
@@ -236,7 +238,7 @@ def chain(depth: int) -> Arrays:
 def test_a_deep_tree_is_walked() -> None:
     arrays = chain(3_000)
     x = np.array([[5.0, 0, 0, 0, 0], [-7.5, 0, 0, 0, 0], [-1e9, 0, 0, 0, 0]])
-    # greater than 0: the root's second kid; greater than -8: eight steps further down; else the last kid
+    # greater than 0: the root's second child; greater than -8: eight steps further down; else the last child
     assert Trees(**arrays).log_odds(x).tolist() == [2 / 8, 18 / 8, (2 * 3_000 - 1) / 8]
 
 

@@ -1,4 +1,4 @@
-"""Compiled trees against scikit-learn, and explanations against a walk in plain Python."""
+"""Compiled trees equal scikit-learn, and explanations equal a walk in plain Python."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_log_odds_equal_scikit_learn_to_the_last_bit(leaves: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 1.0]))
-def test_missing_infinite_and_boundary_values_go_where_scikit_learn_sends_them(
+def test_missing_infinite_and_boundary_values_take_scikit_learns_branch(
     pair: tuple[HistGradientBoostingClassifier, Trees], seed: int, missing: float
 ) -> None:
     model, compiled = pair
@@ -64,7 +64,7 @@ def test_missing_infinite_and_boundary_values_go_where_scikit_learn_sends_them(
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 700), max_size=6))
-def test_a_row_has_the_same_score_in_whatever_batch_it_is(
+def test_a_row_has_the_same_score_in_any_batch(
     pair: tuple[HistGradientBoostingClassifier, Trees], cuts: list[int]
 ) -> None:
     x, _ = history(seed=2, rows=700)
@@ -98,7 +98,7 @@ def test_a_read_only_batch_is_scored_by_the_same_kernel(
 
 
 def naive_explanation(model: HistGradientBoostingClassifier, row: np.ndarray) -> np.ndarray:
-    """Saabas attribution by walking scikit-learn's own nodes."""
+    """Saabas attribution by a walk over scikit-learn's nodes."""
     out = np.zeros(len(row))
 
     def mean(nodes: np.ndarray, at: int) -> float:
@@ -144,13 +144,13 @@ def test_the_feature_that_makes_the_fraud_is_named_first(
     assert int(np.argmax(pair[1].explain(x)[0])) == 0
 
 
-def test_arrays_bring_the_same_trees_back(pair: tuple[HistGradientBoostingClassifier, Trees]) -> None:
+def test_trees_are_read_back_from_their_arrays(pair: tuple[HistGradientBoostingClassifier, Trees]) -> None:
     x, _ = history(seed=5, rows=50)
     again = Trees(**pair[1].arrays())
     assert np.array_equal(again.score(x), pair[1].score(x))
 
 
-def test_what_cannot_be_compiled_is_refused() -> None:
+def test_models_that_cannot_be_compiled_are_refused() -> None:
     x, y = history(rows=500)
     categories = np.column_stack([x, np.arange(len(x)) % 3])
     model = HistGradientBoostingClassifier(max_iter=3, categorical_features=[9]).fit(categories, y)

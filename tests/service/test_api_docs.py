@@ -1,4 +1,4 @@
-"""The description of the API: complete, with examples as answers are, and an explanation of each problem."""
+"""The description of the API is complete, with examples like the answers and each problem explained."""
 
 import ast
 import re
@@ -18,21 +18,21 @@ from service.settings import ServiceSettings
 pytestmark = pytest.mark.unit
 PROJECT = Path(__file__).parents[2]
 RAISED = {"Problem", "_unauthorised", "RefusedError", "UnknownError", "StaleError", "UnansweredError"}
-"""Calls whose first text is a code."""
+"""Calls whose first argument is a code."""
 CHECKING = {"refusing", "_asking"}
 """Blocks whose errors get a code."""
 
 
 @pytest.fixture(scope="module")
 def client() -> LocalClient:
-    """Of a sidecar whose threads were never started."""
+    """Client of a sidecar whose threads were never started."""
     return LocalClient(create_app(ServiceSettings(bootstrap_servers="127.0.0.1:1")))
 
 
 @pytest.fixture(scope="module")
 def document(client: LocalClient) -> dict[str, Any]:
-    found: dict[str, Any] = client.get("/openapi.json").json()
-    return found
+    result: dict[str, Any] = client.get("/openapi.json").json()
+    return result
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -64,7 +64,7 @@ def references(value: Any) -> Iterator[str]:
             yield from references(part)
 
 
-def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+def test_every_reference_has_its_target(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     assert {name.rpartition("/")[2] for name in references(document)} <= set(schemas)
 
@@ -98,7 +98,7 @@ def test_the_page_shows_bodies_examples_and_an_anchor_for_each_code(client: Loca
 
 
 def plain(text: str) -> str:
-    """Without Markdown."""
+    """Text without Markdown."""
     return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
 
 
@@ -106,24 +106,24 @@ def test_the_reference_has_the_same_table() -> None:
     page = (PROJECT / "docs" / "errors.md").read_text()
     section = page.split("## Problems of the sidecar\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`.*?`) \| (\d{3}) \| (.*?) \| (.*?) \|$", section, re.MULTILINE)
-    told = [
+    listed = [
         (tuple(re.findall(r"`(\w+)`", codes)), int(status), plain(happened), plain(remedy))
         for codes, status, happened, remedy in rows
     ]
-    assert told == [tuple(row) for row in TABLE]
+    assert listed == [tuple(row) for row in TABLE]
 
 
 def test_every_code_is_explained() -> None:
     used = {"trust", "golden", "answers"}  # of models.registry.verify
     for path in (PROJECT / "service").rglob("*.py"):
         if path.name == "verdicts.py" and path.parent.name == "rollouts":
-            continue  # of the command line alone
+            continue  # only of the command line
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):
                 continue
             name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
             if name in RAISED | CHECKING:
-                texts = [one.value for one in node.args if isinstance(one, ast.Constant)]
+                texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
                 used |= {
                     text for text in texts[:2] if isinstance(text, str) and re.fullmatch(r"[a-z_]+", text)
                 }

@@ -30,15 +30,15 @@ def topics_made(servers: str, topics: Topics) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     present = admin.list_topics(timeout=30).topics
     wanted = (topics.transactions, topics.profiles, topics.model_rollouts, topics.job_progress)
-    made = admin.create_topics([NewTopic(name, 1, 1) for name in wanted if name not in present])
-    for future in made.values():
+    result = admin.create_topics([NewTopic(name, 1, 1) for name in wanted if name not in present])
+    for future in result.values():
         future.result(30)
 
 
 @pytest.fixture
 def job(stack: Endpoints, topic_names: Callable[[], Topics]) -> Job:
     topics = topic_names()
-    # the profiles topic is shared with other tests: watch one of our own
+    # the profiles topic is shared with other tests, so another one is watched
     topics = topics.model_copy(update={"profiles": f"{topics.transactions}-profiles"})
     topics_made(stack.bootstrap_servers, topics)
     return Job(settings_of(stack.bootstrap_servers, topics))
@@ -57,18 +57,20 @@ def sidecar(job: Job) -> Iterator[LocalClient]:
 
 
 def samples(client: LocalClient) -> dict[str, float]:
-    """What `/metrics` exports, see `samples_of`."""
+    """Samples of `/metrics`; see `samples_of`."""
     return samples_of(client.get("/metrics").text)
 
 
-def test_commits_show_up_once_and_aborted_ones_never(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
+def test_commits_are_counted_once_and_aborted_ones_never(
+    job: Job, sidecar: LocalClient, wait_for: Any
+) -> None:
     reason = "the job has not written progress yet; 0 records wait"
     wait_for(lambda: sidecar.get("/readyz").json()["reasons"] == [reason], what="no readiness without a job")
     assert sidecar.get("/v1/progress").status_code == 404
     job.write(1)
     job.write(2, commit=False)
     job.write(2)
-    job.write(2)  # once more, as a reader may see it
+    job.write(2)  # again, as a reader may get it
     job.producer.begin_transaction()
     for foreign in (b"no json", b"[]", json.dumps({"query_id": "q1", "commit_id": 9}).encode()):
         job.producer.produce(job.settings.topics.job_progress, foreign, key=job.settings.job_id)
@@ -83,33 +85,33 @@ def test_commits_show_up_once_and_aborted_ones_never(job: Job, sidecar: LocalCli
     assert seen["fraud_event_to_alert_seconds_count"] == 300
     assert seen["fraud_sidecar_progress_unreadable_total"] == 3
     assert 0 <= seen["fraud_group_progress_age_seconds{0}"] < 30
-    told = sidecar.get("/v1/progress").json()
-    assert (told["key_groups"], told["groups"]["0"]["commit_id"]) == (1, 3)
+    content = sidecar.get("/v1/progress").json()
+    assert (content["key_groups"], content["groups"]["0"]["commit_id"]) == (1, 3)
 
 
-def test_a_restarted_sidecar_tells_the_same_totals_of_all_groups(job: Job, wait_for: Any) -> None:
-    """A group that has been idle lies far behind the end of the topic, where another is busy."""
+def test_a_restarted_sidecar_exports_the_same_totals_of_all_groups(job: Job, wait_for: Any) -> None:
+    """The newest record of an idle group is far before the end of the topic, where another group is busy."""
     now = int(time.time() * 1000)
     job.write(4, key_group=1, key_groups=2, written_at=now)
     for commit_id in range(1, 121):
         job.write(commit_id, key_groups=2, written_at=now)
-    told = []
+    exported = []
     for _ in range(2):
         with LocalClient(create_app(job.settings)) as client:
             wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
-            told.append(samples(client))
-    assert told[0]["fraud_transactions_total"] == 12_400
-    assert told[0]["fraud_group_commit_id{1}"] == 4
-    # of the moment, of what the sidecar has seen since its start, and of its own process
+            exported.append(samples(client))
+    assert exported[0]["fraud_transactions_total"] == 12_400
+    assert exported[0]["fraud_group_commit_id{1}"] == 4
+    # values of the moment, since the sidecar's start, and of its own process
     own = ("fraud_sidecar_", "process_", "python_", "fraud_limit", "fraud_verdict", "fraud_reason")
     own += ("fraud_partition_verdict", "fraud_group_epoch_start", "fraud_job_restarts")
-    moving = {name for name in (*told[0], *told[1]) if "_age_seconds" in name or name.startswith(own)}
-    assert {n: v for n, v in told[0].items() if n not in moving} == {
-        n: v for n, v in told[1].items() if n not in moving
+    moving = {name for name in (*exported[0], *exported[1]) if "_age_seconds" in name or name.startswith(own)}
+    assert {n: v for n, v in exported[0].items() if n not in moving} == {
+        n: v for n, v in exported[1].items() if n not in moving
     }
 
 
-def test_a_group_that_is_missing_is_named(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
+def test_a_missing_group_is_named(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
     job.write(1, key_groups=2, written_at=int(time.time() * 1000))
     reason = "key group 1 has not written progress yet"
     wait_for(lambda: sidecar.get("/readyz").json()["reasons"] == [reason], what="the reason")
@@ -117,7 +119,7 @@ def test_a_group_that_is_missing_is_named(job: Job, sidecar: LocalClient, wait_f
     wait_for(lambda: sidecar.get("/readyz").status_code == 200, what="readiness")
 
 
-def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
+def test_lag_is_the_distance_to_the_committed_offsets(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
     job.feed(30)
     wait_for(lambda: samples(sidecar).get("fraud_lag_records") == 30, what="lag of the input")
     wait_for(lambda: samples(sidecar)["fraud_lag_seconds"] > 0, what="age of the input")
@@ -136,7 +138,9 @@ def test_lag_is_what_the_group_has_not_committed(job: Job, sidecar: LocalClient,
     assert samples(sidecar)["fraud_lag_seconds"] == 0
 
 
-def test_an_open_transaction_is_told_from_the_jobs_lag(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
+def test_an_open_transaction_is_distinguished_from_the_jobs_lag(
+    job: Job, sidecar: LocalClient, wait_for: Any
+) -> None:
     job.feed(5)
     job.write(1, end=5, written_at=int(time.time() * 1000))
     producer = Producer({"bootstrap.servers": job.settings.bootstrap_servers, "transactional.id": "hangs"})
@@ -145,29 +149,29 @@ def test_an_open_transaction_is_told_from_the_jobs_lag(job: Job, sidecar: LocalC
     for _ in range(3):
         producer.produce(job.settings.topics.transactions, b"{}", partition=0)
     assert producer.flush(30) == 0
-    job.feed(2)  # behind it
+    job.feed(2)  # after it
     wait_for(lambda: samples(sidecar).get("fraud_held_records") == 5, what="what is held back")
     wait_for(lambda: samples(sidecar)["fraud_lag_seconds"] > 0.5, what="its age")
     assert samples(sidecar)["fraud_lag_records"] == 0
     producer.commit_transaction(30)
     wait_for(lambda: samples(sidecar)["fraud_held_records"] == 0, what="the end of the transaction")
-    assert samples(sidecar)["fraud_lag_records"] == 6  # the transaction's mark has an offset, too
+    assert samples(sidecar)["fraud_lag_records"] == 6  # the transaction's marker has an offset, too
 
 
 def hasty(job: Job) -> ServiceSettings:
-    """Settings by which nothing may take longer than a second."""
+    """Settings with limits of a second."""
     quick = {"limit_floor_s": 0.5, "max_progress_age_s": 1.0, "idle_after_s": 1.0, "verdict_window_s": 20.0}
     return job.settings.model_copy(update=quick)
 
 
-def test_each_verdict_is_given_when_the_broker_shows_what_it_means(job: Job, wait_for: Any) -> None:
+def test_each_verdict_is_reached_with_a_real_broker(job: Job, wait_for: Any) -> None:
     """One partition: idle, read, too slow, stalled, stopped, held back, rewound."""
     topic, commits = job.settings.topics.transactions, iter(range(1, 100_000))
 
     last, moved_ms = 0, 0
 
     def commit(end: int) -> None:
-        """As the job does: progress names the partition, and when something new was found in it."""
+        """Commit like the job: progress with the partition, and the time of its last new record."""
         nonlocal last, moved_ms
         now = int(time.time() * 1000)
         last, moved_ms = end, moved_ms if end == last else now
@@ -177,13 +181,13 @@ def test_each_verdict_is_given_when_the_broker_shows_what_it_means(job: Job, wai
 
     with LocalClient(create_app(hasty(job))) as client:
 
-        def found() -> dict[str, Any]:
+        def current() -> dict[str, Any]:
             inputs = client.get("/v1/status").json()["inputs"]
             return next((entry for entry in inputs if entry["topic"] == topic), {})
 
         def until(code: str, doing: Callable[[], object] = lambda: None) -> dict[str, Any]:
-            wait_for(lambda: doing() or found().get("code") == code, what=code)
-            return found()
+            wait_for(lambda: doing() or current().get("code") == code, what=code)
+            return current()
 
         job.feed(5)
         commit(5)
@@ -204,9 +208,9 @@ def test_each_verdict_is_given_when_the_broker_shows_what_it_means(job: Job, wai
         assert stopped["verdict"] == "STOP"
         assert stopped["since"] <= time.time() - 0.5
         assert stopped["runbook"] == "docs/runbook.md#no_commits"
-        told = client.get("/v1/status").json()
-        assert told["verdict"] == "STOP"
-        assert "no_commits" in [reason["code"] for reason in told["reasons"]]
+        status = client.get("/v1/status").json()
+        assert status["verdict"] == "STOP"
+        assert "no_commits" in [reason["code"] for reason in status["reasons"]]
         assert until("idle", lambda: commit(end))["lag_records"] == 0
 
         servers = {"bootstrap.servers": job.settings.bootstrap_servers}
@@ -225,7 +229,7 @@ def test_each_verdict_is_given_when_the_broker_shows_what_it_means(job: Job, wai
         assert any(name.startswith("fraud_partition_verdict{") and "REWIND" in name for name in states)
 
 
-def test_an_instance_that_takes_over_is_counted(job: Job, wait_for: Any) -> None:
+def test_a_new_instance_is_counted(job: Job, wait_for: Any) -> None:
     job.feed(2)
     position = f"fraud_partition_committed_offset{{0,{job.settings.topics.transactions}}}"
     with LocalClient(create_app(job.settings)) as client:
@@ -239,7 +243,9 @@ def test_an_instance_that_takes_over_is_counted(job: Job, wait_for: Any) -> None
             wait_for(lambda number=number: has_counted(number), what=f"the {instance} instance")
 
 
-def test_the_feeds_newest_signs_of_life_are_told(job: Job, sidecar: LocalClient, wait_for: Any) -> None:
+def test_the_feeds_newest_records_and_heartbeats_are_exported(
+    job: Job, sidecar: LocalClient, wait_for: Any
+) -> None:
     wait_for(lambda: "fraud_lag_records" in samples(sidecar), what="the first look")
     assert not [name for name in samples(sidecar) if name.startswith("fraud_profile_feed")]
     servers = {"bootstrap.servers": job.settings.bootstrap_servers}
@@ -290,7 +296,7 @@ def test_the_process_serves_without_a_broker_and_stops_cleanly(number: int, wait
         assert sidecar.stop(number) == (0, "", "")
 
 
-def test_a_taken_port_is_one_line() -> None:
+def test_a_port_in_use_is_reported_in_one_line() -> None:
     with SidecarProcess("--bootstrap-servers", "127.0.0.1:1") as first:
         port = first.url.rsplit(":", 1)[1].strip("/")
         command = ["serve", "--bootstrap-servers", "127.0.0.1:1", "--port", port]
@@ -303,7 +309,7 @@ def test_a_taken_port_is_one_line() -> None:
 
 
 @pytest.mark.chaos
-def test_the_sidecar_survives_a_killed_broker_and_counts_on(tmp_path: Path, wait_for: Any) -> None:
+def test_the_sidecar_survives_a_killed_broker_and_continues_to_count(tmp_path: Path, wait_for: Any) -> None:
     servers = embedded.up(tmp_path, services=("kafka",)).bootstrap_servers
     try:
         settings = settings_of(servers, Topics())

@@ -1,4 +1,4 @@
-"""A variable that nothing reads is a slip of whoever set it, and is told."""
+"""Unknown FRAUD_ variables are refused as mistakes."""
 
 import re
 from pathlib import Path
@@ -20,13 +20,13 @@ NAME = re.compile(r"(?<![A-Z_])FRAUD_[A-Z0-9_]*[A-Z0-9](?![A-Z0-9_<])")
 KINDS = (JobSettings, ServiceSettings, LetterSettings, FeedSettings)
 
 
-def test_every_variable_that_the_project_speaks_of_is_known() -> None:
+def test_every_variable_mentioned_in_the_project_is_known() -> None:
     # hidden directories hold what is installed or running, not the project
     pages = [*PROJECT.glob("[!.]*/**/*.py"), *PROJECT.glob("[!.]*/**/*.md"), PROJECT / "README.md"]
-    found = {name for page in pages if page != Path(__file__) for name in NAME.findall(page.read_text())}
+    result = {name for page in pages if page != Path(__file__) for name in NAME.findall(page.read_text())}
     fields = {f"FRAUD_{field.upper()}" for kind in KINDS for field in kind.model_fields}
-    assert len(found) > 30
-    refuse_unknown(found | fields | {f"FRAUD_TOPICS__{name.upper()}" for name in Topics.model_fields})
+    assert len(result) > 30
+    refuse_unknown(result | fields | {f"FRAUD_TOPICS__{name.upper()}" for name in Topics.model_fields})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_every_variable_that_the_project_speaks_of_is_known() -> None:
         ("fraud_max_progress_age", "FRAUD_MAX_PROGRESS_AGE_S"),
     ],
 )
-def test_a_slip_is_refused_with_the_nearest_name(
+def test_an_unknown_variable_is_refused_with_the_nearest_name(
     name: str, nearest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "secret")
@@ -50,5 +50,5 @@ def test_a_slip_is_refused_with_the_nearest_name(
         )
 
 
-def test_variables_of_others_are_none_of_ours() -> None:
+def test_variables_of_other_programs_are_ignored() -> None:
     refuse_unknown(["PATH", "ANTIFRAUD_MODE", "FRAUDULENT", "fraud_job_id"])

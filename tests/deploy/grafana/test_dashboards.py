@@ -1,5 +1,4 @@
-"""The dashboards: the stored files equal what the code generates; panels have descriptions and use exported
-metrics."""
+"""The stored dashboards equal the generated ones; panels have descriptions and use exported metrics."""
 
 import json
 import re
@@ -31,9 +30,9 @@ def plain(expression: str) -> str:
 
 
 def test_the_stored_dashboards_are_those_that_the_code_generates():
-    made = files()
-    assert sorted(path.name for path in made) == sorted(path.name for path in HOME.glob("*.json"))
-    for path, text in made.items():
+    result = files()
+    assert sorted(path.name for path in result) == sorted(path.name for path in HOME.glob("*.json"))
+    for path, text in result.items():
         assert path.read_text() == text, "`python -m deploy.grafana` makes it anew"
 
 
@@ -60,11 +59,11 @@ def test_each_panel_queries_exported_metrics(panel):
 def test_panels_do_not_overlap(page):
     taken: set[tuple[int, int]] = set()
     for panel in page["panels"]:
-        place = panel["gridPos"]
+        position = panel["gridPos"]
         cells = {
             (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
+            for x in range(position["x"], position["x"] + position["w"])
+            for y in range(position["y"], position["y"] + position["h"])
         }
         assert not cells & taken
         assert max(x for x, _ in cells) < 24

@@ -1,5 +1,4 @@
-"""Each alert under promtool: it fires in time, recovers, and keeps quiet otherwise; each broken rule fails a
-case."""
+"""Each alert under promtool fires in time, recovers, and keeps quiet otherwise; broken rules fail a case."""
 
 import random
 from pathlib import Path
@@ -17,8 +16,8 @@ SEED = 22
 
 def cases_of(rule: dict) -> list[Case]:
     """Cases that must fail if the rule changes, the cheap ones first."""
-    found = [case for case in CASES if any(rule is one for one in (rule_of(case), *needed(rule_of(case))))]
-    return sorted(found, key=lambda case: case.before + case.during + case.after)
+    result = [case for case in CASES if any(rule is used for used in (rule_of(case), *needed(rule_of(case))))]
+    return sorted(result, key=lambda case: case.before + case.during + case.after)
 
 
 def everything() -> list[tuple[dict, Mutant]]:
@@ -37,14 +36,14 @@ def test_an_alert_fires_and_ends_in_time_and_keeps_quiet(case, tmp_path):
 def is_noticed(rule: dict, mutant: Mutant, home: Path) -> bool:
     for case in cases_of(rule):
         if "record" in rule:
-            said = run(case, home, recorded={**RECORDED, rule["record"]: mutant.rule})
+            failures = run(case, home, recorded={**RECORDED, rule["record"]: mutant.rule})
         else:
-            said = run(case, home, mutant.rule)
-        if said:
+            failures = run(case, home, mutant.rule)
+        if failures:
             return True
     return False
 
 
-@pytest.mark.parametrize(("rule", "mutant"), chosen(), ids=lambda one: getattr(one, "what", ""))
+@pytest.mark.parametrize(("rule", "mutant"), chosen(), ids=lambda argument: getattr(argument, "what", ""))
 def test_a_broken_rule_is_noticed(rule, mutant, tmp_path):
     assert is_noticed(rule, mutant, tmp_path), mutant.what

@@ -25,35 +25,34 @@ LAST = 4
 
 
 def history() -> History:
-    """A log of five cards: one with profile versions, late events and alerts; an idle one; a hot one; two
-    evicted ones."""
-    made = History()
-    made.tx(-100 * DAY, 2_000_000, card="gone", transaction_id="gone")
-    made.tx(-100 * DAY, card="without transactions", transaction_id="gone too")
-    made.profile("r", 0, "plain", credit_limit=500.0, risk_tier=2)
-    made.profile("u", 3 * DAY, "plain", status="blocked", credit_limit=750.0)
-    made.profile("c", 0, "without transactions")
+    """A log with an ordinary card (versions, late events, alerts), an idle, a hot and two evicted ones."""
+    result = History()
+    result.tx(-100 * DAY, 2_000_000, card="gone", transaction_id="gone")
+    result.tx(-100 * DAY, card="without transactions", transaction_id="gone too")
+    result.profile("r", 0, "plain", credit_limit=500.0, risk_tier=2)
+    result.profile("u", 3 * DAY, "plain", status="blocked", credit_limit=750.0)
+    result.profile("c", 0, "without transactions")
     for day in range(10):
         late = HOUR if day % 3 == 0 else 0
-        made.tx(
+        result.tx(
             day * DAY - late, 10_000 * (day * 37 % 250), arrival=day * DAY, card="plain",
             merchant=f"m{day % 4}", country=("FR", "DE", "ZZ")[day % 3],
         )  # fmt: skip
-    made.tx(10 * DAY, 55_500, card="idle")
+    result.tx(10 * DAY, 55_500, card="idle")
     for number in range(600):
-        made.tx(10 * DAY + number * SECOND, 1_000 * (number % 97), card="hot", merchant=f"m{number % 7}")
+        result.tx(10 * DAY + number * SECOND, 1_000 * (number % 97), card="hot", merchant=f"m{number % 7}")
     later = 11 * DAY
-    made.tx(later, 2_000_000, card="plain", merchant="m1")
-    made.again(made.transactions[-1], later)
-    made.tx(later + MINUTE, 20_000, card="idle")
-    made.tx(later + MINUTE, 30_000, card="hot")
-    return made
+    result.tx(later, 2_000_000, card="plain", merchant="m1")
+    result.again(result.transactions[-1], later)
+    result.tx(later + MINUTE, 20_000, card="idle")
+    result.tx(later + MINUTE, 30_000, card="hot")
+    return result
 
 
 def main() -> None:
     """Write the files."""
-    made = history()
-    records, changes = made.records(), made.change_records()
+    result = history()
+    records, changes = result.records(), result.change_records()
     store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
     borders = [0, 7, 302, 562, 592, len(records) - LAST]
     read = 0

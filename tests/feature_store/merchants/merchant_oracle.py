@@ -30,11 +30,10 @@ def takes_effect(reported_at: int) -> int:
 
 
 def is_known_fraud(number: int, reports: list[Report], time: int) -> bool:
-    """Return whether the last report up to a time says fraud; of equal times the later one in the list
-    counts."""
-    said = [report for report in reports if report.tx == number and report.reported_at <= time]
-    said.sort(key=lambda report: report.reported_at)
-    return bool(said) and said[-1].fraud
+    """Return whether the last report up to a time says fraud; of equal times the later in the list."""
+    earlier = [report for report in reports if report.tx == number and report.reported_at <= time]
+    earlier.sort(key=lambda report: report.reported_at)
+    return bool(earlier) and earlier[-1].fraud
 
 
 def features(

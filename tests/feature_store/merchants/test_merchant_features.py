@@ -23,18 +23,18 @@ START = 20_000 * DAY_MS
 
 def spans(reports: list[Report]) -> FraudSpans:
     """Compute the times from and until which each transaction was known as fraud, by plain loops."""
-    found: list[tuple[int, int, int]] = []
+    result: list[tuple[int, int, int]] = []
     for number in sorted({report.tx for report in reports}):
         since = None
         for report in sorted((r for r in reports if r.tx == number), key=lambda r: r.reported_at):
             if report.fraud and since is None:
                 since = report.reported_at
             elif not report.fraud and since is not None:
-                found.append((number, since, report.reported_at))
+                result.append((number, since, report.reported_at))
                 since = None
         if since is not None:
-            found.append((number, since, NEVER))
-    columns = np.array(found, dtype=np.int64).reshape(-1, 3)
+            result.append((number, since, NEVER))
+    columns = np.array(result, dtype=np.int64).reshape(-1, 3)
     return FraudSpans(columns[:, 0], columns[:, 1], columns[:, 2])
 
 
@@ -56,8 +56,7 @@ def hashes(merchants: list[str]) -> np.ndarray:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Tx], list[Report], int]:
-    """Histories of a few merchants over some weeks, in crowded hours; reports early, late, repeated and
-    reversed."""
+    """Histories of few merchants over weeks, in crowded hours; reports early, late, repeated, reversed."""
     delay = draw(st.sampled_from([0, HOUR_MS // 2, DAY_MS, DELAY]))
     length = draw(st.sampled_from([6 * HOUR_MS, 3 * DAY_MS, 50 * DAY_MS]))
     hours = st.integers(0, length // HOUR_MS).map(lambda hour: hour * HOUR_MS)
@@ -94,8 +93,8 @@ def test_order_of_the_facts_does_not_matter(history, random):
     txs, reports, delay = history
     shuffled = list(range(len(txs)))
     random.shuffle(shuffled)
-    place = {number: at for at, number in enumerate(shuffled)}
-    moved = [report._replace(tx=place[report.tx]) for report in reports]
+    new_number = {number: at for at, number in enumerate(shuffled)}
+    moved = [report._replace(tx=new_number[report.tx]) for report in reports]
     there = ours([txs[number] for number in shuffled], moved, txs, delay)
     np.testing.assert_array_equal(there, ours(txs, reports, txs, delay))
 
@@ -108,8 +107,8 @@ def test_a_compromised_merchant():
     reports = [Report(1, START + 8 * DAY_MS, True), Report(2, START + 9 * DAY_MS, True),
                Report(3, START + 9 * DAY_MS, True)]  # fmt: skip
     asked = Tx("m", START + 10 * DAY_MS, False)
-    found = ours(txs, reports, [asked])[0]
-    named = {name.removeprefix("merchant_"): found[at] for name, at in MERCHANT_COLUMN.items()}
+    result = ours(txs, reports, [asked])[0]
+    named = {name.removeprefix("merchant_"): result[at] for name, at in MERCHANT_COLUMN.items()}
     assert named["count_30d"] == 3
     assert named["risk_30d"] == 2 / 3
     assert (named["streak"], named["streak_age"], named["last_label"]) == (3, 9, 1)
@@ -123,13 +122,13 @@ def test_a_reversed_report_has_no_effect_from_two_hours_after_the_begin_of_its_h
     reports = [Report(0, START + DAY_MS, True), Report(0, reversed_at + 7, False)]
     before, after = (Tx("m", reversed_at + 2 * HOUR_MS + ms, False) for ms in (-1, 0))
     streak, risk = MERCHANT_COLUMN["merchant_streak"], MERCHANT_COLUMN["merchant_risk_30d"]
-    found = ours(txs, reports, [before, after])
-    assert found[:, streak].tolist() == [1, 0]
-    assert found[:, risk].tolist() == [1, 0]
+    features = ours(txs, reports, [before, after])
+    assert features[:, streak].tolist() == [1, 0]
+    assert features[:, risk].tolist() == [1, 0]
 
 
 def test_merchant_without_facts_has_none():
     nothing = fold(np.zeros(0, HOUR_COUNT), np.zeros(0, LABEL_FACT))
-    found = features_as_of(nothing, hashes(["m"]), np.array([START]), DELAY)
-    assert found[0, MERCHANT_COLUMN["merchant_count_30d"]] == 0
-    assert np.isnan(found[0, MERCHANT_COLUMN["merchant_risk_30d"]])
+    features = features_as_of(nothing, hashes(["m"]), np.array([START]), DELAY)
+    assert features[0, MERCHANT_COLUMN["merchant_count_30d"]] == 0
+    assert np.isnan(features[0, MERCHANT_COLUMN["merchant_risk_30d"]])

@@ -54,8 +54,8 @@ def test_reports_of_other_cards_are_ignored():
 
 
 def test_reports_that_come_too_late_are_ignored():
-    said = FraudSpans(np.array([0, 0, 1, 2]), np.array([10, 40, 49, 19]), np.array([30, NEVER, NEVER, 29]))
-    kept = said.reported_within(20, np.array([5, 30, 9]))
+    spans = FraudSpans(np.array([0, 0, 1, 2]), np.array([10, 40, 49, 19]), np.array([30, NEVER, NEVER, 29]))
+    kept = spans.reported_within(20, np.array([5, 30, 9]))
     assert kept.row.tolist() == [0, 1, 2]
     assert kept.reported_at.tolist() == [10, 49, 19]
     assert kept.reversed_at.tolist() == [NEVER, NEVER, NEVER]

@@ -16,12 +16,12 @@ CASES = (
     *(
         Case(
             f"FraudAlerts{kind.capitalize()}",
-            {count(one): Slope(0) for one in KINDS},
+            {count(other): Slope(0) for other in KINDS},
             {count(kind): Slope(1)},
             fires_after=0,
             quiet_after=14,
             labels=HERE,
-            almost=[{count(one): Slope(1) for one in KINDS if one != kind}],
+            almost=[{count(other): Slope(1) for other in KINDS if other != kind}],
             after=30,
         )
         for kind in KINDS

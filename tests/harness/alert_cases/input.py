@@ -12,14 +12,16 @@ def verdict(now: str, partition: int = 1) -> Series:
     """The state set of one partition."""
     name = "fraud_partition_verdict"
     return {
-        f'{name}{{topic="transactions",partition="{partition}",{name}="{one}"}}': float(one == now)
-        for one in ("IDLE", "OK", "WARN", "BLOCKED", "STALL", "REWIND", "STOP")
+        f'{name}{{topic="transactions",partition="{partition}",{name}="{other}"}}': float(other == now)
+        for other in ("IDLE", "OK", "WARN", "BLOCKED", "STALL", "REWIND", "STOP")
     }
 
 
 def of_verdict(alert: str, now: str, fires: int, quiet: int, **more: int) -> Case:
     """An alert on one verdict; no other verdict makes it fire."""
-    others = [verdict(one) for one in ("IDLE", "WARN", "BLOCKED", "STALL", "REWIND", "STOP") if one != now]
+    others = [
+        verdict(other) for other in ("IDLE", "WARN", "BLOCKED", "STALL", "REWIND", "STOP") if other != now
+    ]
     labels = {**PLACE, "fraud_partition_verdict": now}
     good = {**verdict("OK"), **verdict("OK", 0)}
     return Case(alert, good, verdict(now), fires, quiet, labels, others, **more)

@@ -10,16 +10,16 @@ def guard(verdict: str, rollout: str = "r1") -> Series:
     """The state set of one guard."""
     return {
         f'fraud_guard_verdict{{rollout_id="{rollout}",challenger="b",guard="alert_rate",'
-        f'fraud_guard_verdict="{one}"}}': float(one == verdict)
-        for one in ("pass", "breach", "insufficient")
+        f'fraud_guard_verdict="{other}"}}': float(other == verdict)
+        for other in ("pass", "breach", "insufficient")
     }
 
 
 def phase(now: str) -> Series:
     """The state set of the rollout."""
     return {
-        f'fraud_rollout_phase{{rollout_id="r1",fraud_rollout_phase="{one}"}}': float(one == now)
-        for one in ("proposed", "shadow", "canary", "paused", "breached", "rolled_back", "promoted")
+        f'fraud_rollout_phase{{rollout_id="r1",fraud_rollout_phase="{other}"}}': float(other == now)
+        for other in ("proposed", "shadow", "canary", "paused", "breached", "rolled_back", "promoted")
     }
 
 

@@ -78,11 +78,11 @@ def small_log(rate: float) -> SmallLog:
 def require_equal(log: SmallLog, found: list[dict[str, Any] | None]) -> None:
     """Check that a port decided like the job: {"score", "alert", "features"} a row, None for a repetition."""
     assert [row is not None for row in found] == log.accepted.tolist()
-    places = np.flatnonzero(log.accepted)
+    accepted = np.flatnonzero(log.accepted)
     rows = [row for row in found if row is not None]
     for name in log.scorer.feature_names:
         values = [row["features"][name] for row in rows]
         ported = np.array([np.nan if value is None else value for value in values], dtype=float)
-        np.testing.assert_allclose(ported, log.features[places, COLUMN[name]], rtol=1e-9, err_msg=name)
-    np.testing.assert_allclose([row["score"] for row in rows], log.scores[places], rtol=0, atol=1e-9)
-    assert [row["alert"] for row in rows] == log.alerts[places].tolist()
+        np.testing.assert_allclose(ported, log.features[accepted, COLUMN[name]], rtol=1e-9, err_msg=name)
+    np.testing.assert_allclose([row["score"] for row in rows], log.scores[accepted], rtol=0, atol=1e-9)
+    assert [row["alert"] for row in rows] == log.alerts[accepted].tolist()

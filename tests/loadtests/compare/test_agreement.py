@@ -21,9 +21,9 @@ def alerts(**scores: float) -> Alerts:
 
 
 def test_equal_alerts_agree_in_any_order_whatever_the_last_bits_of_a_score() -> None:
-    found = agreement(alerts(b=0.7 + 1e-12, a=0.5), alerts(a=0.5, b=0.7))
-    assert found.holds
-    assert 0 < found.greatest_difference < 1e-11
+    result = agreement(alerts(b=0.7 + 1e-12, a=0.5), alerts(a=0.5, b=0.7))
+    assert result.holds
+    assert 0 < result.greatest_difference < 1e-11
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,13 @@ def test_equal_alerts_agree_in_any_order_whatever_the_last_bits_of_a_score() -> 
 def test_any_difference_is_counted_and_ends_the_agreement(
     found: Alerts, missing: int, unexpected: int, duplicated: int
 ) -> None:
-    told = agreement(found, alerts(a=0.5, b=0.7))
-    assert (told.missing, told.unexpected, told.duplicated) == (missing, unexpected, duplicated)
-    assert not told.holds
+    difference = agreement(found, alerts(a=0.5, b=0.7))
+    assert (difference.missing, difference.unexpected, difference.duplicated) == (
+        missing,
+        unexpected,
+        duplicated,
+    )
+    assert not difference.holds
 
 
 def run(place: int, made: Alerts) -> Run:
@@ -50,7 +54,7 @@ def run(place: int, made: Alerts) -> Run:
 
 def test_table_and_plots_name_every_engine_and_its_difference() -> None:
     rows = report.rows([run(0, alerts(a=0.5, b=0.7)), run(1, alerts(a=0.5))])
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "command": "fraud compare",
         "machine": {"cpu": "one", "cores": 2},
         "load": {"rate": 100.0, "for_s": 10.0, "backlog": 1_000},
@@ -58,7 +62,7 @@ def test_table_and_plots_name_every_engine_and_its_difference() -> None:
         "load_average_after": [0.2, 0.1, 0.1],
         "engines": rows,
     }
-    table = report.markdown(told).splitlines()
+    table = report.markdown(content).splitlines()
     assert table[2].startswith("| this project | 1,000 | 50 | 500.5 |")
     assert table[3].split(" | ")[-2] == "1 / 0 / 0"
     assert [row["agrees"] for row in rows] == [True, False]

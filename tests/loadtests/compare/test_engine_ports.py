@@ -40,15 +40,15 @@ def test_python_decides_like_the_job(rate: float, tmp_path: Path) -> None:
     file.write_bytes(orjson.dumps(exported(log.scorer, POLICY)))
     model = Model(file)
     cards: dict[str, Row] = {}
-    found: list[Row | None] = []
+    result: list[Row | None] = []
     for line in log.lines:
         tx = line["transaction"] | {"arrival": line["arrival"]}
         card = cards.setdefault(tx["card_id"], new_card())
         decided = decide(model, card, tx, line["profile"] and line["profile"]["after"])
         # as stored in the state store
         cards[tx["card_id"]] = orjson.loads(orjson.dumps(card))
-        found.append(
+        result.append(
             decided
             and {**decided, "alert": bool(decided["rules"]), "features": json_features(decided["features"])}
         )
-    require_equal(log, found)
+    require_equal(log, result)

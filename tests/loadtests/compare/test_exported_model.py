@@ -31,10 +31,10 @@ def test_the_file_holds_every_number_of_the_trees() -> None:
     model = scorer()
     text = orjson.dumps(exported(model, POLICY))
     assert json.loads(text) == orjson.loads(text), "strict JSON: no infinity, no NaN"
-    told = json.loads(text)
-    assert told["features"] == ["amount", "count_5m", "hour_of_day"]
-    assert told["policy"] == {"threshold": 0.25, "max_count_5m": 7}
-    arrays, trees = model.classifier.arrays(), told["trees"]  # type: ignore[attr-defined]
+    content = json.loads(text)
+    assert content["features"] == ["amount", "count_5m", "hour_of_day"]
+    assert content["policy"] == {"threshold": 0.25, "max_count_5m": 7}
+    arrays, trees = model.classifier.arrays(), content["trees"]  # type: ignore[attr-defined]
     assert trees["baseline"] == arrays["baseline"][0]
     assert trees["roots"] == arrays["roots"].tolist()
     assert trees["values"] == arrays["values"].tolist()
@@ -42,16 +42,16 @@ def test_the_file_holds_every_number_of_the_trees() -> None:
     assert trees["kids"] == arrays["nodes"]["kid"].tolist()
     cuts = [np.inf if cut is None else cut for cut in trees["thresholds"]]
     assert cuts == arrays["nodes"]["threshold"].tolist()
-    leaves = [place for place, kid in enumerate(trees["kids"]) if kid == place]
-    assert [trees["thresholds"][place] for place in leaves] == [None] * len(leaves)
+    leaves = [node for node, kid in enumerate(trees["kids"]) if kid == node]
+    assert [trees["thresholds"][leave] for leave in leaves] == [None] * len(leaves)
     assert len(leaves) == 10 * 5
 
 
 def test_the_file_holds_the_centroids_of_countries() -> None:
-    places = exported(scorer(), POLICY)["centroids"]
-    assert len(places) == np.count_nonzero(~np.isnan(CENTROIDS[:, 0]))
-    assert np.degrees(places["FR"]) == pytest.approx([46.6, 2.5])
-    assert "ZZ" not in places
+    centroids = exported(scorer(), POLICY)["centroids"]
+    assert len(centroids) == np.count_nonzero(~np.isnan(CENTROIDS[:, 0]))
+    assert np.degrees(centroids["FR"]) == pytest.approx([46.6, 2.5])
+    assert "ZZ" not in centroids
 
 
 def test_a_model_that_other_engines_cannot_run_is_refused() -> None:

@@ -56,7 +56,7 @@ def test_each_rule_links_to_an_entry_that_links_to_its_game_day(day: Gameday) ->
 
 
 @every_day
-def test_each_game_day_was_held_and_saw_what_it_had_to(day: Gameday) -> None:
+def test_each_game_day_was_held_with_its_expected_signs(day: Gameday) -> None:
     """The page has the log of a run, with rules, and with an audit that found only what was done by hand."""
     (section,) = re.findall(rf"^## {day.name}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     log = section.split("```")[1]
@@ -68,8 +68,8 @@ def test_each_game_day_was_held_and_saw_what_it_had_to(day: Gameday) -> None:
     active = dict(re.findall(r"(Fraud\w+) (pending|firing)", log))
     assert {*day.expected.rules, *day.expected.firing} <= set(active)
     assert {rule for rule in day.expected.firing if f"{rule} firing" not in log} == set()
-    found = " ".join(f"{day.findings.get(kind, 0)} {kind}," for kind in AUDITED).rstrip(",")
-    assert re.search(rf"audit +\d+ transactions, \d+ alerts: {found}$", log, re.MULTILINE)
+    result = " ".join(f"{day.findings.get(kind, 0)} {kind}," for kind in AUDITED).rstrip(",")
+    assert re.search(rf"audit +\d+ transactions, \d+ alerts: {result}$", log, re.MULTILINE)
 
 
 def test_the_runbook_links_only_to_existing_game_days() -> None:

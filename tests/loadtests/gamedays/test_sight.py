@@ -57,10 +57,10 @@ def test_checks_that_were_not_run_are_not_broken() -> None:
 
 def test_a_journal_counts_seconds_from_its_beginning() -> None:
     times = iter([100.0, 150.0, 151.5, 160.0])
-    said: list[str] = []
-    journal = Journal(said.append, lambda: next(times))
+    lines: list[str] = []
+    journal = Journal(lines.append, lambda: next(times))
     journal.add("done", "the job is\n  stopped")
-    assert said == ["   50.0 s  done     the job is stopped"]
+    assert lines == ["   50.0 s  done     the job is stopped"]
     journal.begin()
     journal.add("status", "OK")
     assert journal.lines == ["    8.5 s  status   OK"]

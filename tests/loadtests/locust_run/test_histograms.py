@@ -12,16 +12,16 @@ values = st.lists(st.integers(1, 10_000_000), min_size=1, max_size=200)
 
 
 def recorded(microseconds: list[int]) -> histograms.HdrHistogram:
-    made = histograms.empty()
-    histograms.record(made, np.array(microseconds, dtype=np.int64))
-    return made
+    histogram = histograms.empty()
+    histograms.record(histogram, np.array(microseconds, dtype=np.int64))
+    return histogram
 
 
 @settings(deadline=None)
 @given(st.lists(values, min_size=1, max_size=5))
 def test_merged_workers_are_one_histogram_of_all_values(workers: list[list[int]]) -> None:
-    merged = histograms.merged([recorded(one).encode() for one in workers])
-    whole = recorded([value for one in workers for value in one])
+    merged = histograms.merged([recorded(worker).encode() for worker in workers])
+    whole = recorded([value for worker in workers for value in worker])
     assert merged.get_total_count() == sum(map(len, workers))
     assert histograms.percentiles_ms(merged) == histograms.percentiles_ms(whole)
 
@@ -29,19 +29,19 @@ def test_merged_workers_are_one_histogram_of_all_values(workers: list[list[int]]
 @settings(deadline=None)
 @given(values, st.floats(1, 100))
 def test_percentiles_are_those_of_the_values_to_three_digits(microseconds: list[int], at: float) -> None:
-    found = histograms.percentile_ms(recorded(microseconds), at)
+    percentile = histograms.percentile_ms(recorded(microseconds), at)
     wanted = np.percentile(microseconds, at, method="inverted_cdf") / 1_000
     # HdrHistogram rounds the rank to the nearest whole one
     near = [np.percentile(microseconds, max(0, min(100, at + step)), method="inverted_cdf") / 1_000
             for step in (-100 / len(microseconds), 100 / len(microseconds))]  # fmt: skip
-    assert found is not None
-    assert min(near[0], wanted) * 0.998 <= found <= max(near[1], wanted) * 1.002
+    assert percentile is not None
+    assert min(near[0], wanted) * 0.998 <= percentile <= max(near[1], wanted) * 1.002
 
 
 def test_a_value_out_of_range_counts_as_the_longest() -> None:
-    made = recorded([0, 10**12])
-    assert made.get_total_count() == 2
-    assert histograms.percentile_ms(made, 100.0) == pytest.approx(3_600_000, rel=1e-3)
+    histogram = recorded([0, 10**12])
+    assert histogram.get_total_count() == 2
+    assert histograms.percentile_ms(histogram, 100.0) == pytest.approx(3_600_000, rel=1e-3)
 
 
 def test_an_empty_histogram_has_no_percentiles() -> None:
@@ -56,6 +56,6 @@ def test_the_log_keeps_every_interval(tmp_path: Path) -> None:
     for second in range(3):
         log.add(recorded([1_000 * (second + 1)] * 10), second, second + 1)
     log.close()
-    found = histograms.read_log(path)
-    assert found.get_total_count() == 30
-    assert histograms.percentile_ms(found, 100.0) == pytest.approx(3.0, rel=1e-3)
+    result = histograms.read_log(path)
+    assert result.get_total_count() == 30
+    assert histograms.percentile_ms(result, 100.0) == pytest.approx(3.0, rel=1e-3)

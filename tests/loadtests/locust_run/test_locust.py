@@ -50,5 +50,5 @@ def test_a_reader_of_the_sidecar_sends_the_token_of_its_environment(token: str, 
     assert printed(READER, FRAUD_SIDECAR_TOKEN=token) == ["https://job:8000", header]
 
 
-def test_locusts_own_statistics_keep_the_digits_of_what_they_are_fed() -> None:
+def test_locusts_statistics_keep_the_digits_of_their_values() -> None:
     assert printed(STATISTICS) == [[3.1, 147.3, 3432], 147.3, 3]

@@ -24,22 +24,22 @@ def test_bisection_finds_the_capacity_within_its_precision(capacity: float) -> N
     def probe(rate: float) -> Probe:
         return Probe(rate, rate <= capacity, () if rate <= capacity else ("too slow",))
 
-    found = peak.find(probe, 1_000.0, most=100_000.0, precision=0.05, probes=30)
-    assert found.rate is not None
-    assert found.rate <= capacity <= found.rate * 1.06
-    assert found.limited_by == "too slow"
+    search_result = peak.find(probe, 1_000.0, most=100_000.0, precision=0.05, probes=30)
+    assert search_result.rate is not None
+    assert search_result.rate <= capacity <= search_result.rate * 1.06
+    assert search_result.limited_by == "too slow"
 
 
 def test_no_rate_above_the_limit_is_tried() -> None:
-    found = peak.find(lambda rate: Probe(rate, True), 1_000.0, most=3_000.0)
-    assert [one.rate for one in found.probes] == [1_000, 2_000, 3_000]
-    assert (found.rate, found.limited_by) == (3_000, "")
+    search_result = peak.find(lambda rate: Probe(rate, True), 1_000.0, most=3_000.0)
+    assert [probe.rate for probe in search_result.probes] == [1_000, 2_000, 3_000]
+    assert (search_result.rate, search_result.limited_by) == (3_000, "")
 
 
 def test_there_is_no_peak_if_no_rate_passes() -> None:
-    found = peak.find(lambda rate: Probe(rate, False, ("dead",)), 1_000.0, most=9_000.0)
-    assert found.rate is None
-    assert found.limited_by == "dead"
+    search_result = peak.find(lambda rate: Probe(rate, False, ("dead",)), 1_000.0, most=9_000.0)
+    assert search_result.rate is None
+    assert search_result.limited_by == "dead"
 
 
 def test_the_generators_limit_is_no_peak_of_the_job() -> None:
@@ -64,10 +64,10 @@ def test_a_growing_lag_is_distinguished_from_a_noisy_one(seed: int) -> None:
 
 
 def test_the_slope_is_that_of_the_line() -> None:
-    found = trend([(at / 2, 100 + 35 * at) for at in range(20)])
-    assert found is not None
-    assert found.slope == pytest.approx(70.0)
-    assert found.error == pytest.approx(0.0, abs=1e-6)
+    slope = trend([(at / 2, 100 + 35 * at) for at in range(20)])
+    assert slope is not None
+    assert slope.slope == pytest.approx(70.0)
+    assert slope.error == pytest.approx(0.0, abs=1e-6)
 
 
 def test_few_samples_give_no_slope() -> None:

@@ -47,14 +47,14 @@ def collected(directory: Path) -> Collector:
 def test_reports_of_workers_become_one_result(tmp_path: Path) -> None:
     collector = collected(tmp_path)
     assert collector.is_sent
-    found = collector.result()
+    result = collector.result()
     collector.close()
-    assert (found.events, found.acknowledged, found.alerts_seen, found.latencies) == (220, 220, 240, 240)
-    assert found.latency_ms["p50"] == pytest.approx(10.0, rel=1e-3)
-    assert found.latency_ms["p99"] == pytest.approx(90.0, rel=1e-3)
-    assert found.offered_rate == pytest.approx(20.0, rel=0.05)
-    assert found.achieved_rate == pytest.approx(20.0, rel=0.1)
-    assert [row["sent"] for row in found.seconds[:3]] == [18, 18, 18]
+    assert (result.events, result.acknowledged, result.alerts_seen, result.latencies) == (220, 220, 240, 240)
+    assert result.latency_ms["p50"] == pytest.approx(10.0, rel=1e-3)
+    assert result.latency_ms["p99"] == pytest.approx(90.0, rel=1e-3)
+    assert result.offered_rate == pytest.approx(20.0, rel=0.05)
+    assert result.achieved_rate == pytest.approx(20.0, rel=0.1)
+    assert [row["sent"] for row in result.seconds[:3]] == [18, 18, 18]
     assert histograms.read_log(tmp_path / HISTOGRAMS).get_total_count() == 240
 
 
@@ -75,8 +75,8 @@ def test_transactions_of_a_lost_worker_count_as_unsent(tmp_path: Path) -> None:
 
 
 def report_of(result: Result, **change: Any) -> Report:
-    made = Report("fraud loadtest run", {"machine": {}}, result, Bounds(), Audit(220, 240, 0, 0, 0), ())
-    return replace(made, **change)
+    report = Report("fraud loadtest run", {"machine": {}}, result, Bounds(), Audit(220, 240, 0, 0, 0), ())
+    return replace(report, **change)
 
 
 def test_the_html_is_one_file_with_every_figure_and_loads_no_other(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_the_json_holds_verdict_counts_and_reasons(tmp_path: Path) -> None:
     result = Result(asdict(Plan()), 1, latency_ms={"p99": 12.0})
     result.write(tmp_path)
     assert Result.read(tmp_path) == result
-    found = json.loads(json.dumps(report_of(result).as_json()))
-    assert (found["verdict"], found["audit"]["missing"], found["latency_ms"]["p99"]) == ("passed", 0, 12.0)
+    report = json.loads(json.dumps(report_of(result).as_json()))
+    assert (report["verdict"], report["audit"]["missing"], report["latency_ms"]["p99"]) == ("passed", 0, 12.0)
     failed = report_of(result, failures=("slip",), audit=None).as_json()
     assert (failed["verdict"], failed["failures"], failed["audit"]) == ("failed", ["slip"], None)
 

@@ -22,7 +22,7 @@ def rows(plan: Plan, share: Share) -> list[tuple[int, bytes, dict[str, object]]]
 
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_every_event_of_the_schedule_is_encoded_once_with_its_due_time(lanes: int) -> None:
-    found = []
+    result = []
     for lane in range(lanes):
         share = Share(77, lane, lanes)
         mine = rows(PLAN, share)
@@ -31,9 +31,9 @@ def test_every_event_of_the_schedule_is_encoded_once_with_its_due_time(lanes: in
             assert identity.decode(str(value["transaction_id"]), identity.prefix(share)) == (number, due)
             assert value["card_id"] == key.decode()
             assert value["event_time"] == BASE + due // 1_000
-        found += mine
-    assert len(found) == rates(PLAN).events
-    assert len({value["transaction_id"] for _, _, value in found}) == len(found)
+        result += mine
+    assert len(result) == rates(PLAN).events
+    assert len({value["transaction_id"] for _, _, value in result}) == len(result)
 
 
 def test_identifiers_of_other_producers_are_ignored() -> None:
@@ -63,11 +63,11 @@ def test_a_replay_keeps_its_spacing_divided_by_the_speed(tmp_path: Path) -> None
 def test_a_tape_returns_what_was_written_and_is_deleted(tmp_path: Path) -> None:
     share = Share(5, 0, 1)
     tape_writer.write(tmp_path, encoded(PLAN, share, BASE))
-    made = tape.Tape(tmp_path)
-    assert made.is_ready()
-    assert made.events() == events_of(PLAN, share)
+    result = tape.Tape(tmp_path)
+    assert result.is_ready()
+    assert result.events() == events_of(PLAN, share)
     due, keys = [], []
-    for segment in made.segments(lambda: False):
+    for segment in result.segments(lambda: False):
         due += segment.due_us.tolist()
         keys += segment.keys.to_pylist()
     assert list(zip(due, keys, strict=True)) == [(due, key) for due, key, _ in rows(PLAN, share)]

@@ -40,9 +40,9 @@ def test_a_good_run_passes() -> None:
     ],
 )
 def test_each_condition_fails_alone_and_is_named(change: dict[str, Any], said: str) -> None:
-    found = failures(replace(GOOD, **change), Bounds(p99_ms=20.0), CLEAN, own_topics=True)
-    assert len(found) == 1
-    assert found[0].startswith(said)
+    result = failures(replace(GOOD, **change), Bounds(p99_ms=20.0), CLEAN, own_topics=True)
+    assert len(result) == 1
+    assert result[0].startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_each_condition_fails_alone_and_is_named(change: dict[str, Any], said: s
     ],
 )
 def test_each_finding_of_the_audit_fails_the_run(change: dict[str, Any], said: str) -> None:
-    (found,) = failures(GOOD, Bounds(), replace(CLEAN, **change), own_topics=True)
-    assert found.startswith(said)
+    (failure,) = failures(GOOD, Bounds(), replace(CLEAN, **change), own_topics=True)
+    assert failure.startswith(said)
 
 
 def test_more_records_than_sent_are_allowed_on_shared_topics() -> None:

@@ -1,4 +1,4 @@
-"""`fraud models evaluate`: no leaks, whole reports, the handbook's figures."""
+"""`fraud models evaluate`: no leaks from the future, complete reports, the handbook's figures."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def history(rows: int = 2_500) -> pa.Table:
 
 
 def reports(table: pa.Table) -> pa.Table:
-    """Each fraud after some days, some of them reversed later, some payments wrongly reported for a while."""
+    """Reports of each fraud after days, some reversed later, some payments wrongly reported for a while."""
     rng = np.random.default_rng(6)
     unique = table.slice(0, len(table) - 100)
     fraud = unique["label"].to_numpy() == 1
@@ -85,35 +85,35 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def spikes(table: pa.Table) -> list[bool]:
-    """Which amounts were spikes on their cards, row by row in order of arrival, repetitions left out."""
+    """Whether each amount was a spike on its card, in order of arrival, without repetitions."""
     robust: dict[str, tuple[float, int]] = {}
-    found = []
+    result = []
     for card, amount in zip(table["card_id"].to_pylist(), table["amount"].to_pylist(), strict=True):
         mean, count = robust.get(card, (0.0, 0))
-        found.append(mean > 0 and amount / mean > SPIKE_RATIO)
+        result.append(mean > 0 and amount / mean > SPIKE_RATIO)
         count += 1
         moved = mean + (min(amount, CLIP_RATIO * mean) - mean) / min(count, ROBUST_MEMORY) if mean else amount
         robust[card] = (moved, count)
-    return found
+    return result
 
 
-def test_features_are_what_had_been_reported_by_then(file):
-    """A thousand rows, recomputed in plain Python from what had arrived and been reported by then."""
+def test_features_use_only_reports_before_the_arrival(file):
+    """A thousand rows, recomputed in plain Python from the transactions and reports before them."""
     table = history()
-    told = reports(table)
-    source = Source(TransactionFiles(file), Reports(told), None, DELAY)
-    made = read(source, START, START + timedelta(DAYS))
-    assert made.not_decided == 100
+    label_table = reports(table)
+    source = Source(TransactionFiles(file), Reports(label_table), None, DELAY)
+    records = read(source, START, START + timedelta(DAYS))
+    assert records.not_decided == 100
     unique = table.slice(0, len(table) - 100)
     unique = unique.take(np.argsort(unique["arrival_time"].to_numpy(), kind="stable"))
-    unique = unique.filter(pa.array(unique["arrival_time"].to_numpy() < made.arrival[-1] + 1))
-    assert unique["arrival_time"].to_pylist() == made.arrival.tolist()
+    unique = unique.filter(pa.array(unique["arrival_time"].to_numpy() < records.arrival[-1] + 1))
+    assert unique["arrival_time"].to_pylist() == records.arrival.tolist()
     spike = spikes(unique)
     arrivals, merchants = unique["arrival_time"].to_pylist(), unique["merchant_id"].to_pylist()
     names = unique["transaction_id"].to_pylist()
-    said = told.to_pylist()
+    reported = label_table.to_pylist()
     rng = np.random.default_rng(7)
-    frauds = made.known.row
+    frauds = records.known.row
     chosen = {*rng.choice(len(unique), 950, replace=False).tolist(), *rng.choice(frauds, 150).tolist()}
     assert len(chosen) >= 1_000
     checked = 0
@@ -122,9 +122,9 @@ def test_features_are_what_had_been_reported_by_then(file):
         seen = [
             row for row in range(len(unique)) if arrivals[row] <= now and merchants[row] == merchants[number]
         ]
-        by_then = [one for one in said if (one["reported_at"] // HOUR_MS + 2) * HOUR_MS <= now]
-        by_then.sort(key=lambda one: one["reported_at"])
-        verdict = {one["transaction_id"]: one["label"] == "fraud" for one in by_then}
+        by_then = [report for report in reported if (report["reported_at"] // HOUR_MS + 2) * HOUR_MS <= now]
+        by_then.sort(key=lambda report: report["reported_at"])
+        verdict = {report["transaction_id"]: report["label"] == "fraud" for report in by_then}
         unripe = (now - DELAY - HOUR_MS) // HOUR_MS
         seen = [row for row in seen if arrivals[row] // HOUR_MS >= unripe - 720]
         ripe = [row for row in seen if arrivals[row] // HOUR_MS < unripe]
@@ -134,7 +134,7 @@ def test_features_are_what_had_been_reported_by_then(file):
         last_good = max((arrivals[row] // HOUR_MS for row in good), default=-1)
         streak = [row for row in fraud if arrivals[row] // HOUR_MS > last_good]
         week = [row for row in ripe if arrivals[row] // HOUR_MS >= unripe - 168]
-        column = dict(zip(made.names, made.features[number].tolist(), strict=True))
+        column = dict(zip(records.names, records.features[number].tolist(), strict=True))
         assert column["merchant_count_7d"] == len(week)
         assert column["merchant_unexplained_7d"] == len(
             [row for row in plain if arrivals[row] // HOUR_MS >= unripe - 168]
@@ -157,30 +157,30 @@ def test_features_are_what_had_been_reported_by_then(file):
             since = [row for row in good if arrivals[row] // HOUR_MS > arrivals[plain[-1]] // HOUR_MS]
             assert column["merchant_genuine_since"] == len(since)
         checked += bool(fraud)
-    assert checked > 300, "too few rows have anything to leak"
+    assert checked > 300, "too few rows have later reports that could leak"
 
 
-def test_what_comes_later_changes_nothing(file, tmp_path):
-    """Rows of the first twenty days, with the rest of the file and its reports cut off or turned round."""
+def test_later_transactions_and_reports_change_no_feature(file, tmp_path):
+    """Rows of the first twenty days, with the later rows and reports removed or reversed."""
     table, middle = history(), START + timedelta(20)
     cut = (middle - date(1970, 1, 1)).days * DAY_MS
-    told = reports(table)
-    early = read(Source(TransactionFiles(file), Reports(told), None, DELAY), START, middle)
+    label_table = reports(table)
+    early = read(Source(TransactionFiles(file), Reports(label_table), None, DELAY), START, middle)
     shorter = tmp_path / "shorter.parquet"
     pq.write_table(table.filter(pa.array(table["arrival_time"].to_numpy() < cut)), shorter)
-    before = told["reported_at"].to_numpy() < cut
-    flipped = np.where(before, told["label"].to_numpy(zero_copy_only=False), "genuine")
-    turned = told.set_column(2, "label", pa.array(flipped, pa.string()))
+    before = label_table["reported_at"].to_numpy() < cut
+    flipped = np.where(before, label_table["label"].to_numpy(zero_copy_only=False), "genuine")
+    turned = label_table.set_column(2, "label", pa.array(flipped, pa.string()))
     again = read(Source(TransactionFiles(shorter), Reports(turned), None, DELAY), START, middle)
     assert early.features.tobytes() == again.features.tobytes()
     assert not before.all()
 
 
-def test_without_merchant_labels_the_features_are_the_catalogues(file):
-    made = read(Source(TransactionFiles(file), Undated(DELAY)), START, START + timedelta(DAYS))
-    assert made.names[-1] not in MERCHANT_NAMES
-    assert made.features.shape == (made.arrival.size, len(COLUMN))
-    assert np.unique(made.card).size == made.card.max() + 1 == 60
+def test_without_merchant_labels_the_features_equal_the_catalogues(file):
+    records = read(Source(TransactionFiles(file), Undated(DELAY)), START, START + timedelta(DAYS))
+    assert records.names[-1] not in MERCHANT_NAMES
+    assert records.features.shape == (records.arrival.size, len(COLUMN))
+    assert np.unique(records.card).size == records.card.max() + 1 == 60
 
 
 def test_days_without_transactions_are_refused(file):
@@ -199,25 +199,25 @@ def evaluated(file: Path, directory: Path, *more: str) -> dict:
 
 
 def test_report_of_one_fold(file, tmp_path):
-    made = evaluated(file, tmp_path)
-    assert 0 < made["average_precision"] <= 1
-    assert made["n_test"] > made["n_fraud"] > 0
-    assert made["mean"]["auc_roc"] == made["auc_roc"]
-    assert len(made["folds"][0]["card_precision_100_by_day"]) == 5
-    assert {one["scenario"] for one in made["scenarios"]} == {"stolen", "merchant"}
-    assert sum(one["frauds"] for one in made["scenarios"]) == made["n_fraud"]
+    result = evaluated(file, tmp_path)
+    assert 0 < result["average_precision"] <= 1
+    assert result["n_test"] > result["n_fraud"] > 0
+    assert result["mean"]["auc_roc"] == result["auc_roc"]
+    assert len(result["folds"][0]["card_precision_100_by_day"]) == 5
+    assert {scenario["scenario"] for scenario in result["scenarios"]} == {"stolen", "merchant"}
+    assert sum(scenario["frauds"] for scenario in result["scenarios"]) == result["n_fraud"]
 
 
 def test_report_of_folds_with_merchant_labels(file, tmp_path):
     html = tmp_path / "report.html"
     more = ("--folds", "2", "--merchant-labels", "--html", str(html))
-    made = evaluated(file, tmp_path, *more)
-    assert len(made["auc_roc"]) == len(made["n_fraud"]) == 2
-    assert made["mean"]["average_precision"] == pytest.approx(np.mean(made["average_precision"]))
-    assert made["std"]["average_precision"] == pytest.approx(np.std(made["average_precision"]))
-    assert made["features"][-len(MERCHANT_NAMES) :] == list(MERCHANT_NAMES)
-    assert [fold["test_start"] for fold in made["folds"]] == ["2026-01-14", "2026-01-21"]
-    assert evaluated(file, tmp_path, *more) == made, "the same data and seed"
+    result = evaluated(file, tmp_path, *more)
+    assert len(result["auc_roc"]) == len(result["n_fraud"]) == 2
+    assert result["mean"]["average_precision"] == pytest.approx(np.mean(result["average_precision"]))
+    assert result["std"]["average_precision"] == pytest.approx(np.std(result["average_precision"]))
+    assert result["features"][-len(MERCHANT_NAMES) :] == list(MERCHANT_NAMES)
+    assert [fold["test_start"] for fold in result["folds"]] == ["2026-01-14", "2026-01-21"]
+    assert evaluated(file, tmp_path, *more) == result, "the same data and seed"
     text = html.read_text()
     assert text.count("<svg") == 4
     for svg in text.split("<svg")[1:]:
@@ -226,52 +226,52 @@ def test_report_of_folds_with_merchant_labels(file, tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", list(Algorithm))
-def test_every_algorithm_finds_what_is_there(file, tmp_path, algorithm):
-    made = evaluated(file, tmp_path, "--algorithm", algorithm.value)
-    assert made["algorithm"] == algorithm
-    assert made["auc_roc"] > 0.5
+def test_every_algorithm_finds_the_frauds(file, tmp_path, algorithm):
+    result = evaluated(file, tmp_path, "--algorithm", algorithm.value)
+    assert result["algorithm"] == algorithm
+    assert result["auc_roc"] > 0.5
 
 
-def test_training_uses_what_is_reported_when_the_test_begins(file, tmp_path):
-    told = tmp_path / "labels.parquet"
-    table, said = history(), reports(history())
-    pq.write_table(said, told)
-    dated = evaluated(file, tmp_path, "--labels", str(told))["folds"][0]
+def test_training_uses_the_labels_known_at_the_begin_of_the_test(file, tmp_path):
+    label_file = tmp_path / "labels.parquet"
+    table, label_table = history(), reports(history())
+    pq.write_table(label_table, label_file)
+    dated = evaluated(file, tmp_path, "--labels", str(label_file))["folds"][0]
     begin = (date(2026, 1, 5) - date(1970, 1, 1)).days * DAY_MS
     test_begin = begin + 9 * DAY_MS
     arrived = dict(zip(table["transaction_id"].to_pylist(), table["arrival_time"].to_pylist(), strict=True))
     arrived |= dict(zip(*(table.slice(0, len(table) - 100)[name].to_pylist() for name in
                           ("transaction_id", "arrival_time")), strict=True))  # fmt: skip
     verdict: dict[str, str] = {}
-    for one in sorted(said.to_pylist(), key=lambda one: one["reported_at"]):
-        if one["reported_at"] <= test_begin:
-            verdict[one["transaction_id"]] = one["label"]
+    for report in sorted(label_table.to_pylist(), key=lambda item: item["reported_at"]):
+        if report["reported_at"] <= test_begin:
+            verdict[report["transaction_id"]] = report["label"]
     frauds = [name for name, label in verdict.items() if label == "fraud"]
     wanted = [name for name in frauds if begin <= arrived[name] < begin + 7 * DAY_MS]
     assert dated["n_train_fraud"] == len(wanted) > 0
-    pq.write_table(said.drop_columns(["reported_at"]), told)
-    undated = evaluated(file, tmp_path, "--labels", str(told))["folds"][0]
-    assert undated["n_fraud"] == dated["n_fraud"], "in the end the same are frauds"
+    pq.write_table(label_table.drop_columns(["reported_at"]), label_file)
+    undated = evaluated(file, tmp_path, "--labels", str(label_file))["folds"][0]
+    assert undated["n_fraud"] == dated["n_fraud"], "after all reports the same are frauds"
     assert undated["n_train_fraud"] != dated["n_train_fraud"]
 
 
 def test_unknown_values_are_drawn_as_gaps(file, tmp_path):
-    made = evaluated(file, tmp_path, "--folds", "2")
-    before, points = page(made).count("unknown"), page(made).count("<circle")
-    made["folds"][0]["auc_roc"] = None
-    made["mean"]["card_precision_100"] = None
-    assert page(made).count("unknown") == before + 2
-    assert page(made).count("<circle") == points - 1
+    result = evaluated(file, tmp_path, "--folds", "2")
+    before, points = page(result).count("unknown"), page(result).count("<circle")
+    result["folds"][0]["auc_roc"] = None
+    result["mean"]["card_precision_100"] = None
+    assert page(result).count("unknown") == before + 2
+    assert page(result).count("<circle") == points - 1
 
 
 @pytest.fixture(scope="module")
 def handbook_file() -> Path:
     """The handbook authors' transactions."""
     directory = os.environ.get("FRAUD_HANDBOOK_DIR")
-    found = sorted(Path(directory).glob("handbook-transactions-*.parquet")) if directory else []
-    if not found:
+    result = sorted(Path(directory).glob("handbook-transactions-*.parquet")) if directory else []
+    if not result:
         pytest.skip("no handbook file: point FRAUD_HANDBOOK_DIR at handbook-transactions-*.parquet")
-    return found[0]
+    return result[0]
 
 
 @pytest.mark.parametrize(
@@ -287,8 +287,8 @@ def test_figures_on_the_handbooks_validation_weeks(
     command += ["--folds", "4", "--report", str(report), *more]
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    made = json.loads(report.read_text())
-    assert made["mean"]["average_precision"] >= least_precision
-    assert made["mean"]["card_precision_100"] >= least_cards
-    assert made["n_test"] == [57_182, 57_800, 57_931, 58_505]
-    assert made["n_fraud"] == [416, 411, 351, 374]
+    created = json.loads(report.read_text())
+    assert created["mean"]["average_precision"] >= least_precision
+    assert created["mean"]["card_precision_100"] >= least_cards
+    assert created["n_test"] == [57_182, 57_800, 57_931, 58_505]
+    assert created["n_fraud"] == [416, 411, 351, 374]

@@ -1,4 +1,4 @@
-"""The metrics equal the handbook's own code, and plain loops."""
+"""The metrics equal the handbook's code, and plain loops."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 def drawn(seed: int, rows: int, days: int, cards: int) -> Scored:
     rng = np.random.default_rng(seed)
     arrival = np.sort(rng.integers(0, days * 24 * HOUR_MS, rows))
-    # distinct scores: the handbook leaves open in which order equal ones come
+    # distinct scores: the handbook leaves the order of equal ones open
     score = rng.permutation(rows) / rows
     return Scored(
         arrival // (24 * HOUR_MS),
@@ -32,7 +32,7 @@ scored = st.builds(drawn, st.integers(0, 2**31), st.integers(1, 60), st.integers
 
 
 def handbooks(scored: Scored, k: int) -> list[float]:
-    """Chapter 4, `card_precision_top_k`, in its words."""
+    """The handbook's `card_precision_top_k` (chapter 4)."""
     predictions = pd.DataFrame(
         {"day": scored.day, "card": scored.card, "fraud": scored.fraud.astype(int), "score": scored.score}
     )
@@ -43,19 +43,19 @@ def handbooks(scored: Scored, k: int) -> list[float]:
         of_day = of_day[~of_day["card"].isin(detected)]
         by_card = of_day.groupby("card").max().sort_values(by="score", ascending=False).reset_index()
         top = by_card.head(k)
-        found = list(top[top["fraud"] == 1]["card"])
-        by_day.append(len(found) / k)
-        detected += found
+        result = list(top[top["fraud"] == 1]["card"])
+        by_day.append(len(result) / k)
+        detected += result
     return by_day
 
 
 @examples(30, thorough=2000)
 @given(scored, st.integers(1, 8))
-def test_card_precision_is_the_handbooks(scored, k):
+def test_card_precision_equals_the_handbooks(scored, k):
     assert card_precision(scored, k).tolist() == handbooks(scored, k)
 
 
-def test_a_card_that_was_caught_makes_room_on_later_days():
+def test_a_detected_card_is_excluded_on_later_days():
     # day    card  score  fraud
     # 0      0     .9     yes      first of day 0: caught
     # 1      0     .9     yes      dropped, so that
@@ -96,13 +96,13 @@ def test_detection_follows_each_card(scored, threshold):
                 missed.append(before)
             before += 1
             saved += scored.amount[row] if stopped else 0
-    found = detection(scored, threshold)
-    assert found.compromised_cards == len(set(scored.card[scored.fraud]))
-    assert found.detected_cards == detected
-    assert (found.fraud_amount, found.saved_amount) == (total, saved)
-    assert found.hours_to_detection == pytest.approx(np.median(hours) if hours else np.nan, nan_ok=True)
-    assert found.frauds_before_detection == pytest.approx(np.mean(missed) if missed else np.nan, nan_ok=True)
-    assert found.saved_share == pytest.approx(saved / total if total else np.nan, nan_ok=True)
+    result = detection(scored, threshold)
+    assert result.compromised_cards == len(set(scored.card[scored.fraud]))
+    assert result.detected_cards == detected
+    assert (result.fraud_amount, result.saved_amount) == (total, saved)
+    assert result.hours_to_detection == pytest.approx(np.median(hours) if hours else np.nan, nan_ok=True)
+    assert result.frauds_before_detection == pytest.approx(np.mean(missed) if missed else np.nan, nan_ok=True)
+    assert result.saved_share == pytest.approx(saved / total if total else np.nan, nan_ok=True)
 
 
 def test_recall_by_scenario():
@@ -110,6 +110,9 @@ def test_recall_by_scenario():
         np.zeros(4, np.int64), np.arange(4), np.arange(4), np.array([10.0, 20, 30, 40]),
         np.array([True, True, True, False]), np.array([0.9, 0.1, 0.5, 0.9]),
     )  # fmt: skip
-    found = by_scenario(scored, np.array(["2", "2", "1", "0"]), 0.5)
-    assert [(one.scenario, one.frauds, one.alerted) for one in found] == [("1", 1, 1), ("2", 2, 1)]
-    assert [(one.amount, one.alerted_amount) for one in found] == [(30, 30), (30, 10)]
+    result = by_scenario(scored, np.array(["2", "2", "1", "0"]), 0.5)
+    assert [(recall.scenario, recall.frauds, recall.alerted) for recall in result] == [
+        ("1", 1, 1),
+        ("2", 2, 1),
+    ]
+    assert [(recall.amount, recall.alerted_amount) for recall in result] == [(30, 30), (30, 10)]

@@ -1,4 +1,4 @@
-"""The split in time is the handbook's, card by card."""
+"""The split in time equals the handbook's, card by card."""
 
 from datetime import date
 
@@ -20,7 +20,7 @@ START = date(1970, 1, 11)
 def handbooks(
     day: np.ndarray, card: np.ndarray, fraud: np.ndarray, first: int, train: int, delay: int, test: int
 ) -> tuple[list[int], list[int]]:
-    """Chapter 5, `get_train_test_set`, in plain loops over row numbers."""
+    """The handbook's `get_train_test_set` (chapter 5), in plain loops over row numbers."""
     rows = range(len(day))
     in_train = [row for row in rows if first <= day[row] < first + train]
     known = {card[row] for row in in_train if fraud[row]}
@@ -35,7 +35,7 @@ def handbooks(
 
 @examples(60)
 @given(st.integers(0, 2**31), st.integers(1, 4), st.integers(0, 4), st.integers(1, 4))
-def test_split_is_the_handbooks(seed, train, delay, test):
+def test_the_split_equals_the_handbooks(seed, train, delay, test):
     rng = np.random.default_rng(seed)
     end = 10 + train + delay + test
     # every day has a genuine transaction of card 0

@@ -10,7 +10,7 @@ def law(overlap: float, ratio: float) -> tuple[float, float, float]:
     """Shares of card-hours: the challenger alerts in `ratio` times the champion's.
 
     Args:
-        overlap: share of the alerts that can be in common which is in common.
+        overlap: share of the possible common alerts that are in common.
         ratio: above 0.
     """
     both = overlap * min(1.0, 1.0 / ratio)

@@ -1,4 +1,4 @@
-"""The bet: exact wealth, a supermartingale, few false breaches at every look, quick to stop what is bad."""
+"""The bet: exact wealth, a supermartingale, few false breaches over all looks, a quick stop of bad models."""
 
 import math
 import random
@@ -38,7 +38,7 @@ def naive(units: list[Unit], ratio: float) -> Fraction:
 
 
 def log(number: Fraction) -> float:
-    """Its natural logarithm, also beyond float64."""
+    """Natural logarithm of an exact fraction, also beyond float64."""
     return math.log(number.numerator) - math.log(number.denominator)
 
 
@@ -81,18 +81,20 @@ def test_wealth_is_a_supermartingale_under_every_law_of_the_hypothesis(
 
 
 @given(st.tuples(*[st.integers(0, 10**9)] * 3), RATIOS)
-def test_its_logarithm_is_finite_for_any_counts(counts: tuple[int, int, int], ratio: float) -> None:
+def test_the_logarithm_of_the_wealth_is_finite_for_any_counts(
+    counts: tuple[int, int, int], ratio: float
+) -> None:
     assert math.isfinite(log_wealth(*counts, ratio))
 
 
-def test_one_unit_never_more_than_doubles_it() -> None:
+def test_one_unit_at_most_doubles_the_wealth() -> None:
     for ratio in (0.001, 1.0, 50.0):
         assert 0 < log_wealth(1, 0, 0, ratio) <= math.log(2)
     assert log_wealth(0, 0, 0, 1.5) == 0
 
 
 def most_by_chance(pairs: int) -> int:
-    """The number of false breaches that ALPHA exceeds with a chance below 1 in 10,000, exact."""
+    """Exact number of false breaches exceeded with a chance below 1 in 10,000 at a rate of ALPHA."""
     at_most = 0.0
     for k in range(pairs + 1):
         at_most += math.comb(pairs, k) * ALPHA**k * (1 - ALPHA) ** (pairs - k)
@@ -103,7 +105,7 @@ def most_by_chance(pairs: int) -> int:
 
 @pytest.mark.parametrize("max_ratio", [1.0, 1.5])
 @pytest.mark.parametrize("overlap", [0.0, 0.5, 0.9])
-def test_equal_models_are_seldom_stopped_though_looked_at_after_every_card_hour(
+def test_equal_models_are_rarely_stopped_with_a_look_after_every_card_hour(
     overlap: float, max_ratio: float
 ) -> None:
     both, champion, challenger = paths(law(overlap, 1.0), 1_000, 3_000 if THOROUGH else 400, seed=1)
@@ -122,21 +124,21 @@ def test_models_just_at_the_limit_are_neither_stopped_nor_passed(overlap: float)
 
 
 def first_looks(proved: np.ndarray) -> tuple[float, float]:
-    """Median and 95th percentile of the first look that proved it; infinite for those that never did."""
+    """Median and 95th percentile of the first look with a proof; infinite for trials without one."""
     first = np.where(proved.any(axis=1), proved.argmax(axis=1) + 1.0, np.inf)
     return float(np.quantile(first, 0.5, method="higher")), float(np.quantile(first, 0.95, method="higher"))
 
 
 @pytest.mark.parametrize(("overlap", "median", "most"), [(1.0, 90, 210), (0.9, 115, 300), (0.5, 275, 700)])
-def test_a_model_twice_as_trigger_happy_is_stopped_within_what_the_documentation_says(
+def test_a_model_with_twice_the_alerts_is_stopped_within_the_documented_time(
     overlap: float, median: int, most: int
 ) -> None:
     both, champion, challenger = paths(law(overlap, 2.0), 1_000, 800, seed=3)
     proved = log_wealth(challenger, champion, both, 1.5) >= log_target(ALPHA)
-    found = first_looks(proved)
-    assert found[0] <= median
-    assert found[1] <= most
-    # what stops it is the verdict on the same counts
+    result = first_looks(proved)
+    assert result[0] <= median
+    assert result[1] <= most
+    # the verdict on the same counts stops it
     at = int(proved[0].argmax())
     guards = Guards(ALPHA, rules=(AlertRate(max_ratio=1.5),))
     for look, outcome in ((at - 1, Outcome.INSUFFICIENT), (at, Outcome.BREACH)):
@@ -145,10 +147,8 @@ def test_a_model_twice_as_trigger_happy_is_stopped_within_what_the_documentation
 
 
 @pytest.mark.parametrize(("overlap", "median", "most"), [(0.5, 65, 165), (0.9, 30, 45)])
-def test_an_equal_model_is_proved_to_keep_the_limit_within_what_the_documentation_says(
-    overlap: float, median: int, most: int
-) -> None:
+def test_an_equal_model_passes_within_the_documented_time(overlap: float, median: int, most: int) -> None:
     both, champion, challenger = paths(law(overlap, 1.0), 1_000, 400, seed=4)
-    found = first_looks(log_wealth(champion, challenger, both, 1 / 1.5) >= log_target(ALPHA))
-    assert found[0] <= median
-    assert found[1] <= most
+    result = first_looks(log_wealth(champion, challenger, both, 1 / 1.5) >= log_target(ALPHA))
+    assert result[0] <= median
+    assert result[1] <= most

@@ -1,4 +1,4 @@
-"""What each guard says when, and that the evidence proves it."""
+"""The verdicts of each guard, and their evidence."""
 
 import json
 import math
@@ -69,35 +69,35 @@ def test_a_challenger_like_the_champion_passes_every_guard() -> None:
         ("score_drift", {"scores": scores(10_000, 5_000, 5_000)}),
     ],
 )
-def test_each_guard_alone_stops_its_own_kind_of_bad_model(guard: str, change: dict[str, object]) -> None:
-    said = outcomes(replace(GOOD, **change))  # type: ignore[arg-type]
-    assert [name for name, outcome in said.items() if outcome is Outcome.BREACH] == [guard]
+def test_each_guard_alone_stops_its_kind_of_bad_model(guard: str, change: dict[str, object]) -> None:
+    output = outcomes(replace(GOOD, **change))  # type: ignore[arg-type]
+    assert [name for name, outcome in output.items() if outcome is Outcome.BREACH] == [guard]
     assert verdict(replace(GOOD, **change), Guards()).outcome is Outcome.BREACH  # type: ignore[arg-type]
 
 
-def test_without_data_nothing_advances() -> None:
-    said = verdict(Counts(), Guards())
-    assert said.outcome is Outcome.INSUFFICIENT
-    assert {finding.outcome for finding in said.findings} == {Outcome.INSUFFICIENT}
-    assert said.without_data == ("alert_rate", "failures", "disagreement", "scoring_time", "score_drift")
-    assert next_step(said, shadow_started_at=0, now=HOUR_MS) is Step.HOLD
+def test_without_data_no_rollout_advances() -> None:
+    judged = verdict(Counts(), Guards())
+    assert judged.outcome is Outcome.INSUFFICIENT
+    assert {finding.outcome for finding in judged.findings} == {Outcome.INSUFFICIENT}
+    assert judged.without_data == ("alert_rate", "failures", "disagreement", "scoring_time", "score_drift")
+    assert next_step(judged, shadow_started_at=0, now=HOUR_MS) is Step.HOLD
 
 
 @pytest.mark.parametrize("counts", [Counts(), replace(GOOD, card_hours=Pairs(20, 0, 0))])
 def test_the_deadline_turns_insufficient_into_a_rollback(counts: Counts) -> None:
-    said = verdict(counts, Guards(deadline_h=2.0))
-    assert next_step(said, shadow_started_at=5, now=5 + 2 * HOUR_MS - 1) is Step.HOLD
-    assert next_step(said, shadow_started_at=5, now=5 + 2 * HOUR_MS) is Step.ROLL_BACK
+    judged = verdict(counts, Guards(deadline_h=2.0))
+    assert next_step(judged, shadow_started_at=5, now=5 + 2 * HOUR_MS - 1) is Step.HOLD
+    assert next_step(judged, shadow_started_at=5, now=5 + 2 * HOUR_MS) is Step.ROLL_BACK
 
 
-def test_neither_a_pass_nor_a_breach_waits_for_the_deadline_or_falls_to_it() -> None:
+def test_passes_and_breaches_do_not_depend_on_the_deadline() -> None:
     for now in (0, 1000 * HOUR_MS):
         assert next_step(verdict(GOOD, Guards()), shadow_started_at=0, now=now) is Step.MAY_ADVANCE
         bad = verdict(replace(GOOD, failures=60), Guards())
         assert next_step(bad, shadow_started_at=0, now=now) is Step.BREACHED
 
 
-def test_few_card_hours_never_pass_and_many_without_an_alert_of_either_neither() -> None:
+def test_few_card_hours_and_card_hours_without_alerts_never_pass() -> None:
     guards = Guards(min_card_hours=100, rules=(AlertRate(max_ratio=1.5),))
     assert outcomes(replace(GOOD, card_hours=Pairs(99, 0, 0)), guards) == {"alert_rate": Outcome.INSUFFICIENT}
     assert outcomes(replace(GOOD, card_hours=Pairs(100, 0, 0)), guards) == {"alert_rate": Outcome.PASS}
@@ -115,22 +115,22 @@ def test_a_model_that_fails_everything_is_stopped_after_seven_to_ten_transaction
     assert 7 <= first <= 12
 
 
-def test_drift_is_measured_against_training_where_it_is_given_and_says_so() -> None:
+def test_drift_is_measured_against_training_if_given_and_names_it() -> None:
     drifted = replace(GOOD, champion_scores=GOOD.scores)
     training = ScoreDrift(max_psi=0.25, against=scores(5_000, 5_000, 10_000))
     for rule, versus, outcome in (
         (training, "training", Outcome.BREACH),
         (ScoreDrift(max_psi=0.25), "champion", Outcome.PASS),
     ):
-        (found,) = verdict(drifted, Guards(rules=(rule,))).findings
-        assert (found.evidence["against"], found.outcome) == (versus, outcome)
+        (finding,) = verdict(drifted, Guards(rules=(rule,))).findings
+        assert (finding.evidence["against"], finding.outcome) == (versus, outcome)
 
 
-def test_histograms_without_common_bounds_are_no_proof() -> None:
+def test_histograms_without_common_bounds_give_no_verdict() -> None:
     other = ScoreHistogram((0.33, 1.0), (10, 10, 0))
     assert index(GOOD.scores, other) is None
-    (found,) = verdict(GOOD, Guards(rules=(ScoreDrift(max_psi=0.25, against=other),))).findings
-    assert (found.outcome, found.has_data) == (Outcome.INSUFFICIENT, False)
+    (finding,) = verdict(GOOD, Guards(rules=(ScoreDrift(max_psi=0.25, against=other),))).findings
+    assert (finding.outcome, finding.has_data) == (Outcome.INSUFFICIENT, False)
 
 
 @examples(40)
@@ -144,7 +144,7 @@ def test_the_index_is_symmetric_finite_and_zero_for_itself(one: ScoreHistogram, 
         assert index(one, one) == 0
 
 
-def test_the_index_by_hand_over_the_bounds_in_common() -> None:
+def test_the_index_equals_a_value_by_hand_over_the_common_bounds() -> None:
     tenths = ScoreHistogram(tuple(step / 10 for step in range(1, 11)), (80, 20, *[0] * 9))
     twentieths = scores(30, 30, 40)
     p, q = (80.5 / 101, 20.5 / 101), (60.5 / 101, 40.5 / 101)
@@ -154,7 +154,7 @@ def test_the_index_by_hand_over_the_bounds_in_common() -> None:
 
 @examples(40)
 @given(COUNTS)
-def test_evidence_is_finite_json_from_which_the_same_verdict_follows(counts: Counts) -> None:
+def test_evidence_is_finite_json_that_gives_the_same_verdict(counts: Counts) -> None:
     guards = Guards(
         rules=(
             AlertRate(max_ratio=1.5, min_ratio=0.5),
@@ -164,9 +164,9 @@ def test_evidence_is_finite_json_from_which_the_same_verdict_follows(counts: Cou
             ScoreDrift(max_psi=0.25, against=scores(10, 20, 30)),
         )
     )
-    said = verdict(counts, guards)
-    written = json.loads(json.dumps(said.to_json(), allow_nan=False))
-    assert recomputed(written) == said
+    judged = verdict(counts, guards)
+    written = json.loads(json.dumps(judged.to_json(), allow_nan=False))
+    assert recomputed(written) == judged
     assert recomputed(written).to_json() == written
 
 
@@ -192,7 +192,7 @@ def test_counts_of_groups_add_up_the_same_in_any_order(groups: list[Counts], ord
         ("scores", {"le": []}),
     ],
 )
-def test_what_are_no_counts_is_refused(field: str, value: object) -> None:
+def test_invalid_counts_are_refused(field: str, value: object) -> None:
     with pytest.raises(GuardError, match="no counts of a trial"):
         verdict({**GOOD.to_json(), field: value}, Guards())
     record = GOOD.to_json()
@@ -205,9 +205,9 @@ def test_guards_come_back_from_json_with_every_parameter() -> None:
     assert read(None) == Guards()
     assert read(json.loads(json.dumps(Guards().to_json()))) == Guards()
     given = {"alpha": 0.05, "rules": [{"name": "score_drift", "max_psi": 1, "against": scores(5).to_json()}]}
-    made = read(given)
-    assert (made.alpha, made.deadline_h) == (0.05, 72)
-    assert made.rules == (ScoreDrift(max_psi=1.0, against=scores(5)),)
+    records = read(given)
+    assert (records.alpha, records.deadline_h) == (0.05, 72)
+    assert records.rules == (ScoreDrift(max_psi=1.0, against=scores(5)),)
 
 
 def rule(**parameters: object) -> dict[str, object]:
@@ -244,7 +244,7 @@ def rule(**parameters: object) -> dict[str, object]:
         ({"rules": [{"name": "failures", "max_share": 0.1}] * 2}, "again", ("rules", 1)),
     ],
 )
-def test_guards_that_cannot_be_understood_are_refused_where_they_are_wrong(
+def test_invalid_guards_are_refused_with_the_path_of_the_value(
     given: object, message: str, path: tuple[str | int, ...]
 ) -> None:
     with pytest.raises(GuardError, match=message) as refused:
@@ -253,6 +253,6 @@ def test_guards_that_cannot_be_understood_are_refused_where_they_are_wrong(
     assert "\n" not in str(refused.value)
 
 
-def test_the_bounds_are_those_of_progress_records() -> None:
+def test_the_bounds_equal_those_of_progress_records() -> None:
     assert tuple(step / 20 for step in range(1, 21)) == BOUNDS
     assert ScoreHistogram.of([0.0, 0.05, 0.050001, 1.0, math.nan]).counts == (2, 1, *[0] * 17, 1, 0)

@@ -1,4 +1,4 @@
-"""The guard of the precision: what it says when, how seldom it errs, and that its evidence proves it."""
+"""The guard of the precision: its verdicts, its error rates, and its evidence."""
 
 import json
 import math
@@ -27,8 +27,8 @@ LIMITS = st.sampled_from([0.01, 0.1, 0.3, 0.5, 0.9, 0.99])
 
 
 def finding(counts: Counts, rule: Precision) -> Finding:
-    (found,) = verdict(counts, Guards(ALPHA, rules=(rule,))).findings
-    return found
+    (result,) = verdict(counts, Guards(ALPHA, rules=(rule,))).findings
+    return result
 
 
 def frauds(share: float, trials: int, units: int, seed: int) -> NDArray[np.int64]:
@@ -37,7 +37,7 @@ def frauds(share: float, trials: int, units: int, seed: int) -> NDArray[np.int64
 
 
 def bets(share: float, limit: float, trials: int, units: int, seed: int) -> tuple[NDArray[np.bool_], ...]:
-    """Whether after each unit a breach is proved, and a pass; bool[trials, units] each."""
+    """Whether a breach and a pass are proved after each unit; bool[trials, units] each."""
     fraud = frauds(share, trials, units, seed)
     genuine = np.arange(1, units + 1) - fraud
     target = log_target(ALPHA)
@@ -48,7 +48,7 @@ def bets(share: float, limit: float, trials: int, units: int, seed: int) -> tupl
 
 
 def most_by_chance(trials: int) -> int:
-    """The number of errors that ALPHA exceeds with a chance below 1 in 10,000, exact."""
+    """Exact number of errors exceeded with a chance below 1 in 10,000 at a rate of ALPHA."""
     at_most = 0.0
     for k in range(trials + 1):
         at_most += math.comb(trials, k) * ALPHA**k * (1 - ALPHA) ** (trials - k)
@@ -58,7 +58,7 @@ def most_by_chance(trials: int) -> int:
 
 
 @pytest.mark.parametrize("limit", [0.05, 0.3, 0.5, 0.9])
-def test_a_model_just_at_the_limit_is_seldom_stopped_or_passed_though_looked_at_after_every_label(
+def test_a_model_at_the_limit_is_rarely_stopped_or_passed_with_a_look_after_every_label(
     limit: float,
 ) -> None:
     for proved in bets(limit, limit, 1_000, 3_000 if THOROUGH else 600, seed=1):
@@ -66,7 +66,7 @@ def test_a_model_just_at_the_limit_is_seldom_stopped_or_passed_though_looked_at_
 
 
 @pytest.mark.parametrize(("share", "median", "most"), [(0.0, 25, 25), (0.1, 50, 90), (0.2, 190, 450)])
-def test_a_precision_below_the_limit_is_proved_within_what_the_documentation_says(
+def test_a_precision_below_the_limit_is_proved_within_the_documented_time(
     share: float, median: int, most: int
 ) -> None:
     breached, _ = bets(share, 0.3, 1_000, 2_000, seed=2)
@@ -76,7 +76,7 @@ def test_a_precision_below_the_limit_is_proved_within_what_the_documentation_say
 
 
 @pytest.mark.parametrize(("share", "median", "most"), [(0.5, 60, 140), (0.7, 25, 40)])
-def test_a_precision_above_the_limit_is_proved_within_what_the_documentation_says(
+def test_a_precision_above_the_limit_is_proved_within_the_documented_time(
     share: float, median: int, most: int
 ) -> None:
     _, passed = bets(share, 0.3, 1_000, 2_000, seed=3)
@@ -86,7 +86,7 @@ def test_a_precision_above_the_limit_is_proved_within_what_the_documentation_say
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
-def test_the_verdict_is_that_of_the_bets_after_every_label(share: float) -> None:
+def test_the_verdict_follows_from_the_bets_after_every_label(share: float) -> None:
     breached, passed = bets(share, 0.3, 5, 200, seed=4)
     fraud = frauds(share, 5, 200, seed=4)
     for trial in range(5):
@@ -101,13 +101,13 @@ def test_the_verdict_is_that_of_the_bets_after_every_label(share: float) -> None
             assert finding(counts, Precision(min_precision=0.3, min_labelled=40)).outcome is expected
 
 
-def test_without_labels_nothing_is_proved() -> None:
+def test_without_labels_there_is_no_proof() -> None:
     rule = Precision(min_precision=0.3)
     for counts in (Counts(), Counts(labelled=Labelled(), champion_labelled=Labelled(50, 3))):
-        said = finding(counts, rule)
-        assert (said.outcome, said.has_data) == (Outcome.INSUFFICIENT, False)
-    one = finding(Counts(labelled=Labelled(1, 0), champion_labelled=Labelled()), rule)
-    assert (one.outcome, one.has_data) == (Outcome.INSUFFICIENT, True)
+        judged = finding(counts, rule)
+        assert (judged.outcome, judged.has_data) == (Outcome.INSUFFICIENT, False)
+    after_one = finding(Counts(labelled=Labelled(1, 0), champion_labelled=Labelled()), rule)
+    assert (after_one.outcome, after_one.has_data) == (Outcome.INSUFFICIENT, True)
 
 
 def test_a_pass_waits_for_the_minimum_and_a_breach_does_not() -> None:
@@ -119,25 +119,25 @@ def test_a_pass_waits_for_the_minimum_and_a_breach_does_not() -> None:
     assert finding(bad, rule).outcome is Outcome.BREACH
 
 
-def test_the_champion_is_told_and_not_judged() -> None:
+def test_the_champions_precision_is_shown_and_not_judged() -> None:
     outcomes = {
         finding(Counts(labelled=Labelled(20, 30), champion_labelled=champion), Precision(0.3)).outcome
         for champion in (None, Labelled(), Labelled(0, 500), Labelled(500, 0))
     }
     assert len(outcomes) == 1
-    said = finding(Counts(labelled=Labelled(20, 30), champion_labelled=Labelled(3, 1)), Precision(0.3))
-    assert "precision 0.4, the champion 0.75, wanted at least 0.3" in said.detail
+    judged = finding(Counts(labelled=Labelled(20, 30), champion_labelled=Labelled(3, 1)), Precision(0.3))
+    assert "precision 0.4, the champion 0.75, wanted at least 0.3" in judged.detail
 
 
 @examples(60)
 @given(st.none() | LABELLED, st.none() | LABELLED, LIMITS)
-def test_evidence_is_finite_json_from_which_the_same_verdict_follows(
+def test_evidence_is_finite_json_that_gives_the_same_verdict(
     labelled: Labelled | None, champion: Labelled | None, limit: float
 ) -> None:
     counts = Counts(labelled=labelled, champion_labelled=champion)
-    said = verdict(counts, Guards(rules=(Precision(min_precision=limit), Failures(max_share=0.1))))
-    written = json.loads(json.dumps(said.to_json(), allow_nan=False))
-    assert recomputed(written) == said
+    judged = verdict(counts, Guards(rules=(Precision(min_precision=limit), Failures(max_share=0.1))))
+    written = json.loads(json.dumps(judged.to_json(), allow_nan=False))
+    assert recomputed(written) == judged
     assert recomputed(written).to_json() == written
 
 
@@ -182,21 +182,21 @@ EARLIER = {
         "rules": [{"name": "alert_rate", "max_ratio": 1.5}, {"name": "failures", "max_share": 0.001}],
     },
 }  # fmt: skip
-"""Evidence as releases before this guard have written it."""
+"""Evidence as written by releases before this guard."""
 
 
-def test_evidence_of_a_release_without_labels_is_computed_again_to_the_letter() -> None:
+def test_evidence_of_a_release_without_labels_is_recomputed_byte_for_byte() -> None:
     written = json.dumps(EARLIER)
     assert json.dumps(recomputed(json.loads(written)).to_json()) == written
 
 
 @pytest.mark.parametrize("labelled", [None, {"fraud": 1}, {"fraud": -1, "genuine": 0}, 7])
-def test_what_are_no_counts_by_label_is_refused(labelled: object) -> None:
+def test_invalid_counts_by_label_are_refused(labelled: object) -> None:
     with pytest.raises(GuardError, match="no counts of a trial"):
         Counts.from_json({**Counts().to_json(), "labelled": labelled})
 
 
-def test_it_is_read_from_a_policy_file_and_is_no_default() -> None:
+def test_the_guard_is_read_from_a_policy_file_and_is_off_by_default() -> None:
     guards = read({"rules": [{"name": "precision", "min_precision": 0.2}]})
     assert guards.rules == (Precision(min_precision=0.2, min_labelled=30),)
     assert (guards.need_labels, Guards().need_labels) == (True, False)

@@ -1,4 +1,4 @@
-"""Drift of features by progress records, against the formula."""
+"""Drift of features computed from progress records equals the formula."""
 
 import math
 from typing import Any
@@ -35,7 +35,7 @@ def formula(new: list[int], old: list[int]) -> float:
     return sum((p / all_p - q / all_q) * math.log(p / all_p * all_q / q) for p, q in pairs)
 
 
-def test_the_groups_counts_are_added_up_and_compared_with_training() -> None:
+def test_the_sum_of_the_groups_counts_is_compared_with_training() -> None:
     drift = feature_drift({0: record(), 1: record(1)})
     assert drift is not None
     assert drift.model == MODEL
@@ -43,7 +43,7 @@ def test_the_groups_counts_are_added_up_and_compared_with_training() -> None:
     assert drift.psi[CHAMPION]["amount"] == pytest.approx(formula([800, 800, 0], TRAINED[0]))
     assert drift.psi[RECENT]["has_profile"] == pytest.approx(formula([0, 0, 1200], TRAINED[1]))
     assert drift.psi[CHAMPION]["amount"] < 0.01 < 1 < drift.psi[RECENT]["has_profile"]
-    assert not CALENDAR & {name for found in drift.psi.values() for name in found}
+    assert not CALENDAR & {name for result in drift.psi.values() for name in result}
     greatest = drift.greatest(1)
     assert [row["feature"] for row in greatest] == ["has_profile"]
     assert greatest[0][RECENT] == drift.psi[RECENT]["has_profile"]
@@ -59,7 +59,7 @@ def test_few_transactions_have_no_index() -> None:
     assert feature_drift({0: record(recent=[[FEWEST, 0, 0]] * 3)}).psi[RECENT]  # type: ignore[union-attr]
 
 
-def test_a_group_whose_newest_hour_is_long_past_is_not_recent() -> None:
+def test_a_group_with_an_old_newest_hour_is_not_recent() -> None:
     drift = feature_drift({0: record(), 1: record(1, hour=480_002)})
     assert drift is not None
     assert drift.counted == {CHAMPION: 1600, RECENT: 600}

@@ -1,4 +1,4 @@
-"""Limits learned from measured times, and rates from how totals grow."""
+"""Limits learned from measured times, and rates from the growth of totals."""
 
 import math
 
@@ -29,16 +29,16 @@ def test_a_limit_is_ten_times_the_99th_percentile_between_floor_and_ceiling() ->
     assert learned.limit_s == 60.0
     for _ in range(KEPT):
         learned.add(1.0)
-    assert learned.limit_s == 10.0  # the old is forgotten
+    assert learned.limit_s == 10.0  # old values are dropped
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=300))
-def test_the_percentile_is_the_least_value_that_99_of_100_do_not_exceed(measured: list[float]) -> None:
-    found = percentile(measured)
-    assert found in measured
-    at_most = sum(value <= found for value in measured if found is not None)
+def test_the_percentile_is_the_smallest_value_that_99_of_100_do_not_exceed(measured: list[float]) -> None:
+    result = percentile(measured)
+    assert result in measured
+    at_most = sum(value <= result for value in measured if result is not None)
     assert at_most >= math.ceil(0.99 * len(measured))
-    below = [value for value in measured if found is not None and value < found]
+    below = [value for value in measured if result is not None and value < result]
     assert len(below) < 0.99 * len(measured)
 
 
@@ -52,13 +52,13 @@ def test_a_quantile_lies_within_its_bucket() -> None:
 
 
 def totals(transactions: int, fast: int, slow: int) -> Totals:
-    made = Totals()
-    made.counts["transactions"] = transactions
-    made.histograms["latency_ms"].add([10.0, 100.0], [fast, slow, 0], 0.0)
-    return made
+    result = Totals()
+    result.counts["transactions"] = transactions
+    result.histograms["latency_ms"].add([10.0, 100.0], [fast, slow, 0], 0.0)
+    return result
 
 
-def test_rates_are_of_the_last_minute_and_begin_anew_with_the_totals() -> None:
+def test_rates_are_of_the_last_minute_and_restart_with_the_totals() -> None:
     recent = RecentTotals()
     recent.add(0.0, totals(1_000, 1_000, 0))
     assert recent.rates is None
@@ -67,6 +67,6 @@ def test_rates_are_of_the_last_minute_and_begin_anew_with_the_totals() -> None:
     rates = recent.rates
     assert rates is not None
     assert rates.per_s == pytest.approx(5.0)
-    assert rates.latency_s[50] == pytest.approx(0.055)  # what was fast is longer ago
+    assert rates.latency_s[50] == pytest.approx(0.055)  # the fast minute is past
     recent.add(300.0, totals(5, 5, 0))
     assert recent.rates is None

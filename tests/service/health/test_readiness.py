@@ -1,4 +1,4 @@
-"""Lag by the broker's account, and when that makes the sidecar ready."""
+"""Lag by the broker's offsets, and readiness."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("start", "end", "committed", "records"),
     [
-        (0, 10, None, 10),  # nothing committed: everything waits
+        (0, 10, None, 10),  # no offset committed: all records wait
         (4, 10, None, 6),
         (0, 10, 7, 3),
         (0, 10, 10, 0),
-        (8, 10, 5, 2),  # retention took what was not processed
+        (8, 10, 5, 2),  # retention deleted unprocessed records
         (0, 10, 12, 0),  # the ends were read before the commit
     ],
 )
-def test_lag_is_what_the_broker_holds_and_the_job_has_not_read(
+def test_lag_counts_records_on_the_broker_that_the_job_has_not_read(
     start: int, end: int, committed: int | None, records: int
 ) -> None:
     assert PartitionLag("transactions", 0, start, end, committed).records == records
@@ -30,14 +30,14 @@ def test_lag_is_what_the_broker_holds_and_the_job_has_not_read(
 @pytest.mark.parametrize(
     ("end", "committed", "held_from", "records", "held"),
     [
-        (10, 4, 7, 3, 3),  # three could be read, three stand in an open transaction or behind one
+        (10, 4, 7, 3, 3),  # three can be read, three are in an open transaction or after one
         (10, 7, 7, 0, 3),
         (10, 8, 7, 0, 2),  # the stable end was read before the commit
-        (10, 4, 12, 6, 0),  # ... and after the end
+        (10, 4, 12, 6, 0),  # the stable end was read after the end
         (10, None, 0, 0, 10),
     ],
 )
-def test_records_behind_an_open_transaction_are_no_lag_of_the_jobs(
+def test_records_after_an_open_transaction_are_no_lag_of_the_job(
     end: int, committed: int | None, held_from: int, records: int, held: int
 ) -> None:
     lag = PartitionLag("transactions", 0, 0, end, committed, held_from=held_from)
@@ -56,14 +56,14 @@ def test_lag_in_seconds_is_the_age_of_the_oldest_waiting_record() -> None:
     assert lag.records == 10
     assert lag.seconds(100.0) == 40.0
     assert Lag(100.0, ()).seconds(100.0) == 0.0
-    assert lag.seconds(50.0) == 0.0  # clocks disagree
+    assert lag.seconds(50.0) == 0.0  # clocks differ
 
 
 NOW = 1_000.0
 
 
 def lag(*records: int, topic: str = "tx", since_s: float = 0.0) -> Lag:
-    """Records that wait in each partition, all since a moment."""
+    """Number of waiting records by partition, all since the same time."""
     return Lag(
         NOW,
         tuple(
@@ -103,17 +103,17 @@ def test_a_job_that_commits_is_ready() -> None:
     assert reasons() == []
 
 
-def test_an_idle_job_is_ready_however_long_ago_it_took_transactions() -> None:
+def test_an_idle_job_is_ready_however_old_its_last_transaction() -> None:
     idle = {number: group(number, taken_s=0.0) for number in (0, 1)}
     assert reasons(lag=lag(0, 0), groups=idle) == []
 
 
-def test_a_job_that_was_never_started_is_not_ready_although_nothing_waits() -> None:
+def test_a_job_that_was_never_started_is_not_ready_even_without_waiting_records() -> None:
     assert reasons(lag=lag(0, 0), groups={}) == ["the job has not written progress yet; 0 records wait"]
 
 
-def test_readiness_does_not_flap_when_records_come_after_idleness() -> None:
-    """An hour after the last transaction a record arrives; it is looked at until the group has taken it."""
+def test_readiness_does_not_flap_when_a_record_arrives_after_idleness() -> None:
+    """An hour after the last transaction a record arrives; readiness is checked until it is read."""
     idle = {number: group(number, taken_s=NOW - 3_600) for number in (0, 1)}
     for waits_s in (0.0, 0.5, 5.0, 59.0):
         assert reasons(lag=lag(1, 0, since_s=NOW - waits_s), groups=idle) == []
@@ -138,11 +138,11 @@ def test_a_group_that_leaves_transactions_waiting_is_named() -> None:
     ]
     assert reasons(lag=lag(5, 0), groups=stalled) == []
     assert reasons(lag=lag(0, 0, topic="table"), groups=stalled) == []
-    # after an hour in which nothing came, five transactions just did
+    # after an hour without records, five transactions have just arrived
     assert reasons(lag=lag(0, 5, since_s=NOW - 1), groups=stalled) == []
 
 
-def test_a_group_that_is_silent_is_named_even_when_nothing_waits() -> None:
+def test_a_silent_group_is_named_even_without_waiting_records() -> None:
     silent = {0: group(0), 1: group(1, written_s=960.0)}
     assert reasons(lag=lag(0, 0), groups=silent) == ["key group 1 has written no progress for 40 s"]
     assert reasons(lag=lag(0, 0), groups={1: group(1)}) == ["key group 0 has not written progress yet"]
@@ -155,23 +155,23 @@ def test_a_group_that_loads_its_tables_says_how_far_it_is() -> None:
     ]
 
 
-def test_what_cannot_be_known_is_said() -> None:
+def test_unknown_values_are_reported_as_unknown() -> None:
     assert reasons(broker_fault="no broker", waiting_for="no topic") == ["no broker", "no topic"]
     assert reasons(broker_fault="no broker", lag=None) == ["no broker"]
     assert reasons(lag=Lag(0.0, (), missing=("tx",))) == ["topic tx does not exist"]
     assert reasons(groups={}) == ["the job has not written progress yet; 5 records wait"]
 
 
-def test_each_check_is_listed_by_name_with_what_it_found() -> None:
-    def told(**changes: Any) -> dict[str, Any]:
+def test_each_check_is_listed_by_name_with_its_finding() -> None:
+    def checks(**changes: Any) -> dict[str, Any]:
         return {check.name: check.to_json()["ok"] for check in looked_at(**changes)}
 
-    assert told() == dict.fromkeys(NAMES, True)
-    silent = told(groups={0: group(0), 1: group(1, written_s=960.0)})
+    assert checks() == dict.fromkeys(NAMES, True)
+    silent = checks(groups={0: group(0), 1: group(1, written_s=960.0)})
     assert silent == {**dict.fromkeys(NAMES, True), "voices": False}
-    nothing = told(broker_fault="no broker", lag=None)
+    nothing = checks(broker_fault="no broker", lag=None)
     assert nothing == {**dict.fromkeys(NAMES), "broker": False, "progress": True}
-    unread = told(waiting_for="not read to its end")
+    unread = checks(waiting_for="not read to its end")
     assert (unread["progress"], unread["topics"], unread["job"]) == (False, True, None)
     none = [check for check in looked_at(groups={}) if check.name == "job"]
     assert [check.to_json() for check in none] == [

@@ -1,4 +1,4 @@
-"""Answers that cost nothing to ask for: shared, and without the broker."""
+"""Shared answers, which need no request to the broker."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 
 class Counted:
-    """Makes a new answer each time, once it may."""
+    """Makes a new answer at each call, after it is released."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -64,11 +64,11 @@ def test_a_failure_is_not_kept() -> None:
 
 @pytest.fixture
 def client() -> LocalClient:
-    """Of a sidecar whose threads were never started: it knows nothing."""
+    """Client of a sidecar whose threads were never started, so that it knows nothing."""
     return LocalClient(create_app(ServiceSettings(bootstrap_servers="127.0.0.1:1")))
 
 
-def test_liveness_asks_nobody(client: LocalClient) -> None:
+def test_liveness_needs_no_broker(client: LocalClient) -> None:
     for path in ("/livez", "/healthz"):
         answer = client.get(path)
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
@@ -78,16 +78,16 @@ def test_readiness_lists_its_checks_when_asked(client: LocalClient) -> None:
     short = client.get("/readyz")
     assert (short.status_code, sorted(short.json())) == (503, ["ready", "reasons"])
     for question in ("verbose", "verbose=1", "verbose=true"):
-        told = client.get(f"/readyz?{question}").json()
-        assert {check["name"]: check["ok"] for check in told["checks"]}["broker"] is False
+        content = client.get(f"/readyz?{question}").json()
+        assert {check["name"]: check["ok"] for check in content["checks"]}["broker"] is False
     assert "checks" not in client.get("/readyz?verbose=false").json()
 
 
-def test_status_says_that_nothing_is_known(client: LocalClient) -> None:
-    told = client.get("/v1/status").json()
-    assert told["verdict"] == "UNKNOWN"
-    assert {reason["code"] for reason in told["reasons"]} == {"broker_unreachable", "progress_incomplete"}
-    assert all(reason["since"] <= told["now"] for reason in told["reasons"])
-    assert told["inputs"] == []
-    assert told["rollout"] == {"champion": None, "open": None}
-    assert told["profiles"] == {"change_age_s": None, "heartbeat_age_s": None}
+def test_status_without_data_is_unknown(client: LocalClient) -> None:
+    content = client.get("/v1/status").json()
+    assert content["verdict"] == "UNKNOWN"
+    assert {reason["code"] for reason in content["reasons"]} == {"broker_unreachable", "progress_incomplete"}
+    assert all(reason["since"] <= content["now"] for reason in content["reasons"])
+    assert content["inputs"] == []
+    assert content["rollout"] == {"champion": None, "open": None}
+    assert content["profiles"] == {"change_age_s": None, "heartbeat_age_s": None}

@@ -22,17 +22,17 @@ def test_each_code_has_its_entry_and_the_others_are_of_alerts() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ENTRIES))
-def test_an_entry_tells_how_it_shows_why_and_what_to_do(name: str) -> None:
+def test_each_entry_has_symptom_cause_and_remedy(name: str) -> None:
     entry = ENTRIES[name]
     if name in REGISTRY:
         assert entry.startswith(f"\n`{REGISTRY[name].verdict}`: {REGISTRY[name].meaning}")
-    places = [entry.index(part) for part in PARTS]
-    assert places == sorted(places)
-    for start, end in zip(places, [*places[1:], len(entry)], strict=True):
+    indexes = [entry.index(part) for part in PARTS]
+    assert indexes == sorted(indexes)
+    for start, end in zip(indexes, [*indexes[1:], len(entry)], strict=True):
         assert len(entry[start:end].split()) > 4
 
 
-def test_a_link_leads_to_the_entry() -> None:
+def test_each_link_has_its_entry() -> None:
     assert link("idle", "docs/runbook.md") == "docs/runbook.md#idle"
     assert set(NAMES.values()) <= REGISTRY.keys()
     for code in REGISTRY.values():

@@ -1,4 +1,4 @@
-"""What the sidecar remembers of its looks, and what `/v1/status` makes of it."""
+"""The sidecar's history of its readings, and `/v1/status`."""
 
 from typing import Any
 
@@ -27,14 +27,14 @@ REASONS = {reason.value for reason in Reason}
 
 def record(commit_id: int, written_s: float, group: int = 0, **changes: Any) -> dict[str, Any]:
     written = int(written_s * 1000)
-    made = progress(commit_id, group, **{"written_at": written, "started_at": written - 100, **changes})
-    for entry in made["partitions"]:
+    result = progress(commit_id, group, **{"written_at": written, "started_at": written - 100, **changes})
+    for entry in result["partitions"]:
         entry["active_at"] = written
-    return made
+    return result
 
 
 class Sidecar:
-    """Looks at a job of one key group, two seconds apart."""
+    """A sidecar that reads the progress of a job of one key group, every two seconds."""
 
     def __init__(self) -> None:
         self.monitor = Monitor(SETTINGS)
@@ -53,7 +53,7 @@ class Sidecar:
         self.monitor.see(self.lag, self.groups, totals)
 
     def status(self) -> dict[str, Any]:
-        found = checks(
+        result = checks(
             now_s=self.now,
             broker_fault=None,
             waiting_for=None,
@@ -63,30 +63,32 @@ class Sidecar:
             max_age_s=60.0,
             max_silence_s=30.0,
         )
-        diagnosis = diagnose(self.now, found, self.monitor.assessment, self.lag, self.groups)
+        diagnosis = diagnose(self.now, result, self.monitor.assessment, self.lag, self.groups)
         totals = Totals.of_groups(Totals.from_json(r["totals"]) for r in self.groups.values())
         view = View(
-            self.now, found, self.groups, self.lag, self.monitor.assessment, diagnosis, totals, True, True, 0
+            self.now, result, self.groups, self.lag, self.monitor.assessment, diagnosis, totals, True, True, 0
         )
         return status_of(view, SETTINGS, {"sidecar": "1"})
 
 
-def test_a_job_that_works_is_ok_and_says_how_fast() -> None:
+def test_a_working_job_is_ok_and_has_rates() -> None:
     sidecar = Sidecar()
     for commit in range(1, 11):
         sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
         sidecar.look(position=100 * commit, end=100 * commit)
-    told = sidecar.status()
-    assert (told["verdict"], told["reasons"], told["restarts"]) == ("OK", [], 0)
-    assert told["throughput_per_s"] == pytest.approx(50.0)
-    assert 100 < told["latency_ms"]["p50"] < 200
-    assert [(i["verdict"], i["code"], i["lag_records"]) for i in told["inputs"]] == [("OK", "keeping_up", 0)]
-    assert told["dead_letters"] == {"malformed_json": 10, "too_late": 10}
-    assert told["state"]["cards"] == 50
-    assert told["rollout"]["champion"]["rollout_id"] == "card-fraud-1"
-    assert told["rollout"]["open"] is None
-    assert told["limits"]["commit_s"] == SETTINGS.limit_floor_s  # commits take 0.1 s
-    assert {part["state"] for part in told["parts"]} == {"ok"}
+    status = sidecar.status()
+    assert (status["verdict"], status["reasons"], status["restarts"]) == ("OK", [], 0)
+    assert status["throughput_per_s"] == pytest.approx(50.0)
+    assert 100 < status["latency_ms"]["p50"] < 200
+    assert [(i["verdict"], i["code"], i["lag_records"]) for i in status["inputs"]] == [
+        ("OK", "keeping_up", 0)
+    ]
+    assert status["dead_letters"] == {"malformed_json": 10, "too_late": 10}
+    assert status["state"]["cards"] == 50
+    assert status["rollout"]["champion"]["rollout_id"] == "card-fraud-1"
+    assert status["rollout"]["open"] is None
+    assert status["limits"]["commit_s"] == SETTINGS.limit_floor_s  # commits take 0.1 s
+    assert {part["state"] for part in status["parts"]} == {"ok"}
 
 
 def shape(value: Any) -> Any:
@@ -98,16 +100,16 @@ def shape(value: Any) -> Any:
     return {name: shape(part) for name, part in value.items()}
 
 
-def test_the_example_in_the_api_documentation_looks_like_an_answer() -> None:
+def test_the_example_of_the_api_documentation_has_the_fields_of_an_answer() -> None:
     sidecar = Sidecar()
     for commit in range(1, 30):  # the last one is late
         sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
         feed = {"change": int(START * 1000), "heartbeat": int(sidecar.now * 1000)}
         sidecar.look(position=100, end=100 + commit, feed_ms=feed)
-    told = sidecar.status()
-    assert told["reasons"]
+    status = sidecar.status()
+    assert status["reasons"]
     example = {**examples.STATUS, "watermark": {**examples.STATUS["watermark"], "idle": []}}
-    assert shape(example) == shape({**told, "versions": examples.STATUS["versions"]})
+    assert shape(example) == shape({**status, "versions": examples.STATUS["versions"]})
 
 
 def test_a_job_that_dies_is_stopped_since_its_last_commit() -> None:
@@ -126,12 +128,12 @@ def test_a_job_that_dies_is_stopped_since_its_last_commit() -> None:
         verdicts.append(sidecar.monitor.assessment.verdict)
     assert verdicts[0] is Verdict.OK
     assert verdicts[-1] is Verdict.STOP
-    told = sidecar.status()
-    assert told["verdict"] == "STOP"
-    reason = told["reasons"][0]
+    status = sidecar.status()
+    assert status["verdict"] == "STOP"
+    reason = status["reasons"][0]
     assert (reason["code"], reason["runbook"]) == ("no_commits", "https://bank.example/runbook#no_commits")
     assert reason["since"] == pytest.approx(died + 0.5)
-    assert told["inputs"][0]["lag_seconds"] == pytest.approx(sidecar.now - died - 0.5)
+    assert status["inputs"][0]["lag_seconds"] == pytest.approx(sidecar.now - died - 0.5)
 
 
 def test_held_records_are_blocked_and_the_limit_is_learned_from_earlier_ones() -> None:
@@ -149,9 +151,9 @@ def test_held_records_are_blocked_and_the_limit_is_learned_from_earlier_ones() -
         held = PartitionLag("transactions", 0, 0, 108, 105, int(since * 1000), held_from=105)
         sidecar.lag = Lag(sidecar.now, (held,))
         sidecar.monitor.see(sidecar.lag, sidecar.groups, Totals())
-    told = sidecar.status()
-    assert told["verdict"] == "BLOCKED"
-    assert told["inputs"][0]["held"] == 3
+    status = sidecar.status()
+    assert status["verdict"] == "BLOCKED"
+    assert status["inputs"][0]["held"] == 3
 
 
 def test_restarts_are_instances_that_took_over() -> None:
@@ -162,7 +164,7 @@ def test_restarts_are_instances_that_took_over() -> None:
     assert sidecar.status()["restarts"] == 2
 
 
-def test_a_feed_whose_heartbeat_stays_out_is_told_by_how_often_it_beat() -> None:
+def test_a_missing_heartbeat_of_the_feed_is_judged_by_its_usual_interval() -> None:
     sidecar = Sidecar()
     for beat in range(1, 30):
         sidecar.groups = {0: record(beat, sidecar.now + 1)}
@@ -172,12 +174,12 @@ def test_a_feed_whose_heartbeat_stays_out_is_told_by_how_often_it_beat() -> None
     for beat in range(30, 42):
         sidecar.groups = {0: record(beat, sidecar.now + 1)}
         sidecar.look(position=5, end=5, feed_ms=last)
-    told = sidecar.status()
-    assert [reason["code"] for reason in told["reasons"]] == ["feed_silent"]  # every 2 s: 20 s are too long
-    assert told["reasons"][0]["since"] == last["heartbeat"] / 1e3
+    status = sidecar.status()
+    assert [reason["code"] for reason in status["reasons"]] == ["feed_silent"]  # every 2 s: 20 s are too long
+    assert status["reasons"][0]["since"] == last["heartbeat"] / 1e3
 
 
-def test_epochs_that_do_not_end_are_told() -> None:
+def test_epochs_that_do_not_end_are_reported() -> None:
     sidecar = Sidecar()
     codes: list[list[str]] = []
     for commit in range(1, 60):
@@ -218,16 +220,16 @@ def test_phases_follow_the_applied_events() -> None:
     assert after == ["proposed", "shadow", "canary", "paused", "canary", "paused", "rolled_back"]
 
 
-def test_the_open_rollout_says_by_whom_it_was_applied() -> None:
+def test_the_open_rollout_names_the_groups_that_applied_it() -> None:
     events = [event("r", seq, kind) for seq, kind in ((1, "proposed"), (2, "shadow_started"))]
     groups = {
         0: {"applied": events, "totals": {}},
         1: {"applied": events[:1], "totals": {}},
         2: {"totals": {}},
     }
-    told = open_rollout(groups)
-    assert told is not None
-    assert (told["phase"], told["seq"], told["applied_by"], told["held_from"]) == (
+    status = open_rollout(groups)
+    assert status is not None
+    assert (status["phase"], status["seq"], status["applied_by"], status["held_from"]) == (
         "shadow",
         2,
         [0],
@@ -238,7 +240,7 @@ def test_the_open_rollout_says_by_whom_it_was_applied() -> None:
     assert open_rollout({0: {"totals": {}}}) is None
 
 
-def test_a_rollout_that_cannot_be_used_is_told_until_one_can_be() -> None:
+def test_an_unusable_rollout_is_reported_until_a_usable_one() -> None:
     """r1 at 11, 12    r2 set aside at 13    then either r1 is withdrawn, or there is an r3."""
     sidecar, aside = Sidecar(), {"13": "model_refused"}
     installed = [event("r1", 1, "proposed"), event("r1", 2, "promoted")]
@@ -246,7 +248,7 @@ def test_a_rollout_that_cannot_be_used_is_told_until_one_can_be() -> None:
     for applied in (
         [*installed, event("r1", 4, "withdrawn")],
         [*installed, event("r3", 4, "proposed")],
-        # of more events only the newest are told
+        # of more events only the newest are reported
         [event("r3", 7, "canary_set"), event("r3", 8, "rolled_back")],
         installed,
         [],
@@ -258,7 +260,7 @@ def test_a_rollout_that_cannot_be_used_is_told_until_one_can_be() -> None:
     assert sidecar.status()["reasons"][0]["detail"] == "key group 0: rollout at offset 13: model_refused"
 
 
-def test_an_onset_is_remembered_as_long_as_it_is_met() -> None:
+def test_an_onset_is_kept_as_long_as_the_reason_holds() -> None:
     onsets = Onsets()
     assert onsets.of({"a"}, 1.0) == {"a": 1.0}
     assert onsets.of({"a", "b"}, 2.0) == {"a": 1.0, "b": 2.0}

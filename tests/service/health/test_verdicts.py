@@ -1,4 +1,4 @@
-"""Verdicts on windows of looks: Burrow's documented rules, what is mended of them, and properties."""
+"""Verdicts on windows of readings: Burrow's documented rules, our corrections of them, and properties."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -25,7 +25,7 @@ def window(
     waited_s: list[float | None] | None = None,
     **more: object,
 ) -> list[Look]:
-    """Looks ten seconds apart; the job's last commit was `silent_s` before each."""
+    """Readings ten seconds apart; the job's last commit was `silent_s` before each."""
     return [
         replace(
             Look(
@@ -48,7 +48,8 @@ def verdict(looks: list[Look], limits: Limits = LIMITS) -> Verdict:
     return evaluate(looks, limits).verdict
 
 
-# offsets move 100 a look, as in the examples of Burrow's wiki; eight looks are longer than every limit
+# offsets move by 100 a reading, as in the examples of Burrow's wiki; eight readings are longer than every
+# limit
 STEADY: list[int | None] = [100 * n for n in range(8)]
 STUCK: list[int | None] = [1_000] * 8
 GROWING = [10 * n for n in range(1, 9)]
@@ -98,12 +99,12 @@ def test_a_slow_topic_is_not_stopped_the_moment_a_record_arrives() -> None:
 
 def test_a_rewind_counts_although_the_lag_was_zero_before() -> None:
     looks = window([900, 1_000, 1_000, 0], [0, 0, 0, 1_000])
-    found = evaluate(looks, LIMITS)
-    assert (found.verdict, found.since_s) == (Verdict.REWIND, looks[-1].at_s)
+    result = evaluate(looks, LIMITS)
+    assert (result.verdict, result.since_s) == (Verdict.REWIND, looks[-1].at_s)
     assert evaluate(looks[:3], LIMITS).verdict is Verdict.OK
 
 
-def test_tables_that_are_loaded_anew_are_no_rewind() -> None:
+def test_reloaded_tables_are_no_rewind() -> None:
     before = window([1_000], [0])
     loading = [replace(look, at_s=look.at_s + STEP) for look in window([200, 600], [800, 400], loading=True)]
     after = [replace(look, at_s=look.at_s + 3 * STEP) for look in window([1_000], [0])]
@@ -111,12 +112,12 @@ def test_tables_that_are_loaded_anew_are_no_rewind() -> None:
     assert evaluate([*before, *loading, *after], LIMITS).code == "keeping_up"
 
 
-def test_a_record_under_way_at_each_look_is_no_warning() -> None:
+def test_a_record_in_progress_at_each_reading_is_no_warning() -> None:
     looks = window(STEADY, [1] * 8, waited_s=[0.2] * 8)
     assert evaluate(looks, LIMITS).code == "keeping_up"
 
 
-def test_a_dip_of_the_lag_does_not_hide_that_the_wait_grows() -> None:
+def test_a_dip_of_the_lag_does_not_hide_a_growing_wait() -> None:
     lags = [100, 200, 150, 300, 250, 400, 350, 500]
     waits: list[float | None] = [10.0 + 5 * n for n in range(8)]
     assert evaluate(window(STEADY, lags, waited_s=waits), LIMITS).code == "falling_behind"
@@ -125,24 +126,24 @@ def test_a_dip_of_the_lag_does_not_hide_that_the_wait_grows() -> None:
     assert evaluate(window(STEADY, lags, waited_s=older), LIMITS).code == "catching_up"
 
 
-def test_what_an_open_transaction_holds_back_is_blocked_and_no_lag() -> None:
+def test_records_held_back_by_an_open_transaction_are_blocked_and_no_lag() -> None:
     held = window(STUCK, [0] * 8, [0, 0, 0, 5, 5, 6, 7, 8])
-    found = evaluate(held, LIMITS)
-    assert (found.code, found.since_s) == ("open_transaction", held[3].at_s)
+    result = evaluate(held, LIMITS)
+    assert (result.code, result.since_s) == ("open_transaction", held[3].at_s)
     assert evaluate(held[:6], LIMITS).verdict is Verdict.OK
-    # what could be read and is not is the job's own affair
+    # records that could be read are the job's own lag
     assert evaluate(window(STUCK, FIXED, [9] * 8), LIMITS).verdict is Verdict.STALL
 
 
-def test_a_sidecar_that_has_just_started_knows_at_once() -> None:
-    """One look: the record waits since long before, the job has not moved since, by its own account."""
-    one = Look(
+def test_a_sidecar_that_has_just_started_has_a_verdict_at_once() -> None:
+    """One reading: the record has been waiting for long, and by its progress the job has not moved since."""
+    look = Look(
         START, 50, 10, 0, waiting_since_s=START - 500, committed_at_s=START - 1, active_at_s=START - 400
     )
-    assert evaluate([one], LIMITS).code == "not_moving"
-    assert evaluate([one], LIMITS).since_s == START - 400
-    assert evaluate([replace(one, committed_at_s=START - 90)], LIMITS).code == "no_commits"
-    never = replace(one, position=None, committed_at_s=None, active_at_s=None)
+    assert evaluate([look], LIMITS).code == "not_moving"
+    assert evaluate([look], LIMITS).since_s == START - 400
+    assert evaluate([replace(look, committed_at_s=START - 90)], LIMITS).code == "no_commits"
+    never = replace(look, position=None, committed_at_s=None, active_at_s=None)
     assert evaluate([never], LIMITS).code == "never_committed"
     assert evaluate([replace(never, waiting_since_s=START - 5)], LIMITS).verdict is Verdict.OK
 
@@ -154,7 +155,7 @@ def test_without_records_a_partition_is_idle_after_a_while() -> None:
     assert evaluate([long_idle], LIMITS).since_s == START - 3_600
 
 
-def test_the_position_of_each_verdict_in_severity() -> None:
+def test_verdicts_are_ordered_by_severity() -> None:
     assert Verdict.STOP.severity > Verdict.STALL.severity > Verdict.WARN.severity > Verdict.OK.severity
     assert {code.verdict for code in REGISTRY.values()} == set(Verdict)
 
@@ -190,7 +191,7 @@ limits = st.builds(Limits, *[st.floats(0.1, 120)] * 4)
 
 
 @given(windows(), limits)
-def test_where_nothing_waits_nobody_is_stopped_stalled_or_slow(looks: list[Look], found: Limits) -> None:
+def test_without_waiting_records_no_job_is_stopped_stalled_or_slow(looks: list[Look], found: Limits) -> None:
     still = [*looks[:-1], replace(looks[-1], lag=0, held=0)]
     assert verdict(still, found) in (Verdict.OK, Verdict.IDLE, Verdict.REWIND)
 
@@ -224,7 +225,7 @@ def test_stop_and_stall_take_longer_than_their_limit(looks: list[Look], found: L
 
 
 @given(windows(), limits)
-def test_greater_limits_never_make_it_worse(looks: list[Look], found: Limits) -> None:
+def test_greater_limits_never_make_a_verdict_worse(looks: list[Look], found: Limits) -> None:
     lax = Limits(*(2 * limit for limit in (found.commit_s, found.latency_s, found.held_s, found.idle_s)))
     if verdict(looks, found) in (Verdict.OK, Verdict.IDLE):
         assert verdict(looks, lax) in (Verdict.OK, Verdict.IDLE)

@@ -1,4 +1,4 @@
-"""Since when a record waits, when its own timestamp is an archive's."""
+"""Age of a waiting record whose timestamp is an archive's."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_a_record_waits_since_the_partition_was_seen_to_hold_it() -> None:
     assert [waiting.since_ms(PLACE, offset) for offset in (0, 9, 10, 24)] == [1_000, 1_000, 3_000, 3_000]
 
 
-def test_what_has_been_processed_is_forgotten() -> None:
+def test_processed_records_are_dropped() -> None:
     waiting = Waiting()
     for number in range(1, 1_000):
         waiting.see(PLACE, number - 1, number, float(number))
@@ -26,11 +26,11 @@ def test_what_has_been_processed_is_forgotten() -> None:
     assert len(waiting._ends[PLACE]) == 1
 
 
-def test_a_backlog_of_days_is_remembered_in_bounded_room() -> None:
+def test_a_backlog_of_days_takes_bounded_memory() -> None:
     waiting = Waiting()
     for number in range(1, 4 * MOST):
         waiting.see(PLACE, 0, 10 * number, float(number))
     assert len(waiting._ends[PLACE]) <= MOST
     assert waiting.since_ms(PLACE, 0) == 1_000
     exact = 10 * MOST
-    assert MOST < waiting.since_ms(PLACE, exact) / 1000 <= MOST + 64  # thinned out six times
+    assert MOST < waiting.since_ms(PLACE, exact) / 1000 <= MOST + 64  # thinned six times

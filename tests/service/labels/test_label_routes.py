@@ -1,4 +1,4 @@
-"""Labels posted to the sidecar lie on their topic as the job reads them."""
+"""Labels posted to the sidecar are written to their topic in the job's form."""
 
 import json
 from collections.abc import Callable
@@ -54,8 +54,8 @@ def test_labels_are_written_all_or_none(stack: Endpoints, topic_names: Callable[
     for given in ([LABEL_EXAMPLE], [LABEL_EXAMPLE, {**LABEL_EXAMPLE, "reason": "other", "occurred_at": 0}]):
         answer = client.post("/v1/labels", json={"labels": given})
         assert (answer.status_code, answer.json()) == (201, {"written": len(given)})
-    found = [one["record"] for one in ledger.of_card(settings, "c-42")]
-    assert [(one["source"], one["reason"], one["occurred_at"]) for one in found] == [
+    result = [label["record"] for label in ledger.of_card(settings, "c-42")]
+    assert [(label["source"], label["reason"], label["occurred_at"]) for label in result] == [
         ("ada", "travel", 1_800_000_000_000),
         ("ada", "travel", 1_800_000_000_000),
         ("ada", "other", 0),
@@ -72,12 +72,12 @@ def test_labels_are_written_all_or_none(stack: Endpoints, topic_names: Callable[
         {"occurred_at": -1},
     ],
 )
-def test_what_is_no_label_is_refused_before_a_broker_is_asked(wrong: dict[str, object]) -> None:
+def test_an_invalid_label_is_refused_without_a_broker(wrong: dict[str, object]) -> None:
     client = client_of(Ledger("127.0.0.1:1", {}, "labels"))
     answer = client.post("/v1/labels", json={"labels": [{**LABEL_EXAMPLE, **wrong}]})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
-def test_the_example_says_what_the_job_understands() -> None:
+def test_the_example_is_a_valid_label_for_the_job() -> None:
     record = ledger.label({**LABEL_EXAMPLE, "source": "ada", "occurred_at": 1, "maturity": "final"})
     assert labels.read(b"c-42", json.dumps(record).encode(), Contract.LABEL) == ("c-42", "t-1", False)

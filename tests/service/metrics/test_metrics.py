@@ -46,7 +46,7 @@ class Fixed(Collector):
 
 
 class Scraped:
-    """Samples by name and labels, after a trip through the text format."""
+    """Samples by name and labels, parsed from the text format."""
 
     def __init__(self, families: list[Metric]) -> None:
         registry = CollectorRegistry()
@@ -67,7 +67,7 @@ def totals() -> Totals:
     return Totals.from_json(progress(2)["totals"])
 
 
-def test_counters_tell_what_has_added_up(totals: Totals) -> None:
+def test_counters_have_the_totals(totals: Totals) -> None:
     seen = Scraped(of_totals(totals))
     assert seen("fraud_transactions_total") == 200
     assert seen("fraud_alerts_total") == 6
@@ -93,7 +93,7 @@ def test_the_latency_histogram_has_the_jobs_buckets(totals: Totals) -> None:
     assert seen("fraud_score_sum") == pytest.approx(15.0)
 
 
-def test_the_totals_of_the_groups_are_added_up() -> None:
+def test_totals_are_the_sums_over_the_groups() -> None:
     groups = [Totals.from_json(progress(commits, group)["totals"]) for group, commits in enumerate((2, 3))]
     seen = Scraped(of_totals(Totals.of_groups(groups)))
     assert seen("fraud_commits_total") == 5
@@ -102,7 +102,7 @@ def test_the_totals_of_the_groups_are_added_up() -> None:
     assert seen("fraud_dead_letters_total", reason="malformed_json") == 5
 
 
-def test_gauges_tell_the_newest_commit_of_each_group() -> None:
+def test_gauges_show_the_newest_commit_of_each_group() -> None:
     groups = {
         0: progress(2, 0, 3),
         1: progress(7, 1, 3, rollout_id="card-fraud-2", table_lag={"profiles": 40, "model-rollouts": 2}),
@@ -139,7 +139,7 @@ def test_rollouts_set_aside_count_until_one_can_be_used() -> None:
 
 
 def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
-    """p0 is busy; p1 came to its end long ago; p2 too, but something waits there; p3 never had anything."""
+    """p0 is busy; p1 reached its end long ago; p2 too, but records wait there; p3 never had a record."""
     now = NOW * 1000
     parts = [
         {"event_time": 9_000, "watermark": 8_000, "active_at": now - 1_000},
@@ -164,18 +164,18 @@ def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
     )
 
 
-def test_before_the_first_commit_there_is_nothing_to_tell() -> None:
+def test_before_the_first_commit_there_are_no_samples() -> None:
     seen = Scraped(of_totals(Totals()))
     assert seen("fraud_transactions_total") == 0
     assert seen("fraud_event_to_alert_seconds_bucket", le="+Inf") == 0
 
 
-def test_a_commit_without_model_and_rollout_is_told() -> None:
+def test_a_commit_without_model_and_rollout_is_exported() -> None:
     names = {name for name, _ in Scraped(of_groups({0: progress(model=None, rollout_id=None)}, NOW)).samples}
     assert not names & {"fraud_model_info", "fraud_rollout_info"}
 
 
-def test_lag_is_told_by_partition_and_in_all() -> None:
+def test_lag_is_exported_by_partition_and_in_total() -> None:
     lag = Lag(
         NOW,
         (
@@ -197,16 +197,16 @@ def test_lag_is_told_by_partition_and_in_all() -> None:
     assert seen("fraud_held_records") == 3
     assert seen("fraud_lag_seconds") == pytest.approx(10.0)
     assert seen("fraud_profile_feed_age_seconds", signal="change") == pytest.approx(11.0)
-    assert seen("fraud_profile_feed_age_seconds", signal="heartbeat") == 0.0  # clocks disagree
+    assert seen("fraud_profile_feed_age_seconds", signal="heartbeat") == 0.0  # clocks differ
 
 
 SETTINGS = ServiceSettings(bootstrap_servers="127.0.0.1:1")
 
 
 def everything() -> View:
-    """A view in which there is something of everything."""
-    place = PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=0)
-    lag = Lag(NOW, (place,), feed_ms={"heartbeat": int(NOW * 1000)})
+    """A view with values for every metric."""
+    of_partition = PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=0)
+    lag = Lag(NOW, (of_partition,), feed_ms={"heartbeat": int(NOW * 1000)})
     groups = {0: progress(2, written_at=int(NOW * 1000), **trial_of("r1"))}
     totals = Totals.from_json(groups[0]["totals"])
     monitor = Monitor(SETTINGS)
@@ -216,9 +216,9 @@ def everything() -> View:
     return View(NOW, checks, groups, lag, monitor.assessment, diagnosis, totals, True, True, 0)
 
 
-def test_of_more_groups_than_labels_may_have_the_largest_are_told() -> None:
-    found = [Quality("rollout", f"r{number:02}", 0, 0, number) for number in range(60)]
-    (family,) = of_quality(found)
+def test_of_too_many_groups_the_largest_are_exported() -> None:
+    result = [Quality("rollout", f"r{number:02}", 0, 0, number) for number in range(60)]
+    (family,) = of_quality(result)
     assert {sample.labels["name"] for sample in family.samples} == {
         f"r{number:02}" for number in range(10, 60)
     }
@@ -226,9 +226,9 @@ def test_of_more_groups_than_labels_may_have_the_largest_are_told() -> None:
 
 
 def test_the_documentation_lists_every_metric_and_no_other() -> None:
-    told = [*of_view(everything(), 60.0), *of_guards([]), *of_labelled([]), *of_quality([])]
+    families = [*of_view(everything(), 60.0), *of_guards([]), *of_labelled([]), *of_quality([])]
     suffix = {"counter": "_total", "info": "_info"}
-    names = {family.name + suffix.get(family.type, "") for family in told}
+    names = {family.name + suffix.get(family.type, "") for family in families}
     names |= {"fraud_sidecar_http_requests_total", "fraud_sidecar_http_request_duration_seconds"}
     audit = list(AuditMetrics(["fraud-alerts"], lambda: 0.0).registry.collect())
     names |= {family.name + suffix.get(family.type, "") for family in audit}
@@ -237,7 +237,7 @@ def test_the_documentation_lists_every_metric_and_no_other() -> None:
     assert sorted(documented) == sorted(names)
 
 
-def test_what_is_a_point_in_time_has_an_age_beside_it_or_says_since_when() -> None:
+def test_each_time_has_an_age_beside_it_or_in_its_name() -> None:
     names = {family.name for family in of_view(everything(), 60.0)}
     moments = {name for name in names if name.endswith("_timestamp_seconds")}
     ages = {name.replace("_timestamp_", "_age_").replace("_start_age", "_age") for name in moments}
@@ -245,7 +245,7 @@ def test_what_is_a_point_in_time_has_an_age_beside_it_or_says_since_when() -> No
     assert not without
 
 
-def test_every_family_is_valid_and_met_once() -> None:
+def test_every_family_is_valid_and_unique() -> None:
     names = [family.name for family in of_view(everything(), 60.0)]
     assert len(names) == len(set(names))
     assert all(re.fullmatch(r"fraud_[a-z0-9_]+", name) for name in names)
@@ -263,7 +263,7 @@ def test_every_family_is_valid_and_met_once() -> None:
 
 
 def trial_of(rollout: str) -> dict[str, Any]:
-    """What progress tells of a rollout in shadow, beside the totals."""
+    """Fields of progress on a rollout in shadow, beside the totals."""
     event = {"rollout_id": rollout, "seq": 2, "type": "shadow_started", "offset": 7, "held_from": {"0": 55}}
     return {"applied": [{**event, "seq": 1, "type": "proposed", "offset": 6}, event]}
 
@@ -278,7 +278,7 @@ COUNTS = {
 }  # fmt: skip
 
 
-def test_rollouts_are_told_by_phase_and_counts_summed_over_the_groups() -> None:
+def test_rollouts_have_a_phase_and_counts_summed_over_the_groups() -> None:
     applied = trial_of("r1")["applied"]
     groups = {
         group: {
@@ -321,17 +321,17 @@ def test_guards_are_a_state_set() -> None:
     assert states == [0, 1, 0]
 
 
-def test_labelled_cards_are_told_by_role_and_label() -> None:
+def test_labelled_cards_are_exported_by_role_and_label() -> None:
     seen = Scraped(
         of_labelled([("r1", "b", "challenger", Labelled(3, 1)), ("r1", "b", "champion", Labelled(7, 0))])
     )
     labels = {"rollout_id": "r1", "challenger": "b"}
-    told = {
+    samples = {
         (role, outcome): seen("fraud_trial_labelled_cards", **labels, role=role, outcome=outcome)
         for role in ("challenger", "champion")
         for outcome in ("fraud", "genuine")
     }
-    assert list(told.values()) == [3, 1, 7, 0]
+    assert list(samples.values()) == [3, 1, 7, 0]
 
 
 def test_requests_are_counted_by_the_routes_template() -> None:

@@ -1,4 +1,4 @@
-"""Scripts that look at a page where WebDriver has no command of its own."""
+"""Scripts that read properties of a page for which WebDriver has no command."""
 
 WATCH_VERDICT = """
 window.said = [];
@@ -6,13 +6,13 @@ const live = document.getElementById('verdict');
 const note = () => window.said.push(live.textContent);
 new MutationObserver(note).observe(live, {childList: true, characterData: true, subtree: true});
 """
-"""From now on every change of the verdict is noted in `window.said`."""
+"""Record every later change of the verdict in `window.said`."""
 
 LOOKS = """
 const asked = performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/v1/status'));
 return asked.length;
 """
-"""How often the page has asked for the status."""
+"""Number of the page's requests for the status."""
 
 TABLES = """
 return Array.from(document.querySelectorAll('table'), (table) => ({
@@ -21,7 +21,7 @@ return Array.from(document.querySelectorAll('table'), (table) => ({
   rows: table.querySelectorAll('tbody tr > :first-child:not(th[scope=row])').length,
 }));
 """
-"""Of each table its caption, and how many header cells do not say of what."""
+"""Caption of each table, and number of header cells without a scope."""
 
 NAMELESS = """
 const reached = 'button, input, select, a, summary, [tabindex="0"]';
@@ -29,7 +29,7 @@ const named = (node) => node.textContent.trim() || node.labels?.length || node.g
 return Array.from(document.querySelectorAll(reached))
   .filter((node) => node.checkVisibility() && !named(node)).map((node) => node.outerHTML);
 """
-"""What the keyboard reaches and no name is read aloud for."""
+"""Elements that the keyboard reaches but that have no accessible name."""
 
 POOR_CONTRAST = """
 const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
@@ -57,4 +57,4 @@ for (const node of document.querySelectorAll('body *')) {
 }
 return poor;
 """
-"""Texts with less contrast to their ground than WCAG 2.2 asks for (1.4.3, level AA)."""
+"""Texts with less contrast to their background than WCAG 2.2 requires (1.4.3, level AA)."""

@@ -1,4 +1,4 @@
-"""A sidecar that is served, beside a job that writes: what the status page's tests look at."""
+"""A served sidecar and the output of a job, for the tests of the status page."""
 
 import json
 import threading
@@ -79,7 +79,7 @@ def blocked(number: int, at_ms: int) -> dict[str, Any]:
 
 
 class World:
-    """A served sidecar; its job writes from `start` on, until `rest`."""
+    """A served sidecar, whose job writes from `start` until `rest`."""
 
     def __init__(self, servers: str, topics: Topics, job_id: str, directory: Path, **settings: Any) -> None:
         self.topics = topics
@@ -91,8 +91,8 @@ class World:
         }  # fmt: skip
         present = admin.list_topics(timeout=30).topics
         new = [NewTopic(name, count, 1) for name, count in wanted.items() if name not in present]
-        for made in admin.create_topics(new).values():
-            made.result(30)
+        for created in admin.create_topics(new).values():
+            created.result(30)
         file = directory / "tokens.json"
         self.tokens = {
             role.word: tokens.add(file, f"{role.word}-{name}", role, "root", 0)
@@ -108,18 +108,18 @@ class World:
         self._commit = 100
         self._ends = [0] * PARTITIONS
         self._writes, self._over = threading.Event(), threading.Event()
-        self._writing = threading.Lock()  # a write under way would commit the records that shall wait
+        self._writing = threading.Lock()  # a write in progress would commit the records that must wait
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._server = uvicorn.Server(uvicorn.Config(create_app(self.settings), port=0, log_level="error"))
         self._serving = threading.Thread(target=self._server.run, daemon=True)
 
     def start(self) -> None:
-        """Rollouts and alerts onto the log; serve; let the job write."""
+        """Write rollouts and alerts, start the sidecar, and let the job write."""
         self.roll_out()
         now = int(time.time() * 1000)
         makers = (blocked, spree, burst, spree, blocked, burst)
-        for number, made in enumerate(makers):
-            self.alert(made(number, now - 9_000 * (len(makers) - number)))
+        for number, result in enumerate(makers):
+            self.alert(result(number, now - 9_000 * (len(makers) - number)))
         self._label(0, verdict="fraud")
         self._label(4, verdict="genuine", reason="cardholder_confirmed")
         self._producer.produce(self.topics.fraud_alerts, b"no alert", partition=1)
@@ -136,7 +136,7 @@ class World:
         Ledger(self.settings.bootstrap_servers, {}, self.topics.labels).add([row])
 
     def roll_out(self) -> None:
-        """A champion, and a canary of a tenth of the cards."""
+        """Roll out a champion, and a canary for a tenth of the cards."""
         now = int(time.time() * 1000)
         steps = (
             proposed("march", challenger(ref(2), "march", policy=Policy(0.45, 6)), guards=GUARDS),
@@ -145,18 +145,18 @@ class World:
         )
         events = (
             *installation(ref(1), Policy(0.4, 6), "card-fraud-1", "anna", now, reason="the first"),
-            *(replace(one, actor="olga", reason="retrained on March", created_at=now) for one in steps),
+            *(replace(step, actor="olga", reason="retrained on March", created_at=now) for step in steps),
         )
         publish(events, self.settings.bootstrap_servers, self.topics.model_rollouts)
 
     def alert(self, record: dict[str, Any]) -> None:
-        """One more alert on the topic."""
+        """Write one more alert."""
         partition = record["source"]["partition"]
         self._producer.produce(self.topics.fraud_alerts, json.dumps(record).encode(), partition=partition)
         assert self._producer.flush(30) == 0
 
     def bearer(self, role: str) -> dict[str, str]:
-        """Headers of a request of a role."""
+        """Headers of a request with a role's token."""
         return {"Authorization": f"Bearer {self.tokens[role]}"}
 
     @property
@@ -169,18 +169,18 @@ class World:
         return self._server.started
 
     def work(self) -> None:
-        """Have the job write."""
+        """Let the job write."""
         self._writes.set()
 
     def rest(self, waiting: int) -> None:
-        """Have the job write nothing more, with records that wait for it in each partition."""
+        """Stop the job's writes, and leave records waiting in each partition."""
         with self._writing:
             self._writes.clear()
             for partition in range(PARTITIONS):
                 self.job.feed(waiting, partition)
 
     def stop(self) -> None:
-        """End everything."""
+        """Stop the job and the sidecar."""
         self._over.set()
         self._writes.set()
         self._server.should_exit = True

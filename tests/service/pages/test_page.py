@@ -1,4 +1,4 @@
-"""The status page in a real browser, before a real broker: what is seen, said, pressed and sent."""
+"""The status page in a real browser with a real broker: contents, announcements, keys and requests."""
 
 import os
 import shutil
@@ -23,18 +23,18 @@ from streaming_job.contracts.topics import Topics
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(chromium.found() is None, reason="there is no chromium with chromedriver here"),
+    pytest.mark.skipif(chromium.programs() is None, reason="there is no chromium with chromedriver here"),
 ]
 KEPT = os.environ.get("PAGE_PICTURES")
-"""Directory into which pictures of the page are copied, for the documentation; run this file alone then."""
+"""Directory for screenshots of the page, for the documentation; run this file alone then."""
 IN_DOCS = {(1280, False), (360, True)}
-"""Width and scheme of those."""
+"""Widths and colour schemes of the screenshots."""
 BUTTONS = "return Array.from(document.querySelectorAll('#trials button'), (one) => one.textContent)"
 FOCUSED = "return document.activeElement.id || document.activeElement.textContent"
 
 
 class Page:
-    """The status page, as somebody looks at it."""
+    """The status page in a browser."""
 
     def __init__(self, browser: Browser, world: World, wait_for: Callable[..., object]) -> None:
         self.browser, self.world, self._wait_for = browser, world, wait_for
@@ -47,11 +47,11 @@ class Page:
         return bool(self.run("return !document.getElementById(arguments[0]).hidden", name))
 
     def is_open(self) -> bool:
-        """Whether the dialog is."""
+        """Whether the dialog is open."""
         return bool(self.run("return document.getElementById('step').open"))
 
     def sign_in(self, role: str) -> None:
-        """Give a token, and wait until every part of the page has something to say."""
+        """Enter a token and wait until every part of the page has content."""
         self.until(lambda: self.is_shown("sign-in"), "the sign-in")
         self.browser.type("#token", self.world.tokens[role] + ENTER)
         self.until(lambda: role in self.text("#who"), "who is signed in")
@@ -70,27 +70,27 @@ def world(
     topics = topic_names()
     topics = topics.model_copy(update={"profiles": f"{topics.transactions}-profiles"})
     job_id = f"job-{topics.transactions}"
-    if KEPT:  # pictures have the usual names; the stack is then of this test alone
+    if KEPT:  # screenshots have fixed names; the stack belongs to this test alone then
         topics, job_id = Topics(profiles="profiles"), "card-fraud"
-    made = World(stack.bootstrap_servers, topics, job_id, tmp_path_factory.mktemp("sidecar"))
-    made.start()
-    wait_for(lambda: made.is_serving, what="the sidecar")
-    yield made
-    made.stop()
+    result = World(stack.bootstrap_servers, topics, job_id, tmp_path_factory.mktemp("sidecar"))
+    result.start()
+    wait_for(lambda: result.is_serving, what="the sidecar")
+    yield result
+    result.stop()
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    programs = chromium.found()
+    programs = chromium.programs()
     assert programs is not None
-    made = Browser(programs, tmp_path_factory.mktemp("browser"))
-    yield made
-    made.close()
+    result = Browser(programs, tmp_path_factory.mktemp("browser"))
+    yield result
+    result.close()
 
 
 @pytest.fixture
 def page(browser: Browser, world: World, wait_for: Callable[..., object]) -> Iterator[Page]:
-    """In a wide window, nobody signed in; nothing may be logged while a test looks."""
+    """The page in a wide window without a token; a logged warning or error fails the test."""
     browser.look_like(1280, 1000)
     browser.open(world.url)
     browser.run("sessionStorage.clear()")
@@ -103,14 +103,14 @@ def page(browser: Browser, world: World, wait_for: Callable[..., object]) -> Ite
 def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -> None:
     page.sign_in("viewer")
     alerts = page.text("#alerts")
-    for said in (
+    for output in (
         "7 payments in 5 minutes; usually 0.4 an hour",
         "523.10 EUR; usually 47.99 EUR",
         "2,312 km/h from the country of the payment before",
         "the card is blocked",
         "ca***05",
     ):
-        assert said in alerts
+        assert output in alerts
     assert "card-000005" not in page.run("return document.documentElement.outerHTML")
     assert page.text("#alerts-note") == "Records on the topic that are no alerts: 1"
     for partition in range(2):
@@ -121,8 +121,13 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     page.until(lambda: (page.run(rate) or 0) > 100, "the throughput")
     assert "card-fraud 1 decides, since rollout card-fraud-1; threshold 0.4" in page.text("#champion")
     trial = page.text("#trials")
-    for said in ("march decides for 10 %", "held from partition 0 at 811, 1 at 812", "824,600", "alert rate"):
-        assert said in trial
+    for output in (
+        "march decides for 10 %",
+        "held from partition 0 at 811, 1 at 812",
+        "824,600",
+        "alert rate",
+    ):
+        assert output in trial
     assert "precision insufficient labels have not been counted, wanted at least 0.3" in trial
     missing = f"topic {page.world.topics.shadow_alerts} does not exist"
     page.until(lambda: f"Not judged by labels: {missing}" in page.text("#trials"), "why there are no labels")
@@ -133,31 +138,31 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     assert page.run(BUTTONS) == []
 
 
-def test_what_the_guards_say_is_scraped(page: Page) -> None:
-    said = 'fraud_guard_verdict{challenger="march",fraud_guard_verdict="'
+def test_verdicts_of_the_guards_are_exported(page: Page) -> None:
+    output = 'fraud_guard_verdict{challenger="march",fraud_guard_verdict="'
 
     def is_scraped() -> bool:
-        return said in httpx.get(f"{page.world.url}metrics", headers=page.world.bearer("viewer")).text
+        return output in httpx.get(f"{page.world.url}metrics", headers=page.world.bearer("viewer")).text
 
     page.until(is_scraped, "verdicts of guards among the metrics")
 
 
-def test_a_token_that_is_worth_nothing_is_refused_and_forgotten(page: Page) -> None:
+def test_an_invalid_token_is_refused_and_dropped(page: Page) -> None:
     page.browser.type("#token", "fraud_nonsense" + ENTER)
     page.until(lambda: "not known" in page.text("#fault"), "the refusal")
     assert page.run("return sessionStorage.length + localStorage.length + document.cookie.length") == 0
 
 
-def test_the_token_stays_in_its_tab_until_it_is_forgotten(page: Page) -> None:
+def test_the_token_stays_in_its_tab_until_it_is_removed(page: Page) -> None:
     page.sign_in("viewer")
-    told = page.run("return [localStorage.length, document.cookie, location.href]")
-    assert told == [0, "", page.world.url]
+    stored = page.run("return [localStorage.length, document.cookie, location.href]")
+    assert stored == [0, "", page.world.url]
     page.browser.click("#sign-out")
     page.until(lambda: page.is_shown("sign-in"), "the sign-in")
     assert page.run("return sessionStorage.length") == 0
 
 
-def test_a_verdict_is_said_once_when_it_changes(page: Page) -> None:
+def test_a_verdict_is_announced_once_when_it_changes(page: Page) -> None:
     page.sign_in("viewer")
     assert page.browser.role_and_name("#verdict")[0] == "status"
     page.run(page_scripts.WATCH_VERDICT)
@@ -168,12 +173,12 @@ def test_a_verdict_is_said_once_when_it_changes(page: Page) -> None:
     finally:
         page.world.work()
     page.until(lambda: page.text("#verdict").endswith("OK"), "the verdict on a job that works again")
-    said = page.run("return window.said")
-    assert any(one.startswith("STOP") for one in said)
-    assert all(first != second for first, second in pairwise(said))
+    announced = page.run("return window.said")
+    assert any(text.startswith("STOP") for text in announced)
+    assert all(first != second for first, second in pairwise(announced))
 
 
-def test_a_reason_of_two_partitions_is_listed_twice_however_often_the_page_looks(page: Page) -> None:
+def test_a_reason_of_two_partitions_is_listed_twice_after_any_number_of_refreshes(page: Page) -> None:
     page.sign_in("viewer")
     listed = "return Array.from(document.querySelectorAll('#reasons strong'), (one) => one.textContent)"
     page.world.rest(waiting=5)
@@ -187,7 +192,7 @@ def test_a_reason_of_two_partitions_is_listed_twice_however_often_the_page_looks
     page.until(lambda: page.run(listed) == [], "nothing wrong any more")
 
 
-def test_a_new_alert_appears_and_those_that_were_there_stay(page: Page) -> None:
+def test_a_new_alert_appears_beside_the_earlier_ones(page: Page) -> None:
     page.sign_in("operator")
     page.run("document.querySelector('#alerts li').dataset.marked = 'kept'")
     page.world.alert(burst(77, int(time.time() * 1000)))
@@ -195,7 +200,7 @@ def test_a_new_alert_appears_and_those_that_were_there_stay(page: Page) -> None:
     assert page.run("return document.querySelectorAll('#alerts li[data-marked]').length") == 1
 
 
-def test_names_and_structure_for_those_who_do_not_see_the_page(page: Page) -> None:
+def test_names_and_structure_for_screen_readers(page: Page) -> None:
     page.sign_in("admin")
     landmarks = [page.browser.role_and_name(tag)[0] for tag in ("header", "main", "footer")]
     assert landmarks == ["banner", "main", "contentinfo"]
@@ -211,9 +216,9 @@ def test_names_and_structure_for_those_who_do_not_see_the_page(page: Page) -> No
     assert page.run(page_scripts.NAMELESS) == []
 
 
-def test_by_keyboard_alone_a_step_is_asked_about_and_left(page: Page) -> None:
+def test_a_step_is_opened_and_cancelled_by_keyboard_alone(page: Page) -> None:
     page.sign_in("operator")
-    page.browser.open(page.world.url)  # the token is still there; the keyboard begins at the top
+    page.browser.open(page.world.url)  # the token is kept; the focus starts at the top
     page.until(lambda: page.run(BUTTONS), "the steps")
     reached: list[str] = []
     while "Pause" not in reached and len(reached) < 40:
@@ -244,29 +249,29 @@ def test_it_fits_every_screen_and_can_be_read_in_both_schemes(
     assert page.run(f"return {root}.scrollWidth - {root}.clientWidth") == 0
     assert page.run("return window.innerWidth") == width  # a phone would zoom out, otherwise
     assert page.run(page_scripts.POOR_CONTRAST) == []
-    assert page.run("return document.getAnimations().length") == 0  # motion is not wanted here
+    assert page.run("return document.getAnimations().length") == 0  # reduced motion
     picture = tmp_path / f"status-page-{width}-{'dark' if dark else 'light'}.png"
     page.browser.picture(picture)
     if KEPT and (width, dark) in IN_DOCS:
         shutil.copy(picture, KEPT)
 
 
-def test_an_operator_rolls_back_and_the_log_and_the_audit_tell_why(page: Page) -> None:
+def test_an_operator_rolls_back_with_a_reason_in_log_and_audit(page: Page) -> None:
     page.sign_in("operator")
     assert page.run(BUTTONS) == ["Set canary", "Pause", "Roll back"]  # promoting is for admins
     page.browser.click("#trials button.ends")
     page.browser.click("#step-confirm")
-    assert page.is_open()  # without a reason nothing is sent
+    assert page.is_open()  # without a reason no request is sent
     page.browser.type("#step-reason", "too many alerts")
     page.browser.click("#step-confirm")
     page.until(lambda: not page.is_open(), "the end of the dialog")
-    said = page.run("return document.getElementById('said').textContent")
-    assert said == "march is rolled back, event 4"
+    announced = page.run("return document.getElementById('said').textContent")
+    assert announced == "march is rolled back, event 4"
     history = reading.history(page.world.settings, {})
     assert history.line.trials["march"].phase is Phase.ROLLED_BACK
     last = history.of("march")[-1].event
-    told = (last.type, last.actor, last.reason)
-    assert told == (Type.ROLLED_BACK, "operator-olga", "too many alerts")
+    event = (last.type, last.actor, last.reason)
+    assert event == (Type.ROLLED_BACK, "operator-olga", "too many alerts")
     assert b"too many alerts" in (AuditLog(page.world.settings).last() or b"")
     page.until(lambda: "march" not in page.text("#trials"), "the page without the rollout")
     page.browser.click("summary")

@@ -1,4 +1,4 @@
-"""What the status page is made of and asks for: files of ours, alerts as their reader may see them."""
+"""Files and requests of the status page: only files of the package; alerts as the caller may see them."""
 
 import re
 import time
@@ -31,7 +31,7 @@ AT = 1_800_000_000_000
 
 
 class KnownFeed(AlertFeed):
-    """A feed that has read what it is given; its thread is never started."""
+    """A feed with given alerts; its thread is never started."""
 
     def put(self, partition: int, at_ms: int, value: bytes) -> None:
         shown = dict(self._shown)
@@ -61,13 +61,13 @@ class Sidecar:
 
 @pytest.fixture
 def sidecar(tmp_path: Path) -> Iterator[Sidecar]:
-    made = Sidecar(tmp_path)
-    yield made
-    made.client.close()
+    result = Sidecar(tmp_path)
+    yield result
+    result.client.close()
 
 
 class Links(HTMLParser):
-    """What a page loads, what lies in it, and the ids of its elements."""
+    """The files that a page loads, its inline scripts and styles, and the ids of its elements."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ def test_the_page_loads_files_of_the_package_and_nothing_else(sidecar: Sidecar) 
     assert set(page.refers) <= set(page.ids)
 
 
-def test_scripts_import_only_one_another_and_only_from_the_package() -> None:
+def test_scripts_import_only_each_other_from_the_package() -> None:
     text = {name: content.decode() for name, (content, _) in FILES.items()}
     scripts = {name for name in text if name.endswith(".js")}
     reached, waiting = {"page.js"}, ["page.js"]
@@ -123,8 +123,8 @@ def test_scripts_import_only_one_another_and_only_from_the_package() -> None:
         assert text[name].count("import ") == len(re.findall(r'^import .* from "\./', text[name], re.M)), name
 
 
-def test_nothing_of_the_page_comes_from_elsewhere_or_is_made_of_text() -> None:
-    """No address, and none of the ways by which a text becomes markup or code."""
+def test_the_page_loads_no_foreign_file_and_makes_no_markup_of_text() -> None:
+    """No address of another host, and no function that turns text into markup or code."""
     for name, (content, _) in FILES.items():
         text = content.decode().replace("http://www.w3.org/2000/svg", "")
         text = text.replace("/^https?:\\/\\//", "")
@@ -136,17 +136,17 @@ def test_nothing_of_the_page_comes_from_elsewhere_or_is_made_of_text() -> None:
         ), name
 
 
-def test_every_element_that_a_script_looks_for_is_on_the_page() -> None:
+def test_every_element_that_a_script_uses_is_on_the_page() -> None:
     ids = set(Links(FILES["index.html"][0].decode()).ids)
     for name, (content, _) in FILES.items():
         assert set(re.findall(r'byId\("([^"]+)"\)', content.decode())) <= ids, name
 
 
 def test_files_are_those_of_the_package_and_declared_as_its_data() -> None:
-    found = {
-        one.name for one in files("service.pages").iterdir() if one.name.endswith((".html", ".css", ".js"))
+    result = {
+        file.name for file in files("service.pages").iterdir() if file.name.endswith((".html", ".css", ".js"))
     }
-    assert set(FILES) == found
+    assert set(FILES) == result
     project = (Path(__file__).parents[3] / "pyproject.toml").read_text()
     (data,) = re.findall(r"\[tool.setuptools.package-data\]\n(.*)", project)
     assert {suffix for suffix in ('"*.html"', '"*.css"', '"*.js"') if suffix in data} == {
@@ -164,7 +164,7 @@ def test_no_other_file_is_served(sidecar: Sidecar, name: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/page/page.js", "/page/page.css", "/page/x", "/v1/alerts", "/v1/caller"]
 )
-def test_every_answer_has_the_policy_that_lets_no_inline_script_run(sidecar: Sidecar, path: str) -> None:
+def test_every_answer_has_the_policy_against_inline_scripts(sidecar: Sidecar, path: str) -> None:
     answer = sidecar.client.get(path)
     assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
     assert "unsafe" not in CONTENT_SECURITY_POLICY
@@ -172,28 +172,28 @@ def test_every_answer_has_the_policy_that_lets_no_inline_script_run(sidecar: Sid
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_who_one_is_taken_for(sidecar: Sidecar) -> None:
+def test_the_page_shows_the_callers_name_and_role(sidecar: Sidecar) -> None:
     nobody = {"name": None, "role": None, "job_id": None}
     assert sidecar.client.get("/v1/caller").json() == nobody
     wrong = sidecar.client.get("/v1/caller", headers={"Authorization": "Bearer fraud_x"})
     assert (wrong.status_code, wrong.json()) == (200, nobody)
     for role in Role:
-        told = sidecar.get("/v1/caller", role.word).json()
-        assert told == {"name": role.word, "role": role.word, "job_id": "card-fraud"}
+        caller = sidecar.get("/v1/caller", role.word).json()
+        assert caller == {"name": role.word, "role": role.word, "job_id": "card-fraud"}
 
 
 def test_alerts_are_newest_first_over_all_partitions_with_sentences(sidecar: Sidecar) -> None:
     for number in range(6):
         value = orjson.dumps(alert(number, AT + number))
         sidecar.feed.put(number % 2, AT + number, value)
-    told = sidecar.get("/v1/alerts?limit=4", "operator").json()
-    assert [one["transaction_id"] for one in told["alerts"]] == ["tx-5", "tx-4", "tx-3", "tx-2"]
-    assert (told["waiting_for"], told["unreadable"]) == (None, 0)
-    assert told["alerts"][0]["sentences"] == ["1 payment in 5 minutes; usually 2 a day"]
-    assert "features" not in told["alerts"][0]
+    content = sidecar.get("/v1/alerts?limit=4", "operator").json()
+    assert [shown["transaction_id"] for shown in content["alerts"]] == ["tx-5", "tx-4", "tx-3", "tx-2"]
+    assert (content["waiting_for"], content["unreadable"]) == (None, 0)
+    assert content["alerts"][0]["sentences"] == ["1 payment in 5 minutes; usually 2 a day"]
+    assert "features" not in content["alerts"][0]
 
 
-def test_card_ids_are_masked_for_viewers_alone(sidecar: Sidecar) -> None:
+def test_card_ids_are_masked_only_for_viewers(sidecar: Sidecar) -> None:
     sidecar.feed.put(0, AT, orjson.dumps(alert(7, AT)))
     cards = {}
     for role in Role:
@@ -203,24 +203,24 @@ def test_card_ids_are_masked_for_viewers_alone(sidecar: Sidecar) -> None:
     assert cards == {"viewer": "ca***07", "operator": "card-000007", "admin": "card-000007"}
 
 
-def test_what_is_no_alert_is_counted_and_not_shown(sidecar: Sidecar) -> None:
+def test_records_that_are_no_alerts_are_counted_and_not_shown(sidecar: Sidecar) -> None:
     for at, value in enumerate((b"no json", b"", b"[]", b"{}", orjson.dumps(alert(1, AT)))):
         sidecar.feed.put(0, AT + at, value)
-    told = sidecar.get("/v1/alerts", "viewer").json()
-    assert (len(told["alerts"]), told["unreadable"]) == (1, 4)
+    content = sidecar.get("/v1/alerts", "viewer").json()
+    assert (len(content["alerts"]), content["unreadable"]) == (1, 4)
 
 
 @pytest.mark.parametrize("limit", ["0", str(SHOWN + 1), "-1", "many"])
-def test_a_limit_that_is_none_is_refused(sidecar: Sidecar, limit: str) -> None:
+def test_an_invalid_limit_is_refused(sidecar: Sidecar, limit: str) -> None:
     assert sidecar.get(f"/v1/alerts?limit={limit}", "viewer").status_code == 422
 
 
 def test_a_feed_that_has_not_read_yet_says_so(sidecar: Sidecar) -> None:
-    told = sidecar.get("/v1/alerts", "viewer").json()
-    assert told == {"alerts": [], "unreadable": 0, "waiting_for": "alerts have not been read yet"}
+    content = sidecar.get("/v1/alerts", "viewer").json()
+    assert content == {"alerts": [], "unreadable": 0, "waiting_for": "alerts have not been read yet"}
 
 
-def test_of_each_partition_only_the_newest_are_shown(sidecar: Sidecar) -> None:
+def test_only_the_newest_of_each_partition_are_shown(sidecar: Sidecar) -> None:
     for number in range(3 * SHOWN):
         sidecar.feed.put(0, AT + number, b"%d" % number)
     assert sidecar.feed.newest(1_000) == [
@@ -228,7 +228,7 @@ def test_of_each_partition_only_the_newest_are_shown(sidecar: Sidecar) -> None:
     ]
 
 
-def test_an_alert_is_decoded_once_however_often_it_is_looked_at() -> None:
+def test_an_alert_is_decoded_once_for_any_number_of_requests() -> None:
     value = orjson.dumps(alert(12_345, AT))
     before = alerts._view.cache_info().hits
     first, again = alerts.views([value]), alerts.views([value])

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="needs schemathesis: pipx install schemathesis"),
 ]
 EXAMPLES = 200
-"""Of each operation."""
+"""Examples of each operation."""
 
 
 @pytest.fixture
@@ -34,11 +34,11 @@ def world(
     topics = topic_names()
     topics = topics.model_copy(update={"profiles": f"{topics.transactions}-profiles"})
     registry = {"mlflow_tracking_uri": stack.mlflow_tracking_uri, "rate_per_s": 0}
-    made = World(stack.bootstrap_servers, topics, f"job-{topics.transactions}", tmp_path, **registry)
-    made.start()
-    wait_for(lambda: made.is_serving, what="the sidecar")
-    yield made
-    made.stop()
+    result = World(stack.bootstrap_servers, topics, f"job-{topics.transactions}", tmp_path, **registry)
+    result.start()
+    wait_for(lambda: result.is_serving, what="the sidecar")
+    yield result
+    result.stop()
 
 
 def test_schemathesis_finds_no_500(world: World, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_schemathesis_finds_no_500(world: World, tmp_path: Path) -> None:
     command = [str(PROGRAM), "run", f"{world.url}openapi.json", "--header", header, "--seed", "21"]
     command += ["--max-examples", str(EXAMPLES), "--checks", "not_a_server_error", "--continue-on-failure"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1_700)
-    # what it says fails on every 503, too, which a sidecar may answer: its own counters tell of the 500
+    # schemathesis fails on every 503, too, which a sidecar may answer: the sidecar's own counters show a 500
     answered: Counter[tuple[str, str]] = Counter()
     page = httpx.get(f"{world.url}metrics", headers=world.bearer("viewer")).text
     for family in text_string_to_metric_families(page):

@@ -1,4 +1,4 @@
-"""Labelled cards against a naive count of the models' verdicts, whatever the order of the records."""
+"""Labelled cards equal a naive count of the models' verdicts, in any order of the records."""
 
 import random
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Payment:
         return self.arrival, 0, self.offset
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
-        """What the job writes: the alert of the model that decides, and verdicts that differ."""
+        """Records of the job: the alert of the deciding model, and differing verdicts."""
         common = {
             "card_id": self.card, "transaction_id": self.id, "arrival_time": self.arrival,
             "source": {"topic": "transactions", "partition": 0, "offset": self.offset},
@@ -59,7 +59,7 @@ class Payment:
 
 
 @dataclass(frozen=True)
-class Said:
+class LabelRecord:
     """A label."""
 
     card: str
@@ -69,24 +69,24 @@ class Said:
     offset: int
     fraud: bool
 
-    def records(self) -> list[tuple[str, "Said"]]:
+    def records(self) -> list[tuple[str, "LabelRecord"]]:
         return [("label", self)]
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> list[Payment | Said]:
+def logs(draw: st.DrawFn) -> list[Payment | LabelRecord]:
     """Payments in the order of their arrivals, ids that repeat, and labels of some of them and of others."""
     arrivals = sorted(draw(st.lists(st.integers(SINCE - 20, UNTIL + 20), max_size=14)))
     cards, ids, flags = st.sampled_from("xyz"), st.sampled_from("1234"), st.booleans()
-    payments: list[Payment | Said] = [
+    payments: list[Payment | LabelRecord] = [
         Payment(
             draw(cards), draw(ids), arrival, offset, draw(flags), (draw(flags), draw(flags)),
             draw(st.integers(-1, 1)),
         )
         for offset, arrival in enumerate(arrivals)
     ]  # fmt: skip
-    labels: list[Payment | Said] = [
-        Said(
+    labels: list[Payment | LabelRecord] = [
+        LabelRecord(
             draw(cards), draw(ids), draw(st.integers(0, 5)), draw(st.sampled_from(["l", "c"])), offset,
             draw(flags),
         )
@@ -95,14 +95,14 @@ def logs(draw: st.DrawFn) -> list[Payment | Said]:
     return payments + labels
 
 
-def counted(log: list[Payment | Said], order: random.Random, **limits: int) -> LabelCounts:
-    """What comes of the records, each of them once or twice, in some order."""
+def counted(log: list[Payment | LabelRecord], order: random.Random, **limits: int) -> LabelCounts:
+    """Counts after the records, each read once or twice, in some order."""
     records = [record for item in log for record in item.records()]
     records += order.sample(records, order.randint(0, len(records)))
     order.shuffle(records)
     cards = LabelledCards(TRIAL, **limits)
     for kind, record in records:
-        if isinstance(record, Said):
+        if isinstance(record, LabelRecord):
             position = record.arrival, record.topic, record.offset
             cards.label(record.card, record.id, position, record.fraud)
         elif kind == "alert":
@@ -110,11 +110,11 @@ def counted(log: list[Payment | Said], order: random.Random, **limits: int) -> L
         else:
             cards.shadow_alert(record)
         if order.random() < 0.2:
-            cards.counts()  # looking changes nothing
+            cards.counts()  # reading the counts does not change them
     return cards.counts()
 
 
-def naive(log: list[Payment | Said], most: int = 1_000, most_of_card: int = 1_000) -> LabelCounts:
+def naive(log: list[Payment | LabelRecord], most: int = 1_000, most_of_card: int = 1_000) -> LabelCounts:
     """For each model and card the label of the first labelled payment on which the model alerted."""
     seen = [item for item in log if isinstance(item, Payment) and item.records()]
     payments = [item for item in seen if SINCE <= item.arrival < UNTIL]
@@ -123,10 +123,10 @@ def naive(log: list[Payment | Said], most: int = 1_000, most_of_card: int = 1_00
         of_cards.setdefault(payment.card, []).append(payment)
     kept = [payment for own in of_cards.values() for payment in own[:most_of_card]]
     kept = sorted(kept, key=lambda item: item.position)[:most]
-    labels = [item for item in log if isinstance(item, Said)]
+    labels = [item for item in log if isinstance(item, LabelRecord)]
     labels.sort(key=lambda item: (item.arrival, item.topic, item.offset))
     last = {(item.card, item.id): item for item in labels}
-    found = []
+    result = []
     for model in range(3):
         first: dict[str, bool] = {}
         for payment in kept:
@@ -134,25 +134,25 @@ def naive(log: list[Payment | Said], most: int = 1_000, most_of_card: int = 1_00
             if payment.verdicts[model] and label is not None:
                 first.setdefault(payment.card, label.fraud)
         frauds = sum(first.values())
-        found.append(Labelled(frauds, len(first) - frauds))
-    return LabelCounts(found[0], dict(zip(CHALLENGERS, found[1:], strict=True)))
+        result.append(Labelled(frauds, len(first) - frauds))
+    return LabelCounts(result[0], dict(zip(CHALLENGERS, result[1:], strict=True)))
 
 
 @examples(200)
 @given(logs(), st.randoms())
-def test_counts_are_those_of_all_records_in_whatever_order_they_are_read(
-    log: list[Payment | Said], order: random.Random
+def test_counts_equal_those_of_all_records_in_any_order(
+    log: list[Payment | LabelRecord], order: random.Random
 ) -> None:
     assert counted(log, order) == naive(log)
 
 
 @examples(200)
 @given(logs(), st.randoms(), st.integers(1, 6), st.integers(1, 4))
-def test_within_limits_the_first_of_the_log_count_in_whatever_order_they_are_read(
-    log: list[Payment | Said], order: random.Random, most: int, most_of_card: int
+def test_within_limits_the_first_of_the_log_count_in_any_order(
+    log: list[Payment | LabelRecord], order: random.Random, most: int, most_of_card: int
 ) -> None:
-    found = counted(log, order, most_alerts=most, most_of_card=most_of_card)
-    assert found == naive(log, most, most_of_card)
+    counts = counted(log, order, most_alerts=most, most_of_card=most_of_card)
+    assert counts == naive(log, most, most_of_card)
 
 
 def payment(card: str, offset: int, verdicts: tuple[bool, bool] = (True, True), by: int = -1) -> Payment:
@@ -160,29 +160,29 @@ def payment(card: str, offset: int, verdicts: tuple[bool, bool] = (True, True), 
 
 
 def test_a_burst_of_one_card_is_one_unit_by_its_first_label() -> None:
-    burst: list[Payment | Said] = [payment("x", offset) for offset in range(20)]
-    labels: list[Payment | Said] = [
-        Said("x", f"t{offset}", 1, "l", offset, offset != 3) for offset in range(3, 20)
+    burst: list[Payment | LabelRecord] = [payment("x", offset) for offset in range(20)]
+    labels: list[Payment | LabelRecord] = [
+        LabelRecord("x", f"t{offset}", 1, "l", offset, offset != 3) for offset in range(3, 20)
     ]
-    found = counted(burst + labels, random.Random(0))
-    assert found == LabelCounts(Labelled(0, 1), {"b": Labelled(0, 1), "d": Labelled(0, 1)})
+    counts = counted(burst + labels, random.Random(0))
+    assert counts == LabelCounts(Labelled(0, 1), {"b": Labelled(0, 1), "d": Labelled(0, 1)})
     # the label of an earlier one arrives: it is the unit now
-    found = counted([*burst, *labels, Said("x", "t1", 9, "c", 0, True)], random.Random(0))
-    assert found == LabelCounts(Labelled(1, 0), {"b": Labelled(1, 0), "d": Labelled(1, 0)})
+    counts = counted([*burst, *labels, LabelRecord("x", "t1", 9, "c", 0, True)], random.Random(0))
+    assert counts == LabelCounts(Labelled(1, 0), {"b": Labelled(1, 0), "d": Labelled(1, 0)})
 
 
-def test_an_alert_that_only_one_model_raised_counts_for_that_model() -> None:
-    log: list[Payment | Said] = [
+def test_an_alert_of_one_model_alone_counts_for_that_model() -> None:
+    log: list[Payment | LabelRecord] = [
         payment("x", 0, (False, True)),  # seen as a shadow alert only
         payment("y", 1, (True, False)),
         payment("z", 2, (True, False), by=0),  # the canary b decides that it is no alert
-        *(Said(card, f"t{offset}", 1, "l", offset, False) for offset, card in enumerate("xyz")),
+        *(LabelRecord(card, f"t{offset}", 1, "l", offset, False) for offset, card in enumerate("xyz")),
     ]
-    found = counted(log, random.Random(0))
-    assert found == LabelCounts(Labelled(0, 2), {"b": Labelled(0, 1), "d": Labelled(0, 2)})
+    counts = counted(log, random.Random(0))
+    assert counts == LabelCounts(Labelled(0, 2), {"b": Labelled(0, 1), "d": Labelled(0, 2)})
 
 
-def test_labels_without_an_alert_are_kept_up_to_a_limit() -> None:
+def test_labels_without_alerts_are_kept_up_to_a_limit() -> None:
     cards = LabelledCards(TRIAL, most_unmatched=2)
     for number in range(4):
         cards.label(f"c{number}", f"t{number}", (number, "l", number), True)

@@ -1,4 +1,4 @@
-"""The join of alerts and labels over the output of a job: who alerted on a card is what the job has counted.
+"""The join of alerts and labels over a job's output agrees with the job's own counts of alerted cards.
 
 The job counts the cards on which champion and challengers alerted. If every transaction has a label, the
 labelled cards of a model are those cards.
@@ -36,7 +36,7 @@ def history_of(records: list[Record], outcome: Outcome) -> History:
     return History().with_records(records, aside)
 
 
-def test_the_models_alerts_are_those_that_the_job_has_counted() -> None:
+def test_alerted_cards_equal_the_jobs_counts() -> None:
     seen = Counter[str]()
     for seed in SEEDS:
         world = random_world(seed, 250, trials=True)

@@ -55,8 +55,8 @@ class Bank:
         )  # fmt: skip
         new = [*(NewTopic(name, 1, 1) for name in single), *(NewTopic(name, 2, 1) for name in double)]
         admin = AdminClient({"bootstrap.servers": servers})
-        for made in admin.create_topics(new).values():
-            made.result(30)
+        for created in admin.create_topics(new).values():
+            created.result(30)
         self.began = int(time.time() * 1000)
         publish(
             (
@@ -162,7 +162,7 @@ def test_a_challenger_whose_alerts_are_mostly_genuine_is_stopped_by_its_labels(
     file = tmp_path / "evidence.json"
     file.write_text(json.dumps(evidence))
     assert shell(bank, "verdict", "r2", "--evidence", str(file)) == "the same, computed again: breach\n"
-    # of the rollout that is over the command line still counts every label, and the verdict is the same
+    # the command line still counts every label of the finished rollout, with the same verdict
     over = json.loads(shell(bank, "verdict", "r2", "--json"))
     assert over["challengers"]["b"]["counts"]["labelled"] == {"fraud": 1, "genuine": 58}
     assert over["verdict"] == "breach"

@@ -1,4 +1,4 @@
-"""Alerts and labels of a trial read from real topics, and from when on these are complete."""
+"""Alerts and labels of a trial read from real topics, and the time from which on they are complete."""
 
 import json
 import time
@@ -26,7 +26,7 @@ FRAUD, GENUINE = True, False
 
 
 class Log:
-    """The topics of an installation, and what its job and its analysts write."""
+    """The topics of an installation, with records of its job and its analysts."""
 
     def __init__(self, servers: str, topics: Topics, but: tuple[str, ...] = ()) -> None:
         self.settings = ServiceSettings(bootstrap_servers=servers, topics=topics)
@@ -41,8 +41,10 @@ class Log:
             )
             if name not in but
         ]  # fmt: skip
-        for made in self.admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in self.names]).values():
-            made.result(30)
+        for created in self.admin.create_topics(
+            [NewTopic(name, PARTITIONS, 1) for name in self.names]
+        ).values():
+            created.result(30)
 
     def send(self, topic: str, *records: dict[str, Any], timestamp: int = 0) -> None:
         for record in records:
@@ -58,9 +60,9 @@ class Log:
 
     def label(self, number: int, fraud: bool, *, at: int | None = None, kind: str = "verdict") -> None:
         identity = {name: alert(number, self.now)[name] for name in ("card_id", "transaction_id")}
-        said = {"verdict": "fraud"} if fraud else {"verdict": "genuine", "reason": "travel"}
+        output = {"verdict": "fraud"} if fraud else {"verdict": "genuine", "reason": "travel"}
         record = {
-            "schema_version": 1, **identity, "kind": kind, **(said if kind == "verdict" else {}),
+            "schema_version": 1, **identity, "kind": kind, **(output if kind == "verdict" else {}),
             "source": "test", "occurred_at": 1, "maturity": "final",
         }  # fmt: skip
         self.send(self.topics.labels, record, timestamp=at or self.now)
@@ -94,13 +96,13 @@ def test_alerts_of_three_topics_meet_labels_of_two(log: Log) -> None:
     log.chargeback(4, "genuine")
     log.send(log.topics.labels, {"card_id": "no label"})
     assert log.counts() == LabelCounts(Labelled(2, 1), {"b": Labelled(1, 2)})
-    # the last label by arrival counts, from whatever topic: 0 is reported on, 3 is not
+    # the last label by arrival counts, from either topic: 0 has an alert, 3 has none
     log.chargeback(0, "genuine", at=log.now + 1)
     log.chargeback(3, "fraud", at=log.now - 1)
     assert log.counts() == LabelCounts(Labelled(1, 2), {"b": Labelled(0, 3)})
 
 
-def test_what_arrived_before_the_shadow_is_not_of_the_trial(log: Log) -> None:
+def test_records_before_the_shadow_do_not_belong_to_the_trial(log: Log) -> None:
     log.alerts(0, at=log.now - 5_000)
     log.alerts(1, at=log.now - 4_000)
     log.label(0, FRAUD)
@@ -108,17 +110,17 @@ def test_what_arrived_before_the_shadow_is_not_of_the_trial(log: Log) -> None:
     assert log.counts(since=log.now - 4_000) == LabelCounts(Labelled(0, 1), {"b": Labelled(0, 1)})
 
 
-def test_a_topic_that_does_not_exist_is_named_and_nothing_is_counted(
+def test_a_missing_topic_is_named_and_no_card_is_counted(
     stack: Endpoints, topic_names: Callable[[], Topics]
 ) -> None:
     topics = topic_names()
     log = Log(stack.bootstrap_servers, topics, but=(topics.chargebacks,))
     log.alerts(0)
     log.label(0, FRAUD)
-    found = log.counts()
-    assert (found.champion, found.challengers) == (Labelled(), {})
-    assert found.waiting_for is not None
-    assert f"topic {topics.chargebacks} does not exist" in found.waiting_for
+    result = log.counts()
+    assert (result.champion, result.challengers) == (Labelled(), {})
+    assert result.waiting_for is not None
+    assert f"topic {topics.chargebacks} does not exist" in result.waiting_for
 
 
 def delete_before(log: Log, topic: str, offsets: dict[int, int]) -> None:
@@ -127,7 +129,7 @@ def delete_before(log: Log, topic: str, offsets: dict[int, int]) -> None:
         done.result(30)
 
 
-def test_a_trial_is_counted_from_when_on_no_topic_has_lost_records(log: Log) -> None:
+def test_a_trial_is_counted_from_the_time_at_which_all_topics_are_complete(log: Log) -> None:
     """Shadow alerts of yesterday are deleted: without them 1 would seem to be an alert of both models.
 
     yesterday  alerts 0 1, shadow alert of 1     deleted: the shadow alert
@@ -143,7 +145,7 @@ def test_a_trial_is_counted_from_when_on_no_topic_has_lost_records(log: Log) -> 
     whole = LabelCounts(Labelled(0, 3), {"b": Labelled(0, 2)})
     assert log.counts(since) == whole
     delete_before(log, log.topics.shadow_alerts, dict.fromkeys(range(PARTITIONS), -1))
-    # without a limit of age nothing tells what else has been deleted
+    # without a limit of age the extent of the deletion is unknown
     nothing = LabelCounts(Labelled(), {"b": Labelled()})
     assert log.counts(since) == nothing
     for number in range(20, 40):  # in every partition: complete from there on
@@ -151,7 +153,7 @@ def test_a_trial_is_counted_from_when_on_no_topic_has_lost_records(log: Log) -> 
     assert log.counts(since) == LabelCounts(Labelled(0, 1), {"b": Labelled(0, 1)})
 
 
-def test_deletion_of_what_is_older_than_the_trial_changes_nothing(log: Log) -> None:
+def test_deletion_of_records_before_the_trial_changes_no_count(log: Log) -> None:
     """A topic whose records before the trial were deleted keeps those of the trial for a week."""
     old = log.now - 30 * DAY
     for number in range(8):

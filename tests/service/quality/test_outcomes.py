@@ -1,4 +1,4 @@
-"""Live precision against a naive count of everything that came."""
+"""Live precision equals a naive count of all records."""
 
 from collections import Counter
 from typing import Any
@@ -12,12 +12,12 @@ from service.quality.outcomes import Outcomes, Quality
 pytestmark = pytest.mark.unit
 
 IDS = st.tuples(st.sampled_from("ab"), st.sampled_from("123"))
-"""Card and transaction."""
+"""(card, transaction)."""
 RULES = {1: ("score",), 2: ("score", "velocity_5m"), 3: ("blocked_card",)}
 
 
 def alert(card: str, transaction: str) -> dict[str, Any]:
-    """What one transaction has: always the same."""
+    """The alert of a transaction, always the same."""
     number = int(transaction)
     return {
         "card_id": card,
@@ -37,7 +37,7 @@ def names(one: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def recount(alerts: list[tuple[str, str]], labels: list[tuple[tuple[str, str], int, bool]]) -> list[Quality]:
-    """What `Outcomes.found` has to say."""
+    """Counts that `Outcomes.found` must return."""
     last: dict[tuple[str, str], tuple[int, bool]] = {}
     for key, arrival, fraud in labels:
         if key not in last or arrival >= last[key][0]:
@@ -47,9 +47,10 @@ def recount(alerts: list[tuple[str, str]], labels: list[tuple[tuple[str, str], i
         outcome = "open" if key not in last else "fraud" if last[key][1] else "genuine"
         for name in names(alert(*key)):
             counts[name, outcome] += 1
-    told = sorted({name for name, _ in counts})
+    models = sorted({name for name, _ in counts})
     return [
-        Quality(*name, *(counts[name, outcome] for outcome in ("fraud", "genuine", "open"))) for name in told
+        Quality(*name, *(counts[name, outcome] for outcome in ("fraud", "genuine", "open")))
+        for name in models
     ]
 
 
@@ -59,7 +60,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS)
-def test_counts_are_those_of_everything_that_came_in_any_order(events: list[Any]) -> None:
+def test_counts_equal_those_of_all_records_in_any_order_of_alerts_and_labels(events: list[Any]) -> None:
     outcomes = Outcomes()
     for event in events:
         if len(event) == 1:
@@ -69,7 +70,7 @@ def test_counts_are_those_of_everything_that_came_in_any_order(events: list[Any]
     alerts = [event[0] for event in events if len(event) == 1]
     labels = [event for event in events if len(event) == 3]
     assert outcomes.qualities() == recount(alerts, labels)
-    for event in events:  # a reader that begins anew takes in everything again
+    for event in events:  # a restarted reader reads everything again
         if len(event) == 1:
             outcomes.alert(alert(*event[0]))
     assert outcomes.qualities() == recount(alerts, labels)
@@ -83,7 +84,7 @@ def test_only_the_newest_are_kept() -> None:
     assert outcomes.qualities() == recount(
         [("a", "2"), ("a", "3")], [(("a", "2"), 2, True), (("a", "3"), 3, True)]
     )
-    outcomes.label("b", "1", 4, False)  # the label of a2 goes, its alert stays
+    outcomes.label("b", "1", 4, False)  # the label of a2 is dropped, its alert stays
     assert outcomes.qualities() == recount([("a", "2"), ("a", "3")], [(("a", "3"), 3, True)])
 
 

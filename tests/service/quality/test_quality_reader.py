@@ -1,4 +1,4 @@
-"""Live precision read from real topics: what labels say of alerts, whatever comes first."""
+"""Live precision read from real topics: alerts joined with labels, in any order."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,11 +20,11 @@ WaitFor = Callable[..., object]
 
 @pytest.fixture
 def topics(stack: Endpoints, topic_names: Callable[[], Topics]) -> Topics:
-    found = topic_names()
+    result = topic_names()
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-    for name in (found.fraud_alerts, found.labels, found.chargebacks):
+    for name in (result.fraud_alerts, result.labels, result.chargebacks):
         admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
-    return found
+    return result
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def test_labels_and_chargebacks_meet_their_alerts(
         return {name: one[name] for name in ("card_id", "transaction_id")}
 
     def score() -> tuple[int, int, int] | None:
-        found = sidecar.get("/v1/quality").json()["alerts"]
-        mine = [one for one in found if (one["by"], one["name"]) == ("rule", "score")]
+        result = sidecar.get("/v1/quality").json()["alerts"]
+        mine = [outcome for outcome in result if (outcome["by"], outcome["name"]) == ("rule", "score")]
         return (mine[0]["fraud"], mine[0]["genuine"], mine[0]["open"]) if mine else None
 
     chargeback = {

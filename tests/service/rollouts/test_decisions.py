@@ -1,4 +1,4 @@
-"""Which plan held for a transaction: the same as the job finds by folding the topic."""
+"""The plan of a transaction equals the one that the job derives from the topic."""
 
 import numpy as np
 import pytest
@@ -22,24 +22,24 @@ MINUTE = 60_000
 @pytest.fixture
 def log() -> MemoryRollouts:
     """r1 decides; r2 goes through all phases, a minute for each event, and is promoted and withdrawn."""
-    made = MemoryRollouts()
+    rollouts = MemoryRollouts()
     groups = {0: trial_progress("r2", {"next": COUNTS}, written_at=START)}
     desk = Desk(
         ServiceSettings(bootstrap_servers="none"),
         clock=lambda: START / 1000,
         job=lambda: Job(groups),
         registry=KnownModels(),
-        rollouts=made,
+        rollouts=rollouts,
     )
     desk.propose(proposal(), ADA)
     for kind in ("shadow_started", "canary_set", "paused", "resumed", "promoted", "withdrawn"):
         desk.take(Step("r2", Type(kind), "because", kind, share_bp=5_000 if kind == "canary_set" else 0), ADA)
-    return made
+    return rollouts
 
 
-def test_the_plan_of_each_minute_is_the_jobs(log: MemoryRollouts) -> None:
+def test_the_plan_of_each_minute_equals_the_jobs(log: MemoryRollouts) -> None:
     history = RolloutHistory(computed=["amount:1"])
-    records = [RolloutRecord(one.timestamp, one.offset, one.value) for one in log.records]
+    records = [RolloutRecord(record.timestamp, record.offset, record.value) for record in log.records]
     assert not history.fold(records, Topics(), lambda *_: Verdict())
     arrivals = np.arange(START - MINUTE, START + 12 * MINUTE, MINUTE // 2, dtype=np.int64)
     plans, numbers = history.in_force(arrivals)
@@ -47,15 +47,15 @@ def test_the_plan_of_each_minute_is_the_jobs(log: MemoryRollouts) -> None:
         assert plan_at(log.history(), arrival) == plans[number], arrival
 
 
-def test_a_members_transaction_is_the_canarys_and_every_other_the_champions(log: MemoryRollouts) -> None:
+def test_the_canary_decides_for_members_and_the_champion_for_others(log: MemoryRollouts) -> None:
     canary = plan_at(log.history(), START + 4 * MINUTE)
     assert canary is not None
     assert canary.canary == "next"
     sides = {card: by_plan(canary, card) for card in (f"c{number}" for number in range(200))}
-    for told in sides.values():
-        assert told["membership"]["is_member"] == (told["membership"]["bucket"] < 5_000)
-        wanted = ("canary", "2") if told["membership"]["is_member"] else ("champion", "1")
-        assert (told["decided_by"]["role"], told["decided_by"]["model"]["version"]) == wanted
-        assert [one["model"]["version"] for one in told["scored_by"]] == ["1", "2"]
-    assert 60 < sum(told["membership"]["is_member"] for told in sides.values()) < 140
+    for decision in sides.values():
+        assert decision["membership"]["is_member"] == (decision["membership"]["bucket"] < 5_000)
+        wanted = ("canary", "2") if decision["membership"]["is_member"] else ("champion", "1")
+        assert (decision["decided_by"]["role"], decision["decided_by"]["model"]["version"]) == wanted
+        assert [scored["model"]["version"] for scored in decision["scored_by"]] == ["1", "2"]
+    assert 60 < sum(by_card["membership"]["is_member"] for by_card in sides.values()) < 140
     assert by_plan(None, "c1")["decided_by"] is None

@@ -1,4 +1,4 @@
-"""The desk over a log in memory: what is written, repeated and refused, and by which check."""
+"""The desk over a log in memory: written, repeated and refused requests, and the refusing checks."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ def step(kind: Type, key: str, **more: Any) -> Step:
 
 
 def judged(rollout_id: str = "r2") -> dict[int, Any]:
-    """Progress in which the challenger has been seen enough for every guard to have data."""
+    """Progress with enough counts of the challenger for every guard."""
     return {0: trial_progress(rollout_id, {"next": COUNTS}, written_at=START)}
 
 
@@ -62,8 +62,8 @@ def test_rollback_needs_no_precondition_in_any_phase(phase: Phase) -> None:
     log = MemoryRollouts()
     desk = desk_of(log, judged())
     desk.propose(proposal(), ADA)
-    for one in WAYS[phase]:
-        desk.take(one, ADA)
+    for kind in WAYS[phase]:
+        desk.take(kind, ADA)
     assert log.history().line.trials["r2"].phase is phase
     done = desk.take(step(Type.ROLLED_BACK, "back", expected_seq=999), ADA)
     assert done.phase is Phase.ROLLED_BACK
@@ -71,22 +71,22 @@ def test_rollback_needs_no_precondition_in_any_phase(phase: Phase) -> None:
     assert log.history().line.champions[-1].rollout_id == "r1"
 
 
-def test_nothing_that_the_desk_writes_is_refused_by_the_machine() -> None:
+def test_the_machine_accepts_every_event_that_the_desk_writes() -> None:
     log = MemoryRollouts()
     desk = desk_of(log, judged())
     desk.propose(proposal(), ADA)
-    for one in [
+    for request in [
         *WAYS[Phase.PAUSED],
         step(Type.RESUMED, "r"),
         step(Type.PROMOTED, "u"),
         step(Type.WITHDRAWN, "w"),
     ]:
-        desk.take(one, BOB)
+        desk.take(request, BOB)
     assert not [entry for entry in log.history().entries if entry.refused or entry.repeats]
     assert [entry.event.type for entry in log.history().of("r2")][-2:] == [Type.PROMOTED, Type.WITHDRAWN]
 
 
-def test_a_repeated_request_is_answered_as_the_first_time() -> None:
+def test_a_repeated_request_gets_the_same_answer() -> None:
     log = MemoryRollouts()
     desk = desk_of(log)
     first = desk.propose(proposal(rollout_id=""), ADA)
@@ -102,7 +102,7 @@ def test_a_repeated_request_is_answered_as_the_first_time() -> None:
     assert len(log.records) == 4
 
 
-def test_a_key_that_stood_for_something_else_is_refused() -> None:
+def test_an_idempotency_key_of_another_request_is_refused() -> None:
     log = MemoryRollouts()
     desk = desk_of(log)
     desk.propose(proposal(), ADA)
@@ -127,7 +127,7 @@ def test_a_promotion_at_once_is_one_transaction_of_two_events() -> None:
     assert log.history().line.champions[-1].model == ref(2)
 
 
-def test_who_is_late_is_told_so_by_seq_and_nothing_is_written() -> None:
+def test_a_request_with_a_stale_seq_is_refused_and_not_written() -> None:
     log = MemoryRollouts()
     desk = desk_of(log)
     desk.propose(proposal(), ADA)
@@ -139,8 +139,8 @@ def test_who_is_late_is_told_so_by_seq_and_nothing_is_written() -> None:
     assert log.refusals == [("rollout.paused", "r2", "bob", "seq")]
 
 
-def test_of_two_desks_that_ask_the_same_at_once_one_is_written_and_one_is_stale() -> None:
-    """The other one comes in when the first has opened its writer, which cannot write any more."""
+def test_of_two_simultaneous_requests_one_is_written_and_one_is_stale() -> None:
+    """The second request comes when the first has opened its writer, which is fenced by it."""
     log = MemoryRollouts()
     desk_of(log).propose(proposal(), ADA)
     won: list[Receipt] = []
@@ -153,12 +153,12 @@ def test_of_two_desks_that_ask_the_same_at_once_one_is_written_and_one_is_stale(
     with pytest.raises(StaleError) as fault:
         desk_of(log).take(step(Type.SHADOW_STARTED, "mine", expected_seq=1), ADA)
     assert fault.value.check == "seq"
-    assert [one.seq for one in won] == [2]
+    assert [event.seq for event in won] == [2]
     assert [entry.event.actor for entry in log.history().of("r2")] == ["ada", "bob"]
 
 
-def test_the_other_writer_of_another_rollouts_event_does_not_stop_a_request() -> None:
-    """Fenced, but nothing that the request depends on has changed: it is written at the second attempt."""
+def test_a_writer_of_another_rollout_does_not_stop_a_request() -> None:
+    """It is fenced, but the state that it depends on has not changed: it is written at the second attempt."""
     log = MemoryRollouts()
     desk = desk_of(log)
     desk.propose(proposal(), ADA)
@@ -181,7 +181,7 @@ def test_four_eyes_keep_the_proposer_from_promoting() -> None:
     assert log.history().of("r2")[-1].event.approved_by == "bob"
 
 
-def test_a_canary_begins_on_evidence() -> None:
+def test_a_canary_needs_evidence() -> None:
     log = MemoryRollouts()
     desk_of(log).propose(proposal(), ADA)
     desk_of(log).take(step(Type.SHADOW_STARTED, "s"), ADA)
@@ -194,7 +194,7 @@ def test_a_canary_begins_on_evidence() -> None:
     assert done.phase is Phase.CANARY
 
 
-def test_nothing_goes_on_over_a_breach() -> None:
+def test_no_step_forward_is_allowed_after_a_breach() -> None:
     log = MemoryRollouts()
     desk_of(log).propose(proposal(), ADA)
     desk_of(log).take(step(Type.SHADOW_STARTED, "s"), ADA)
@@ -219,33 +219,33 @@ def test_nothing_goes_on_over_a_breach() -> None:
         ),
     ],
 )
-def test_a_proposal_that_must_not_be_names_its_check(asked: Any, check: str) -> None:
+def test_a_refused_proposal_names_its_check(asked: Any, check: str) -> None:
     log = MemoryRollouts()
     assert refused(lambda: desk_of(log).propose(asked, ADA)) == check
     assert len(log.records) == 2
 
 
-def test_features_are_those_of_the_running_job() -> None:
+def test_features_are_checked_against_the_running_job() -> None:
     log = MemoryRollouts()
-    told = trial_progress("r2", {}, written_at=START, features=["count_1m:1"])
+    progress = trial_progress("r2", {}, written_at=START, features=["count_1m:1"])
     with pytest.raises(DeskError, match="the running job card-fraud does not compute amount:1") as fault:
-        desk_of(log, {0: told}).propose(proposal(), ADA)
+        desk_of(log, {0: progress}).propose(proposal(), ADA)
     assert fault.value.check == "features"
-    silent = {**told, "written_at": START - 61_000}
+    silent = {**progress, "written_at": START - 61_000}
     assert desk_of(log, {0: silent}).propose(proposal(), ADA).seq == 1
 
 
 def test_a_model_of_merchant_features_needs_a_job_that_keeps_merchant_facts() -> None:
     log, registry = MemoryRollouts(), KnownModels()
     registry.features = computed(merchants=True)
-    told = trial_progress("r2", {}, written_at=START, features=list(computed(merchants=False)))
+    progress = trial_progress("r2", {}, written_at=START, features=list(computed(merchants=False)))
     with pytest.raises(
         DeskError, match=r"which keeps no merchant facts, .*FRAUD_MERCHANT_FACTS=true"
     ) as fault:
-        desk_of(log, {0: told}, registry).propose(proposal(), ADA)
+        desk_of(log, {0: progress}, registry).propose(proposal(), ADA)
     assert fault.value.check == "features"
-    told = {**told, "features": list(computed(merchants=True))}
-    assert desk_of(log, {0: told}, registry).propose(proposal(), ADA).seq == 1
+    progress = {**progress, "features": list(computed(merchants=True))}
+    assert desk_of(log, {0: progress}, registry).propose(proposal(), ADA).seq == 1
     # a first model is rolled out before the job's first start: the job judges it
     assert desk_of(MemoryRollouts(), {}, registry).propose(proposal(), ADA).seq == 1
 
@@ -265,8 +265,8 @@ def test_a_model_needs_the_label_delay_that_it_was_trained_with() -> None:
     assert desk_of(MemoryRollouts(), {}, registry).propose(proposal(), ADA).seq == 1
 
 
-def test_what_the_job_has_set_aside_holds_for_nobody() -> None:
-    """The job could not have the promoted model: the champion before it is the one to be replaced."""
+def test_a_rollout_that_the_job_has_set_aside_is_not_in_force() -> None:
+    """The job could not load the promoted model: a proposal must replace the champion before it."""
     log = MemoryRollouts()
     offsets = log.put(*installation(ref(5), Policy(0.5, 6), "r5", "test", START))
     aside = trial_progress(
@@ -284,13 +284,13 @@ def test_only_one_rollout_is_open() -> None:
     assert refused(lambda: desk.propose(proposal("k2", rollout_id="r3"), ADA)) == "rollout_conflict"
 
 
-def test_who_asks_for_a_rollout_that_is_not_there_is_told_so() -> None:
+def test_a_request_for_an_unknown_rollout_is_refused() -> None:
     with pytest.raises(DeskError, match="there is no rollout r2") as fault:
         desk_of(MemoryRollouts()).take(step(Type.PAUSED, "p"), ADA)
     assert (fault.value.check, fault.value.status) == ("unknown_rollout", 404)
 
 
-def test_a_breach_is_two_events_and_comes_once_from_however_many_watches() -> None:
+def test_a_breach_is_two_events_written_once_by_any_number_of_watches() -> None:
     log = MemoryRollouts()
     desk = desk_of(log)
     desk.propose(proposal(), ADA)
@@ -311,7 +311,7 @@ def test_the_share_of_a_canary_is_within_bounds() -> None:
     assert refused(lambda: desk.take(step(Type.CANARY_SET, "d", challenger="who"), ADA)) == "challenger"
 
 
-def test_drift_is_measured_against_the_training_where_its_scores_are_registered() -> None:
+def test_drift_is_measured_against_training_if_its_scores_are_registered() -> None:
     known, log = KnownModels(), MemoryRollouts()
     known.scores = HISTOGRAM
     settings = ServiceSettings(bootstrap_servers="none")

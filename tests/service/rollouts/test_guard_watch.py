@@ -50,7 +50,7 @@ class World:
         self.watch = self.another_watch()
 
     def progress(self, written_at: int, counts: dict[str, Any] = COUNTS) -> None:
-        """What the two groups of the job say now."""
+        """Current progress of the job's two groups."""
         self.groups = {
             group: trial_progress(
                 "r2", {"next": counts}, written_at=written_at, key_group=group, key_groups=2
@@ -74,7 +74,7 @@ WATCHED = {
 
 
 @pytest.mark.parametrize("phase", WATCHED)
-def test_a_breach_ends_the_rollout_in_every_watched_phase_and_says_so(
+def test_a_breach_ends_the_rollout_in_every_watched_phase_with_evidence(
     phase: Phase, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(*WATCHED[phase])
@@ -93,7 +93,7 @@ def test_a_breach_ends_the_rollout_in_every_watched_phase_and_says_so(
     assert recomputed(breached.verdict).to_json() == breached.verdict
 
 
-def test_nobody_watches_a_rollout_that_is_only_proposed() -> None:
+def test_a_proposed_rollout_is_not_watched() -> None:
     world = World()
     world.progress(START + 1_000 * HOUR, FAILING)
     world.watch.look()
@@ -115,12 +115,12 @@ def test_of_two_watches_one_ends_the_rollout_and_the_other_reads_again() -> None
     assert types == [Type.PROPOSED, Type.SHADOW_STARTED, Type.BREACHED, Type.ROLLED_BACK]
     world.watch.look()
     assert world.watch.seen is None
-    # for those who look now and then
+    # for readers that check rarely
     assert world.watch.last is not None
     assert world.watch.last.assessment.outcome is Outcome.BREACH
 
 
-def test_with_traffic_stopped_the_verdict_is_insufficient_and_holds_until_the_deadline() -> None:
+def test_without_traffic_the_verdict_is_insufficient_until_the_deadline() -> None:
     world = World(Type.SHADOW_STARTED)
     began = world.log.history().of("r2")[-1].timestamp
     deadline = began + 72 * HOUR
@@ -138,15 +138,15 @@ def test_with_traffic_stopped_the_verdict_is_insufficient_and_holds_until_the_de
     assert "no verdict 72 hours after the shadow began" in last.reason
 
 
-def test_while_the_job_stands_the_time_of_the_log_stands() -> None:
-    """No wall clock is asked: a job that was stopped for a week has not used up its deadline."""
+def test_the_deadline_does_not_run_while_the_job_is_stopped() -> None:
+    """The wall clock does not count: a job that was stopped for a week has not used up its deadline."""
     world = World(Type.SHADOW_STARTED)
     for _ in range(3):
         world.watch.look()
     assert world.phase is Phase.SHADOW
 
 
-def test_without_any_progress_nothing_is_concluded() -> None:
+def test_without_progress_there_is_no_verdict() -> None:
     world = World(Type.SHADOW_STARTED)
     world.groups = {}
     world.watch.look()
@@ -157,24 +157,24 @@ def test_without_any_progress_nothing_is_concluded() -> None:
     assert world.phase is Phase.SHADOW
 
 
-def test_the_answer_is_the_verdict_of_the_groups_counts_added_up(tmp_path: Path) -> None:
+def test_the_answer_is_the_verdict_on_the_sum_of_the_groups_counts(tmp_path: Path) -> None:
     world = World(Type.SHADOW_STARTED)
     world.progress(START, {**COUNTS, "failures": 1})
     history = world.log.history()
-    told = json.loads(json.dumps(assess(history, history.line.trials["r2"], world.groups).to_json()))
-    # once more from the progress records alone
+    content = json.loads(json.dumps(assess(history, history.line.trials["r2"], world.groups).to_json()))
+    # again from the progress records alone
     records = [world.groups[group]["totals"]["trials"]["r2"]["challengers"]["next"] for group in (1, 0)]
     counts = Counts.of_groups(Counts.from_json(record) for record in records)
     assert counts.failures == 2
     again = verdict(counts, policy.read(history.line.trials["r2"].guards))
-    assert told["challengers"]["next"] == json.loads(json.dumps(again.to_json()))
-    assert told["verdict"] == again.outcome.value
-    assert told["commits"] == {"0": 7, "1": 7}
-    # ... and from the answer alone
+    assert content["challengers"]["next"] == json.loads(json.dumps(again.to_json()))
+    assert content["verdict"] == again.outcome.value
+    assert content["commits"] == {"0": 7, "1": 7}
+    # and from the answer alone
     file = tmp_path / "verdict.json"
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(content))
     assert verdicts.recompute(file) == "the same, computed again: insufficient"
-    told["challengers"]["next"]["counts"]["failures"] = 900
-    file.write_text(json.dumps(told))
+    content["challengers"]["next"]["counts"]["failures"] = 900
+    file.write_text(json.dumps(content))
     with pytest.raises(RefusedError, match="does not follow from its counts, which give breach"):
         verdicts.recompute(file)

@@ -39,7 +39,7 @@ def labelled(fraud: int, genuine: int) -> LabelCounts:
 
 
 class World:
-    """A rollout in shadow with this guard alone, its labels, and a watch."""
+    """A rollout in shadow with only this guard, its labels, and a watch."""
 
     def __init__(self, labels: LabelCounts | None, guards: dict[str, Any] | None = GUARDS) -> None:
         self.log, self.labels = MemoryRollouts(), labels
@@ -68,15 +68,15 @@ class World:
     def phase(self) -> Phase:
         return self.log.history().line.trials["r2"].phase
 
-    def told(self) -> dict[str, Any]:
-        """The answer of the API, as it arrives."""
+    def answer(self) -> dict[str, Any]:
+        """The answer of the API as parsed JSON."""
         history = self.log.history()
         assessment = assess(history, history.line.trials["r2"], self.groups, self.labels)
         answer: dict[str, Any] = json.loads(json.dumps(assessment.to_json()))
         return answer
 
 
-def test_a_precision_below_the_floor_ends_the_rollout_with_evidence_that_proves_it(tmp_path: Path) -> None:
+def test_a_precision_below_the_floor_ends_the_rollout_with_evidence(tmp_path: Path) -> None:
     world = World(labelled(1, 20))
     world.watch.look()
     assert world.phase is Phase.SHADOW
@@ -106,10 +106,10 @@ def test_a_precision_above_the_floor_passes() -> None:
 
 
 @pytest.mark.parametrize("labels", [None, UNREAD])
-def test_labels_that_are_not_all_read_are_not_judged_and_use_up_no_deadline(
+def test_the_deadline_does_not_run_until_all_labels_are_read(
     labels: LabelCounts | None,
 ) -> None:
-    """A sidecar that starts after the deadline knows no label yet, although the guard may pass."""
+    """A sidecar that starts after the deadline has read no label yet, although the guard may pass."""
     world = World(labels)
     world.groups[0]["written_at"] = START + 1_000 * HOUR
     world.watch.look()
@@ -117,8 +117,8 @@ def test_labels_that_are_not_all_read_are_not_judged_and_use_up_no_deadline(
     assert world.watch.seen is not None
     assessment = world.watch.seen.assessment
     assert (assessment.outcome, assessment.without_data("next")) == (Outcome.INSUFFICIENT, ("precision",))
-    assert "labelled" not in world.told()["challengers"]["next"]["counts"]
-    assert world.told()["waiting_for"] == assessment.waiting_for
+    assert "labelled" not in world.answer()["challengers"]["next"]["counts"]
+    assert world.answer()["waiting_for"] == assessment.waiting_for
     assert "not judged by labels: " in verdicts.text(assessment)
     world.labels = labelled(40, 20)
     world.watch.look()
@@ -149,7 +149,7 @@ def test_a_canary_needs_a_labelled_card_of_the_challenger(labels: LabelCounts | 
     assert world.phase is Phase.CANARY
 
 
-def test_nothing_is_promoted_over_a_breach_of_it() -> None:
+def test_no_promotion_is_allowed_after_its_breach() -> None:
     world = World(labelled(0, 40))
     with pytest.raises(DeskError, match="guard precision of r2 is breached") as refusal:
         world.take(Type.PROMOTED)
@@ -167,7 +167,7 @@ def test_labels_are_counted_once_for_a_step_and_not_for_one_that_needs_no_eviden
 
 
 def test_a_challenger_that_the_job_does_not_score_has_no_labelled_cards() -> None:
-    """It has no shadow alerts, so all alerts of the champion would seem to be its own."""
+    """It has no shadow alerts, so all alerts of the champion would count as its own."""
     world = World(labelled(40, 20))
     world.groups[0] = trial_progress("r2", {}, written_at=START)
     world.watch.look()
@@ -175,12 +175,12 @@ def test_a_challenger_that_the_job_does_not_score_has_no_labelled_cards() -> Non
     assert world.watch.seen.assessment.without_data("next") == ("precision",)
 
 
-def test_rollouts_without_the_guard_are_as_they_were() -> None:
+def test_rollouts_without_the_guard_are_not_affected() -> None:
     world = World(labelled(0, 500), None)
     world.watch.look()
     assert world.phase is Phase.SHADOW
-    assert world.told()["waiting_for"] is None
-    assert "labelled" not in world.told()["challengers"]["next"]["counts"]
+    assert world.answer()["waiting_for"] is None
+    assert "labelled" not in world.answer()["challengers"]["next"]["counts"]
 
 
 def test_a_trial_is_followed_from_its_shadow_until_its_challengers_are_no_longer_scored() -> None:

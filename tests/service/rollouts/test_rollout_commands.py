@@ -46,7 +46,7 @@ def registered(uri: str, features: tuple[str, ...] = catalogue.IDENTITIES, seed:
 
 
 class Shell:
-    """Runs commands with the variables of an installation of its own."""
+    """Runs commands with the variables of an installation."""
 
     def __init__(self, servers: str, topics: Topics, uri: str) -> None:
         self.settings = ServiceSettings(bootstrap_servers=servers, topics=topics, mlflow_tracking_uri=uri)
@@ -74,7 +74,7 @@ class Shell:
             return CliRunner().invoke(app, list(arguments), **more)
 
     def tell_progress(self, rollout_id: str, name: str) -> None:
-        """A job that runs, and has seen enough of a challenger."""
+        """Write progress of a running job with enough counts of a challenger."""
         record = progress(written_at=9_999_999_999_999, features=list(catalogue.IDENTITIES))
         record["totals"]["trials"] = {rollout_id: {"seq": 2, "challengers": {name: COUNTS}}}
         producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers})
@@ -88,16 +88,20 @@ def shell(stack: Endpoints, topic_names: Callable[[], Topics], uri: str) -> Shel
     config = topics.configs()
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     wanted = (topics.model_rollouts, topics.audit_log, topics.job_progress)
-    for made in admin.create_topics([NewTopic(name, 1, 1, config=config[name]) for name in wanted]).values():
-        made.result(30)
+    for created in admin.create_topics(
+        [NewTopic(name, 1, 1, config=config[name]) for name in wanted]
+    ).values():
+        created.result(30)
     return Shell(stack.bootstrap_servers, topics, uri)
 
 
-def test_a_model_promoted_at_once_and_the_next_by_every_step(shell: Shell, uri: str, tmp_path: Path) -> None:
+def test_one_model_is_promoted_at_once_and_the_next_step_by_step(
+    shell: Shell, uri: str, tmp_path: Path
+) -> None:
     first, second = registered(uri), registered(uri, seed=1)
     model = f"{first.name}/{first.version}"
-    told = shell.run("promote", model, "--threshold", "0.25", "--max-count-5m", "9", "--rollout-id", "r1")
-    assert told == "r1: proposed, promoted, now promoted, seq 2\n"
+    output = shell.run("promote", model, "--threshold", "0.25", "--max-count-5m", "9", "--rollout-id", "r1")
+    assert output == "r1: proposed, promoted, now promoted, seq 2\n"
     file = tmp_path / "policy.yaml"
     file.write_text("policy:\n  threshold: 0.5\n  max_count_5m: 7\n")
     shell.run("propose", f"{second.name}/{second.version}", "--policy", str(file), "--rollout-id", "r2")
@@ -113,7 +117,7 @@ def test_a_model_promoted_at_once_and_the_next_by_every_step(shell: Shell, uri: 
     assert shell.run("list").splitlines()[0].startswith("r2  promoted  seq 6")
     assert "canary_set v" in shell.run("show", "r2")
     line = reading.history(shell.settings, {}).line
-    assert [(one.model, one.policy) for one in line.champions] == [
+    assert [(champion.model, champion.policy) for champion in line.champions] == [
         (first, Policy(0.25, 9)),
         (second, Policy(0.5, 7)),
     ]
@@ -130,7 +134,7 @@ def policy_file(path: Path, threshold: float, guards: str = "") -> str:
     return str(path)
 
 
-def test_guards_of_a_policy_file_are_those_of_the_rollout_even_if_it_is_promoted_at_once(
+def test_a_rollout_has_the_guards_of_its_policy_file_even_if_promoted_at_once(
     shell: Shell, uri: str, tmp_path: Path
 ) -> None:
     ref = registered(uri)
@@ -160,12 +164,14 @@ def test_several_models_are_challengers_of_one_rollout(shell: Shell, uri: str, t
         "5",
     )
     name = f"v{second.version}"
-    found = reading.history(shell.settings, {}).line.trials["r2"].challengers
-    assert [(one.name, one.role, one.policy.threshold) for one in found] == [
+    challengers = reading.history(shell.settings, {}).line.trials["r2"].challengers
+    assert [
+        (challenger.name, challenger.role, challenger.policy.threshold) for challenger in challengers
+    ] == [
         (name, "canary", 0.5),
         (f"{name}-2", "shadow", 0.6),
     ]
-    assert found[0].share_bp == 500
+    assert challengers[0].share_bp == 500
 
 
 @pytest.mark.parametrize(
@@ -182,8 +188,8 @@ def test_models_of_one_rollout_share_one_set_of_guards(
     paths = [Path(policy_file(tmp_path / f"{n}.yaml", 0.5, text)) for n, text in enumerate(guards)]
     models = [f"card-fraud/{number}" for number in range(1, files + 1)]
     if match is None:
-        drafts, found = drafts_of(models, paths, None, None, None, "canary", 1_000)
-        assert found == {"alpha": 0.05}
+        drafts, result = drafts_of(models, paths, None, None, None, "canary", 1_000)
+        assert result == {"alpha": 0.05}
         assert [draft.name for draft in drafts] == ["v1", "v2"]
         return
     with pytest.raises(ModelError, match=match):
@@ -198,9 +204,7 @@ def test_models_of_one_rollout_share_one_set_of_guards(
         ("other features", "features", "this release does not compute amount:9"),
     ],
 )
-def test_what_must_not_be_rolled_out_is_refused(
-    shell: Shell, uri: str, model: str, check: str, match: str
-) -> None:
+def test_invalid_rollouts_are_refused(shell: Shell, uri: str, model: str, check: str, match: str) -> None:
     if model == "other features":
         model = f"card-fraud/{registered(uri, ('amount:9', *catalogue.IDENTITIES[1:])).version}"
     fault = shell.refused("promote", model, "--threshold", "0.5")

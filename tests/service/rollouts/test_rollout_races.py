@@ -1,4 +1,4 @@
-"""The desk against a real broker: two writers at once, a writer that is fenced, what is on the log after."""
+"""The desk on a real broker: simultaneous writers, fenced writers, and the resulting log."""
 
 import json
 import threading
@@ -39,9 +39,11 @@ def settings(stack: Endpoints, topic_names: Callable[[], Topics]) -> ServiceSett
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     config = topics.configs()
     wanted = (topics.model_rollouts, topics.audit_log, topics.job_progress)
-    for made in admin.create_topics([NewTopic(name, 1, 1, config=config[name]) for name in wanted]).values():
-        made.result(30)
-    found = ServiceSettings(
+    for created in admin.create_topics(
+        [NewTopic(name, 1, 1, config=config[name]) for name in wanted]
+    ).values():
+        created.result(30)
+    created_settings = ServiceSettings(
         bootstrap_servers=stack.bootstrap_servers, topics=topics, job_id=f"job-{topics.model_rollouts}"
     )
     publish(
@@ -49,11 +51,11 @@ def settings(stack: Endpoints, topic_names: Callable[[], Topics]) -> ServiceSett
         stack.bootstrap_servers,
         topics.model_rollouts,
     )
-    return found
+    return created_settings
 
 
 def desk_of(settings: ServiceSettings) -> Desk:
-    """As a sidecar has it; its job has seen enough of the challenger for a canary."""
+    """A sidecar's desk, with enough counts of the challenger for a canary."""
     groups = {0: trial_progress("r2", {"next": COUNTS}, written_at=START)}
     return Desk(settings, clock=lambda: START / 1000, job=lambda: Job(groups), registry=KnownModels())
 
@@ -63,7 +65,7 @@ def step(kind: Type, key: str, **more: Any) -> Step:
 
 
 def refusals_by_the_job(settings: ServiceSettings) -> list[str]:
-    """Dead letters that the job would write of the topic, by its own folding."""
+    """Dead letters that the job would write when it folds the topic."""
     reader = topic_reader.consumer(settings.bootstrap_servers, {}, "test")
     try:
         records = [
@@ -78,7 +80,7 @@ def refusals_by_the_job(settings: ServiceSettings) -> list[str]:
 
 
 def test_of_two_sidecars_that_race_one_gets_409_each_time(settings: ServiceSettings) -> None:
-    """Pause and resume, over and over: both ask at once, both know the same seq."""
+    """Pause and resume repeatedly: both sidecars write at once with the same seq."""
     desks = desk_of(settings), desk_of(settings)
     desks[0].propose(proposal(), ADA)
     desks[0].take(step(Type.SHADOW_STARTED, "s"), ADA)
@@ -100,17 +102,17 @@ def test_of_two_sidecars_that_race_one_gets_409_each_time(settings: ServiceSetti
             thread.start()
         for thread in threads:
             thread.join(120)
-        won = [one for one in answers.values() if isinstance(one, Receipt)]
-        lost = [one for one in answers.values() if isinstance(one, DeskError)]
-        assert [one.seq for one in won] == [seq + 1], answers
-        assert [(one.status, one.check) for one in lost] == [(409, "seq")], answers
+        won = [answer for answer in answers.values() if isinstance(answer, Receipt)]
+        lost = [answer for answer in answers.values() if isinstance(answer, DeskError)]
+        assert [event.seq for event in won] == [seq + 1], answers
+        assert [(refusal.status, refusal.check) for refusal in lost] == [(409, "seq")], answers
         seq += 1
-    found = reading.history(settings, {})
-    assert [entry.event.seq for entry in found.of("r2")] == list(range(1, seq + 1))
+    history = reading.history(settings, {})
+    assert [entry.event.seq for entry in history.of("r2")] == list(range(1, seq + 1))
     assert refusals_by_the_job(settings) == []
 
 
-def test_a_writer_that_was_opened_earlier_cannot_write_any_more(settings: ServiceSettings) -> None:
+def test_an_earlier_writer_is_fenced(settings: ServiceSettings) -> None:
     desk_of(settings).propose(proposal(), ADA)
     before = reading.history(settings, {})
     stale = RolloutWriter(settings)
@@ -159,14 +161,14 @@ def test_a_breach_is_one_transaction_and_the_second_watch_is_refused(settings: S
     ending = Stop("r2", 2, "too many alerts", "next", "alert_rate", {"verdict": "breach"})
     done = desk_of(settings).stop(ending)
     assert done.types == (Type.BREACHED, Type.ROLLED_BACK)
-    # records of one transaction lie side by side, its mark behind them
+    # records of one transaction are consecutive, followed by its marker
     assert done.offsets[1] == done.offsets[0] + 1
     with pytest.raises(StaleError):
         desk_of(settings).stop(ending)
     assert refusals_by_the_job(settings) == []
 
 
-def test_an_open_transaction_on_the_topic_is_waited_for_not_passed_over(settings: ServiceSettings) -> None:
+def test_an_open_transaction_on_the_topic_is_awaited(settings: ServiceSettings) -> None:
     producer = Producer(
         {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": f"{settings.job_id}-other"}
     )
@@ -180,7 +182,7 @@ def test_an_open_transaction_on_the_topic_is_waited_for_not_passed_over(settings
     assert desk_of(settings).propose(proposal(), ADA).seq == 1
 
 
-def test_every_change_and_every_refusal_is_in_the_audits_chain(settings: ServiceSettings) -> None:
+def test_every_change_and_refusal_is_in_the_audit_log(settings: ServiceSettings) -> None:
     desk = desk_of(settings)
     desk.propose(proposal(), ADA)
     with pytest.raises(DeskError):
@@ -188,16 +190,16 @@ def test_every_change_and_every_refusal_is_in_the_audits_chain(settings: Service
     desk.take(step(Type.ROLLED_BACK, "b"), BOB)
     values = [stored.value for stored in AuditLog(settings).all()]
     assert verify(values).is_intact
-    told = [json.loads(value) for value in values]
-    assert [(one["actor"], one["action"], one["outcome"]) for one in told] == [
+    entries = [json.loads(value) for value in values]
+    assert [(entry["actor"], entry["action"], entry["outcome"]) for entry in entries] == [
         ("ada", "rollout.proposed", "done"),
         ("bob", "rollout.resumed", "refused"),
         ("bob", "rollout.rolled_back", "done"),
     ]
-    assert told[1]["detail"]["check"] == "rollout_conflict"
+    assert entries[1]["detail"]["check"] == "rollout_conflict"
 
 
-def test_a_broker_that_is_not_there_is_one_clear_error() -> None:
+def test_a_missing_broker_is_one_clear_error() -> None:
     settings = ServiceSettings(bootstrap_servers="127.0.0.1:1", kafka={"socket.timeout.ms": "1000"})
     with pytest.raises(DeskError, match="cannot be read") as fault:
         reading.history(settings, {}, History())

@@ -37,11 +37,11 @@ class KnownProgress(ProgressReader):
 
     def __init__(self, settings: ServiceSettings) -> None:
         super().__init__(settings)
-        self.told: dict[int, Any] = {}
+        self.given: dict[int, Any] = {}
 
     @property
     def groups(self) -> Mapping[int, Mapping[str, Any]]:
-        return self.told
+        return self.given
 
     @property
     def waiting_for(self) -> str | None:
@@ -64,7 +64,7 @@ class KnownReader(RolloutReader):
 
 
 class Api:
-    """The endpoints and what stands behind them."""
+    """The endpoints with their desk, log and progress."""
 
     def __init__(self) -> None:
         settings = ServiceSettings(bootstrap_servers="none")
@@ -88,8 +88,8 @@ class Api:
         self.client = TestClient(as_caller)
 
     def see(self, counts: dict[str, Any] = COUNTS, **changes: Any) -> None:
-        """Progress of the job."""
-        self.progress.told = {0: trial_progress("r2", {"next": counts}, written_at=START, **changes)}
+        """Set the progress of the job."""
+        self.progress.given = {0: trial_progress("r2", {"next": counts}, written_at=START, **changes)}
 
     def propose(self, **changes: Any) -> Any:
         return self.client.post("/v1/rollouts", json=PROPOSAL | changes, headers={"Idempotency-Key": "k1"})
@@ -103,15 +103,15 @@ class Api:
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    made = Api()
-    made.see()
-    yield made
-    made.client.close()
+    result = Api()
+    result.see()
+    yield result
+    result.client.close()
 
 
 def test_a_rollout_from_proposal_to_promotion(api: Api) -> None:
-    made = api.propose()
-    assert (made.status_code, made.headers["ETag"], made.headers["Location"]) == (
+    result = api.propose()
+    assert (result.status_code, result.headers["ETag"], result.headers["Location"]) == (
         201,
         '"1"',
         "/v1/rollouts/r2",
@@ -124,11 +124,11 @@ def test_a_rollout_from_proposal_to_promotion(api: Api) -> None:
     assert (shown["phase"], shown["is_deciding"], shown["allowed"]) == ("promoted", True, ["withdrawn"])
     assert [event["actor"] for event in shown["events"]] == ["bob"] * 6
     everything = api.client.get("/v1/rollouts").json()
-    assert [one["rollout_id"] for one in everything["rollouts"]] == ["r2", "r1"]
+    assert [rollout["rollout_id"] for rollout in everything["rollouts"]] == ["r2", "r1"]
     assert (everything["open"], everything["champion"]["model"]["version"]) == (None, "2")
 
 
-def test_the_same_request_again_is_answered_alike_with_200(api: Api) -> None:
+def test_a_repeated_request_gets_the_same_answer_with_status_200(api: Api) -> None:
     first, again = api.propose(), api.propose()
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == first.json() | {"repeated": True}
@@ -184,18 +184,18 @@ def test_a_bad_policy_is_refused_by_its_field(api: Api, policy: dict[str, Any], 
     assert match in answer.json()["detail"]
 
 
-def test_an_event_is_pending_until_every_group_has_folded_it_and_tells_from_where_on_it_held(
+def test_an_event_is_pending_until_every_group_has_applied_it(
     api: Api,
 ) -> None:
     api.propose()
     offset = api.log.history().of("r2")[0].offset
-    told = {"rollout_id": "r2", "seq": 1, "type": "proposed", "offset": offset, "held_from": {"1": 80}}
-    api.see(folded=offset + 1, key_groups=2, applied=[told])
+    applied = {"rollout_id": "r2", "seq": 1, "type": "proposed", "offset": offset, "held_from": {"1": 80}}
+    api.see(folded=offset + 1, key_groups=2, applied=[applied])
     (event,) = api.client.get("/v1/rollouts/r2").json()["events"]
     assert (event["state"], event["groups"]) == ("pending", {"applied": 1, "of": 2})
-    api.progress.told[1] = api.progress.told[0] | {
+    api.progress.given[1] = api.progress.given[0] | {
         "key_group": 1,
-        "applied": [told | {"held_from": {"0": 81}}],
+        "applied": [applied | {"held_from": {"0": 81}}],
     }
     (event,) = api.client.get("/v1/rollouts/r2").json()["events"]
     assert (event["state"], event["held_from"]) == ("applied", {"0": 81, "1": 80})
@@ -213,22 +213,22 @@ def test_promote_and_withdraw_need_an_admin_rollback_an_operator(api: Api) -> No
     assert api.client.get("/v1/rollouts/r2").status_code == 200
 
 
-def test_the_verdict_is_that_of_the_progress_and_repeats_itself(api: Api) -> None:
+def test_the_verdict_follows_from_the_progress_and_is_repeatable(api: Api) -> None:
     api.propose()
     api.event("shadow_started", 1)
-    found = api.client.get("/v1/rollouts/r2/verdict").json()
-    assert (found["verdict"], found["commits"], found["since"]) == ("insufficient", {"0": 7}, None)
-    api.parts.guards._history, api.parts.guards._groups = api.log.history, lambda: api.progress.told
+    result = api.client.get("/v1/rollouts/r2/verdict").json()
+    assert (result["verdict"], result["commits"], result["since"]) == ("insufficient", {"0": 7}, None)
+    api.parts.guards._history, api.parts.guards._groups = api.log.history, lambda: api.progress.given
     api.parts.guards.look()
-    assert api.client.get("/v1/rollouts/r2/verdict").json() == found | {"since": START}
-    said = {(rollout, challenger, verdict) for rollout, challenger, _, verdict in api.parts.findings()}
-    assert ("r2", "next", "insufficient") in said
+    assert api.client.get("/v1/rollouts/r2/verdict").json() == result | {"since": START}
+    verdicts = {(rollout, challenger, verdict) for rollout, challenger, _, verdict in api.parts.findings()}
+    assert ("r2", "next", "insufficient") in verdicts
 
 
-def test_models_tell_their_part(api: Api) -> None:
+def test_models_have_their_role(api: Api) -> None:
     api.propose()
     api.event("shadow_started", 1)
-    listed = {one["version"]: one["now"] for one in api.client.get("/v1/models").json()["models"]}
+    listed = {model["version"]: model["now"] for model in api.client.get("/v1/models").json()["models"]}
     assert listed["1"] == [{"role": "champion", "rollout_id": "r1"}]
     assert listed["2"] == [{"role": "shadow", "rollout_id": "r2"}]
     assert listed["3"] == []
@@ -245,7 +245,7 @@ def test_the_alias_waits_until_the_topic_has_been_read_to_its_end(api: Api) -> N
     assert moved == [("champion", "1")]
 
 
-def test_before_the_topic_has_been_read_nothing_is_claimed(api: Api) -> None:
+def test_before_the_topic_has_been_read_requests_are_unanswered(api: Api) -> None:
     api.reader.why = "rollouts have not been read to their end yet"
     for path in ("/v1/rollouts", "/v1/rollouts/r1", "/v1/rollouts/r1/verdict", "/v1/models"):
         answer = api.client.get(path)
@@ -264,7 +264,7 @@ def same_names(example: Any, answer: Any) -> bool:
     return True
 
 
-def test_examples_are_as_answers_are(api: Api) -> None:
+def test_examples_have_the_fields_of_answers(api: Api) -> None:
     receipt = api.propose().json()
     api.event("shadow_started", 1)
     for path, example in (

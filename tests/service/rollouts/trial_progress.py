@@ -1,4 +1,4 @@
-"""Progress records that tell of a trial."""
+"""Progress records with counts of a trial."""
 
 from typing import Any
 
@@ -18,19 +18,19 @@ COUNTS: dict[str, Any] = {
     "scores": HISTOGRAM,
     "champion_scores": HISTOGRAM,
 }
-"""A challenger much like the champion, of which not enough has been seen."""
+"""Counts of a challenger like the champion, too few for a verdict."""
 
 
 def trial_progress(
     rollout_id: str, challengers: dict[str, Any], *, written_at: int, folded: int = 1_000, **changes: Any
 ) -> dict[str, Any]:
-    """What the desk, the guards and the API read of a progress record.
+    """The fields of a progress record that desk, guards and API read.
 
     Args:
         rollout_id: of the trial.
         challengers: name -> COUNTS.
         written_at: ms.
-        folded: offset up to which rollouts have been folded.
+        folded: offset up to which the rollouts are folded.
         changes: of other fields.
     """
     return {

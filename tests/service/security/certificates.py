@@ -1,4 +1,4 @@
-"""Certificates made for a test."""
+"""Certificates for tests."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ def certificate(directory: Path) -> tuple[Path, Path]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sidecar")])
     now = datetime.now(UTC)
-    made = (
+    result = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -29,7 +29,7 @@ def certificate(directory: Path) -> tuple[Path, Path]:
         .sign(key, hashes.SHA256())
     )
     paths = directory / "cert.pem", directory / "key.pem"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    paths[0].write_bytes(result.public_bytes(serialization.Encoding.PEM))
     paths[1].write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

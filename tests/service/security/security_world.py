@@ -28,7 +28,7 @@ class MemoryAuditLog(AuditLog):
         return (Stored(offset, value) for offset, value in enumerate(self.values))
 
     def newest(self, limit: int, before: int | None = None) -> list[Stored]:
-        return [one for one in self.all() if before is None or one.offset < before][::-1][:limit]
+        return [record for record in self.all() if before is None or record.offset < before][::-1][:limit]
 
 
 def entry(number: int = 0, **changes: Any) -> Entry:
@@ -54,18 +54,18 @@ def chain(count: int) -> list[bytes]:
 
 def secrets_of(path: Path) -> dict[str, str]:
     """A tokens file with one token of each kind; their secrets by kind."""
-    made = {
+    result = {
         role.word: tokens.add(path, role.word, role, "root", NOW_MS - 9, NOW_MS + 60_000) for role in Role
     }
-    made["expired"] = tokens.add(path, "expired", Role.ADMIN, "root", NOW_MS - 9, NOW_MS)
-    made["revoked"] = tokens.add(path, "revoked", Role.ADMIN, "root", NOW_MS - 9)
+    result["expired"] = tokens.add(path, "expired", Role.ADMIN, "root", NOW_MS - 9, NOW_MS)
+    result["revoked"] = tokens.add(path, "revoked", Role.ADMIN, "root", NOW_MS - 9)
     tokens.revoke(path, "revoked", "root", NOW_MS - 1)
-    made["wrong"] = tokens.PREFIX + "x" * 43
-    return made
+    result["wrong"] = tokens.PREFIX + "x" * 43
+    return result
 
 
 def sidecar(tokens_file: Path | None = None, **settings: Any) -> FastAPI:
-    """The application; its threads are not started, and no broker is asked."""
+    """The application; its threads are not started, and it needs no broker."""
     app = create_app(
         ServiceSettings(bootstrap_servers="127.0.0.1:1", tokens_file=tokens_file, **settings), lambda: NOW_S
     )
@@ -75,7 +75,7 @@ def sidecar(tokens_file: Path | None = None, **settings: Any) -> FastAPI:
 
 
 def client(app: FastAPI) -> TestClient:
-    """A client from elsewhere that is shown errors as answers."""
+    """A client from another address, which gets errors as answers."""
     return TestClient(app, raise_server_exceptions=False, client=("10.0.0.7", 50_000))
 
 

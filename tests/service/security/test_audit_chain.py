@@ -20,7 +20,7 @@ PLACES = st.integers(0, len(CHAIN) - 1)
 
 
 def faults(values: list[bytes], head: str | None = None) -> set[tuple[int, Fault]]:
-    return {(one.number, one.fault) for one in audit.verify(values, head).findings}
+    return {(finding.number, finding.fault) for finding in audit.verify(values, head).findings}
 
 
 def heads() -> list[str]:
@@ -28,24 +28,24 @@ def heads() -> list[str]:
 
 
 def forged(value: bytes, **changes: Any) -> bytes:
-    """A record with another content, whose digest fits."""
+    """A record with other content and the matching digest."""
     record = {**json.loads(value), **changes}
     for name in ("schema_version", "digest"):
         record.pop(name)
     previous = record.pop("previous")
-    made = json.loads(audit.next_record(None, audit.Entry(origin=record.pop("from"), **record)))
-    made["previous"] = previous
-    made.pop("digest")
-    return audit._canonical({**made, "digest": audit._digest(made)})
+    content = json.loads(audit.next_record(None, audit.Entry(origin=record.pop("from"), **record)))
+    content["previous"] = previous
+    content.pop("digest")
+    return audit._canonical({**content, "digest": audit._digest(content)})
 
 
-def test_what_was_written_is_intact_and_keeps_its_contract() -> None:
+def test_a_written_log_is_intact_and_keeps_its_contract() -> None:
     for value in CHAIN:
         validate(Contract.AUDIT_RECORD, json.loads(value))
     seen = audit.verify(CHAIN)
     assert (seen.records, seen.head, seen.is_intact) == (8, audit.link(CHAIN[-1]), True)
     assert audit.verify([]) == audit.Verification(0, None, ())
-    for known in heads():  # every earlier head is still there
+    for known in heads():  # every earlier head is in the chain
         assert audit.verify(CHAIN, known).is_intact
 
 
@@ -65,11 +65,11 @@ def test_a_changed_record_is_found(place: int, field: str, text: str) -> None:
 
 @UNTIMED
 @given(place=PLACES, at=st.integers(0, 10))
-def test_a_changed_record_with_a_digest_that_fits_is_found(place: int, at: int) -> None:
+def test_a_changed_record_with_a_matching_digest_is_found(place: int, at: int) -> None:
     values = [*CHAIN[:place], forged(CHAIN[place], at=at), *CHAIN[place + 1 :]]
     if place < len(CHAIN) - 1:
         assert faults(values) == {(place + 1, Fault.MISSING)}
-    else:  # nothing follows from the last record: a digest kept elsewhere is needed
+    else:  # no record follows the last one: a digest stored elsewhere is needed
         assert faults(values) == set()
     assert faults(values, heads()[-1]) >= ({(len(CHAIN), Fault.CUT)} if place == len(CHAIN) - 1 else set())
     assert faults(values, heads()[place]) >= {(len(CHAIN), Fault.CUT)}
@@ -104,8 +104,8 @@ def test_an_inserted_record_is_found(place: int) -> None:
 
 @UNTIMED
 @given(order=st.permutations(range(len(CHAIN))))
-def test_any_other_order_is_found(order: list[int]) -> None:
-    assert bool(faults([CHAIN[place] for place in order])) == (order != sorted(order))
+def test_a_changed_order_is_found(order: list[int]) -> None:
+    assert bool(faults([CHAIN[index] for index in order])) == (order != sorted(order))
 
 
 @UNTIMED
@@ -113,9 +113,9 @@ def test_any_other_order_is_found(order: list[int]) -> None:
     chosen=st.lists(PLACES, max_size=12),
     head=st.sampled_from(["", *heads()]),
 )
-def test_only_beginnings_of_the_log_pass(chosen: list[int], head: str) -> None:
-    """Oracle: what passes is a beginning of what was written, and holds the known head."""
-    values = [CHAIN[place] for place in chosen]
+def test_only_a_beginning_of_the_log_passes(chosen: list[int], head: str) -> None:
+    """Oracle: a log passes if it is a beginning of the written log and contains the known head."""
+    values = [CHAIN[index] for index in chosen]
     is_beginning = values == CHAIN[: len(values)]
     holds_head = not head or head in heads()[: len(values)]
     assert audit.verify(values, head or None).is_intact == (is_beginning and holds_head)
@@ -137,12 +137,12 @@ def test_any_changed_byte_is_found(place: int, position: int, byte: int) -> None
         max_size=4,
     )
 )
-def test_nothing_on_the_topic_stops_the_chain(values: list[bytes]) -> None:
-    """Whatever somebody writes there, the next record follows from it, and it is told."""
+def test_foreign_records_on_the_topic_do_not_stop_the_chain(values: list[bytes]) -> None:
+    """The next record follows from any record on the topic, and the foreign one is reported."""
     following = audit.next_record(values[-1] if values else None, entry(1))
     seen = audit.verify([*values, following])
-    assert {one.number for one in seen.findings} == set(range(len(values)))
-    assert {one.fault for one in seen.findings} <= {Fault.FOREIGN}
+    assert {finding.number for finding in seen.findings} == set(range(len(values)))
+    assert {finding.fault for finding in seen.findings} <= {Fault.FOREIGN}
 
 
 def test_details_beyond_ascii_keep_their_digest() -> None:

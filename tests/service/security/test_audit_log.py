@@ -50,22 +50,22 @@ def test_records_are_read_listed_and_verified(
             producer.abort_transaction(30)
 
     for number in range(RECORDS):
-        write(1000 + number, commit=False)  # never to be seen
+        write(1000 + number, commit=False)  # must never be read
         write(number)
-    assert audit.verify([one.value for one in log.all()]).is_intact
+    assert audit.verify([record.value for record in log.all()]).is_intact
     sidecar = LocalClient(create_app(settings))
-    told, before = [], ""
+    targets, before = [], ""
     while before is not None:
         page = sidecar.get(f"/v1/audit?limit=7{before}").json()
-        told += [one["record"]["target"] for one in page["records"]]
+        targets += [record["record"]["target"] for record in page["records"]]
         before = None if page["next"] is None else f"&before={page['next']}"
-    assert told == [f"r-{number}" for number in reversed(range(RECORDS))]
+    assert targets == [f"r-{number}" for number in reversed(range(RECORDS))]
 
     monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", stack.bootstrap_servers)
     monkeypatch.setenv("FRAUD_TOPICS__AUDIT_LOG", topics.audit_log)
     run = CliRunner()
     listed = run.invoke(cli.app, ["audit", "list", "--limit", "3"]).stdout.splitlines()
-    assert [f"r-{RECORDS - 1 - place}" in line for place, line in enumerate(listed)] == [True] * 3
+    assert [f"r-{RECORDS - 1 - row}" in line for row, line in enumerate(listed)] == [True] * 3
     verified = run.invoke(cli.app, ["audit", "verify"])
     assert f"{RECORDS} records" in verified.stdout
     head = verified.stdout.split("head ")[1].split()[0]
@@ -73,11 +73,11 @@ def test_records_are_read_listed_and_verified(
     assert run.invoke(cli.app, ["audit", "verify", "--head", head]).exit_code == 0
     cut = run.invoke(cli.app, ["audit", "verify", "--head", "0" * 64]).exception
     assert isinstance(cut, AuditError)
-    # somebody writes a record that says that it follows from one in the middle
+    # a foreign record claims to follow one in the middle
     stray = Producer({"bootstrap.servers": stack.bootstrap_servers})
     stray.produce(topics.audit_log, audit.next_record(log.newest(9)[-1].value, entry(7)))
     assert stray.flush(30) == 0
-    found = run.invoke(cli.app, ["audit", "verify"]).exception
-    assert isinstance(found, AuditError)
-    assert "inserted" in str(found)
+    exception = run.invoke(cli.app, ["audit", "verify"]).exception
+    assert isinstance(exception, AuditError)
+    assert "inserted" in str(exception)
     assert run.invoke(cli.app, ["audit", "list", "--limit", "1", "--json"]).stdout.startswith("{")

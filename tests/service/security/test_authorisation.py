@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 OPEN = {
     "/", "/page/x", "/v1/caller", "/livez", "/healthz", "/readyz", "/docs", "/docs.css", "/openapi.json"
 }  # fmt: skip
-"""What may be had without a token: probes, the page itself, who one is taken for, the description."""
+"""Routes without a token: probes, the page itself, the caller's identity, the API description."""
 
 
 def cells(app: FastAPI) -> list[tuple[str, str, Role | None]]:
@@ -27,7 +27,7 @@ def cells(app: FastAPI) -> list[tuple[str, str, Role | None]]:
     ]
 
 
-def test_every_cell_of_the_table(tmp_path: Path) -> None:
+def test_each_route_accepts_exactly_its_roles(tmp_path: Path) -> None:
     secrets = secrets_of(tmp_path / "tokens.json")
     app = sidecar(tmp_path / "tokens.json")
     table = cells(app)
@@ -40,7 +40,7 @@ def test_every_cell_of_the_table(tmp_path: Path) -> None:
     for method, path, role in table:
         for kind, headers in with_token.items():
             answer = asking.request(method, path, headers=headers)
-            known = kind in [one.word for one in Role]
+            known = kind in [known_role.word for known_role in Role]
             expected = None
             if role is not None and not known:
                 expected = (401, "missing_token" if kind == "none" else "invalid_token")
@@ -56,7 +56,7 @@ def test_every_cell_of_the_table(tmp_path: Path) -> None:
     assert len(table) * len(with_token) >= 9 * 7
 
 
-def test_only_reading_is_for_viewers(tmp_path: Path) -> None:
+def test_viewers_can_only_read(tmp_path: Path) -> None:
     secrets_of(tmp_path / "tokens.json")
     for method, path, role in cells(sidecar(tmp_path / "tokens.json")):
         assert method in ("GET", "HEAD") or (role is not None and role >= Role.OPERATOR), path
@@ -86,7 +86,7 @@ def test_a_route_that_declares_no_role_is_refused_wherever_it_is() -> None:
 @pytest.mark.parametrize(
     "header", ["Bearer", "Bearer ", "Basic {}", "{}", "Bearer {} {}", "Bearer " + "x" * 10_000, "Bearer \xff"]
 )
-def test_headers_that_are_no_bearer_token(header: str, tmp_path: Path) -> None:
+def test_malformed_authorization_headers_are_refused(header: str, tmp_path: Path) -> None:
     secret = secrets_of(tmp_path / "tokens.json")["admin"]
     value = header.replace("{}", secret).encode("latin-1")
     answer = client(sidecar(tmp_path / "tokens.json")).get("/metrics", headers={"Authorization": value})
@@ -95,7 +95,7 @@ def test_headers_that_are_no_bearer_token(header: str, tmp_path: Path) -> None:
 
 def test_two_authorization_headers_are_refused(tmp_path: Path) -> None:
     secrets = secrets_of(tmp_path / "tokens.json")
-    headers = [("Authorization", f"Bearer {secrets[one]}") for one in ("viewer", "admin")]
+    headers = [("Authorization", f"Bearer {secrets[name]}") for name in ("viewer", "admin")]
     assert client(sidecar(tmp_path / "tokens.json")).get("/metrics", headers=headers).status_code == 401
 
 
@@ -107,7 +107,7 @@ def test_reasons_of_readiness_are_for_viewers(tmp_path: Path) -> None:
     assert asking.get("/readyz").status_code == 503
 
 
-def test_a_token_revoked_while_the_sidecar_runs_is_worth_nothing(tmp_path: Path) -> None:
+def test_a_token_revoked_while_the_sidecar_runs_is_refused(tmp_path: Path) -> None:
     from service.security import tokens
 
     path = tmp_path / "tokens.json"
@@ -122,7 +122,7 @@ def test_a_token_revoked_while_the_sidecar_runs_is_worth_nothing(tmp_path: Path)
     assert str(path) not in answer.text
 
 
-def test_the_description_tells_the_role_of_each_operation(tmp_path: Path) -> None:
+def test_the_api_description_has_the_role_of_each_operation(tmp_path: Path) -> None:
     secrets_of(tmp_path / "tokens.json")
     asking = client(sidecar(tmp_path / "tokens.json"))
     paths = asking.get("/openapi.json").json()["paths"]

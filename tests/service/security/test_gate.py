@@ -1,4 +1,4 @@
-"""Without a tokens file: this machine only, also when a browser or a proxy stands in between."""
+"""Without a tokens file: only this machine is served, even through a browser or a proxy."""
 
 import pytest
 from fastapi import Depends
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 
 def changing() -> LocalClient:
-    """A client of a sidecar with a route that changes something."""
+    """A client of a sidecar with a route that changes state."""
     app = sidecar()
 
     @app.post("/change")
@@ -39,7 +39,7 @@ def test_others_are_refused(address: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP", "X-Forwarded-Host"])
-def test_what_came_through_a_proxy_is_refused(name: str) -> None:
+def test_a_request_through_a_proxy_is_refused(name: str) -> None:
     answer = LocalClient(sidecar()).get("/metrics", headers={name: "127.0.0.1"})
     assert (answer.status_code, answer.json()["code"]) == (403, "local_only")
 
@@ -47,7 +47,7 @@ def test_what_came_through_a_proxy_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example:8000", "localhost.evil.example", "[", ""]
 )
-def test_a_name_that_was_pointed_at_this_machine_is_refused(host: str) -> None:
+def test_a_foreign_name_that_resolves_to_this_machine_is_refused(host: str) -> None:
     assert LocalClient(sidecar()).get("/metrics", headers={"Host": host}).status_code == 403
 
 
@@ -67,7 +67,7 @@ def test_names_of_this_machine_are_served(host: str) -> None:
         ({"Sec-Fetch-Site": "cross-site"}, 403),
     ],
 )
-def test_pages_of_other_origins_change_nothing(headers: dict[str, str], status: int) -> None:
+def test_pages_of_other_origins_cannot_change_state(headers: dict[str, str], status: int) -> None:
     answer = changing().post("/change", headers=headers)
     assert answer.status_code == status
     assert status == 200 or answer.json()["code"] == "cross_site"
@@ -81,5 +81,5 @@ def test_pages_of_other_origins_change_nothing(headers: dict[str, str], status: 
         ("", False), ("127.1", False),
     ],
 )  # fmt: skip
-def test_loopback(host: str, expected: bool) -> None:
+def test_loopback_addresses_are_recognised(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected

@@ -1,4 +1,4 @@
-"""Beyond this machine only with tokens and TLS."""
+"""Addresses other than loopback need tokens and TLS."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.unit
         ("127.0.0.1", "gone", "no TLS with"),
     ],
 )
-def test_where_it_may_listen(host: str, has: str, text: str | None, tmp_path: Path) -> None:
+def test_allowed_addresses(host: str, has: str, text: str | None, tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     with_tls = {
         "tls": (cert, key),

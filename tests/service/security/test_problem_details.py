@@ -1,4 +1,4 @@
-"""Every error is a problem (RFC 9457), tells nothing of the inside, and carries the safe headers."""
+"""Every error is a problem (RFC 9457) without internals, with the security headers."""
 
 import re
 from typing import Any
@@ -85,7 +85,7 @@ def test_every_error_is_a_problem(
         assert answer.headers["allow"] == "GET"
 
 
-def test_pages_and_answers_carry_the_safe_headers(world: tuple[TestClient, dict[str, str]]) -> None:
+def test_pages_and_answers_have_the_security_headers(world: tuple[TestClient, dict[str, str]]) -> None:
     asking, headers = world
     for path in ("/", "/metrics", "/v1/audit", "/healthz"):
         assert {name: asking.get(path, headers=headers).headers.get(name) for name in SAFE} == SAFE
@@ -96,12 +96,12 @@ def test_pages_and_answers_carry_the_safe_headers(world: tuple[TestClient, dict[
     assert "strict-transport-security" not in asking.get("/").headers
 
 
-def test_the_audit_log_is_told_page_by_page(world: tuple[TestClient, dict[str, str]]) -> None:
+def test_the_audit_log_is_returned_page_by_page(world: tuple[TestClient, dict[str, str]]) -> None:
     asking, headers = world
     first = asking.get("/v1/audit?limit=3", headers=headers).json()
     rest = asking.get(f"/v1/audit?limit=3&before={first['next']}", headers=headers).json()
-    told = [one["record"]["target"] for page in (first, rest) for one in page["records"]]
-    assert told == ["r-4", "r-3", "r-2", "r-1", "r-0"]
+    targets = [record["record"]["target"] for page in (first, rest) for record in page["records"]]
+    assert targets == ["r-4", "r-3", "r-2", "r-1", "r-0"]
     assert rest["next"] is None
 
 
@@ -120,7 +120,7 @@ WORD = (
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
 def test_no_request_breaks_the_sidecar(world: tuple[TestClient, dict[str, str]], data: st.DataObject) -> None:
-    """Every operation of the OpenAPI document, with anything as parameters and body: never a 500."""
+    """Every operation of the OpenAPI document, with random parameters and bodies: never a 500."""
     from urllib.parse import quote
 
     asking, headers = world
@@ -129,7 +129,9 @@ def test_no_request_breaks_the_sidecar(world: tuple[TestClient, dict[str, str]],
     path, method = data.draw(st.sampled_from(sorted(operations)))
     operation = paths[path][method]
     given_ = {
-        one["name"]: data.draw(WORD) for one in operation.get("parameters", []) if data.draw(st.booleans())
+        parameter["name"]: data.draw(WORD)
+        for parameter in operation.get("parameters", [])
+        if data.draw(st.booleans())
     }
     filled = re.sub(r"\{([^}]*)\}", lambda _: quote(data.draw(WORD), safe=""), path)
     if data.draw(st.booleans()):
@@ -155,6 +157,6 @@ def test_no_request_breaks_the_sidecar(world: tuple[TestClient, dict[str, str]],
 def test_card_ids_are_for_operators(role: Role | None, shown: str) -> None:
     caller = None if role is None else Caller("a", role, "")
     value = {"alerts": [{"card_id": "abcdxyz", "n": 1}], "deep": ({"x": {"card": "abcdxyz"}},)}
-    told = for_caller(value, caller)
-    assert told["alerts"][0] == {"card_id": shown, "n": 1}
-    assert told["deep"][0]["x"]["card"] == shown
+    masked = for_caller(value, caller)
+    assert masked["alerts"][0] == {"card_id": shown, "n": 1}
+    assert masked["deep"][0]["x"]["card"] == shown

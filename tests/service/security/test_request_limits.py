@@ -1,4 +1,4 @@
-"""Size of a body, rate of a caller."""
+"""Limits of a body's size and of a caller's rate."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ def parts(count: int) -> Iterator[bytes]:
     yield b'"}'
 
 
-def test_bodies_up_to_the_limit_are_taken_whole() -> None:
+def test_bodies_up_to_the_limit_are_accepted() -> None:
     limit = 64 * 1024
     whole = b'{"a": "%s"}' % (b"x" * (limit - 9))
     answers = [taking_bodies().post("/take", content=body) for body in (whole, whole[:-2] + b'x"}')]
@@ -46,12 +46,12 @@ def test_the_limit_holds_for_bodies_that_do_not_state_their_size() -> None:
 
 
 @pytest.mark.parametrize("stated", ["-5", "x", "9" * 5000])
-def test_sizes_that_are_none_do_no_harm(stated: str) -> None:
+def test_invalid_sizes_do_no_harm(stated: str) -> None:
     answer = taking_bodies().post("/take", content=b"{}", headers={"Content-Length": stated})
     assert answer.status_code in (200, 413), answer.text
 
 
-def test_a_caller_who_asks_too_often_waits_and_others_do_not(tmp_path: Path) -> None:
+def test_a_caller_with_too_many_requests_is_limited_and_others_are_not(tmp_path: Path) -> None:
     secrets = secrets_of(tmp_path / "tokens.json")
     asking = client(sidecar(tmp_path / "tokens.json", rate_per_s=0.01, rate_burst=3))
     viewer, admin = bearer(secrets["viewer"]), bearer(secrets["admin"])
@@ -88,7 +88,7 @@ def test_no_caller_gets_more_than_burst_and_rate(rate: float, burst: int, gaps: 
         else:
             assert 0 < wait <= 1 / rate + 1e-9
             now += wait * (1 + 1e-9) + 1e-9
-            assert buckets.wait_s("a", now) == 0  # who waits as long as told is served
+            assert buckets.wait_s("a", now) == 0  # a caller that waits as told is served
             taken += 1
         assert taken <= burst + rate * now + 1e-6
 
@@ -110,7 +110,7 @@ def test_buckets_are_bounded() -> None:
         ("odd", "address odd"),
     ],
 )
-def test_whose_bucket(address: str, key: str) -> None:
+def test_each_caller_has_its_own_bucket(address: str, key: str) -> None:
     assert key_of({"client": (address, 1)}) == key
     assert key_of({"client": (address, 1), CALLER: Caller("a", Role.VIEWER, address)}) == "token a"
     assert key_of({"client": (address, 1), CALLER: Caller("local", Role.ADMIN, address)}) == key

@@ -1,4 +1,4 @@
-"""The tokens file: hashes only, of its owner alone, never half-written."""
+"""The tokens file: only hashes, readable by its owner only, written atomically."""
 
 import json
 import stat
@@ -20,33 +20,33 @@ ENTRY = '{"tokens": [{"name": "a", "role": "ROLE", "sha256": "HASH", "created_at
 def test_commands_add_list_and_revoke(tmp_path: Path) -> None:
     path = tmp_path / "new" / "tokens.json"
     run = CliRunner()
-    made = run.invoke(
+    result = run.invoke(
         cli.app, ["tokens", "add", "alice", "--role", "operator", "--expires", "90d", "--file", str(path)]
     )
-    secret = made.stdout.strip()
-    assert made.exit_code == 0
+    secret = result.stdout.strip()
+    assert result.exit_code == 0
     assert len(secret) == len(tokens.PREFIX) + 43
     assert secret not in path.read_text()
     assert tokens.digest(secret) in path.read_text()
     for part, mode in ((path, 0o600), (path.parent, 0o700)):
         assert stat.S_IMODE(part.stat().st_mode) == mode
     kept = TokensFile(path)
-    found = kept.find(secret)
-    assert found is not None
-    assert (found.name, found.role, found.expires_at) == (
+    search_result = kept.find(secret)
+    assert search_result is not None
+    assert (search_result.name, search_result.role, search_result.expires_at) == (
         "alice",
         Role.OPERATOR,
-        found.created_at + 90 * 86_400_000,
+        search_result.created_at + 90 * 86_400_000,
     )
     assert "alice" in (
-        told := run.invoke(cli.app, ["tokens", "list"], env={"FRAUD_TOKENS_FILE": str(path)}).stdout
+        stdout := run.invoke(cli.app, ["tokens", "list"], env={"FRAUD_TOKENS_FILE": str(path)}).stdout
     )
-    assert "operator  active" in told
-    assert secret not in told
+    assert "operator  active" in stdout
+    assert secret not in stdout
     assert run.invoke(cli.app, ["tokens", "revoke", "alice", "--file", str(path)]).exit_code == 0
-    found = kept.find(secret)  # read anew
-    assert found is not None
-    assert found.state(found.created_at) == "revoked"
+    search_result = kept.find(secret)  # read anew
+    assert search_result is not None
+    assert search_result.state(search_result.created_at) == "revoked"
     assert "revoked" in run.invoke(cli.app, ["tokens", "list", "--file", str(path)]).stdout
 
 
@@ -72,26 +72,26 @@ def test_refused_changes_are_one_line_and_change_nothing(
     assert text in str(fault)
     assert "\n" not in str(fault)
     assert path.read_bytes() == before
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["tokens.json", "tokens.json.lock"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["tokens.json", "tokens.json.lock"]
 
 
-def test_a_name_may_be_given_again_after_it_was_revoked(tmp_path: Path) -> None:
+def test_a_revoked_name_may_be_used_again(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     first = tokens.add(path, "alice", Role.VIEWER, "root", 1)
     tokens.revoke(path, "alice", "root", 2)
     second = tokens.add(path, "alice", Role.ADMIN, "root", 3)
     kept = TokensFile(path)
-    assert [getattr(kept.find(one), "revoked_at", 0) for one in (first, second)] == [2, None]
+    assert [getattr(kept.find(name), "revoked_at", 0) for name in (first, second)] == [2, None]
     assert kept.find("") is None
-    assert kept.find(tokens.digest(second)) is None  # what the file holds opens nothing
+    assert kept.find(tokens.digest(second)) is None  # the stored hash is no valid token
 
 
-def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+def test_simultaneous_changes_are_all_kept(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda n: tokens.add(path, f"n{n}", Role.VIEWER, "root", 1), range(24)))
+        result = list(pool.map(lambda n: tokens.add(path, f"n{n}", Role.VIEWER, "root", 1), range(24)))
     assert len(tokens.read(path)) == 24
-    assert all(TokensFile(path).find(secret) for secret in made)
+    assert all(TokensFile(path).find(secret) for secret in result)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
         ENTRY.replace("HASH", "abc").replace("ROLE", "admin"),
     ],
 )  # fmt: skip
-def test_a_damaged_file_lets_nobody_in(content: str, tmp_path: Path) -> None:
+def test_a_damaged_file_admits_no_caller(content: str, tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     secret = tokens.add(path, "alice", Role.VIEWER, "root", 1)
     kept = TokensFile(path)

@@ -1,4 +1,4 @@
-"""Dead letters as text: nothing secret on a screen, all of it in a file, clear words for what is wrong."""
+"""Dead letters as text: no secrets on a screen, everything in a file, clear messages for mistakes."""
 
 import json
 from dataclasses import replace
@@ -49,17 +49,17 @@ raw_bytes = (
 
 
 def dead_letter(key: bytes | None, value: bytes | None, detail: str = "cut short") -> DeadLetter:
-    """What the job would write of LETTER's record."""
+    """The dead letter that the job writes for LETTER's record."""
     return DeadLetter(LETTER.topic, 3, 42, 1500, key, value, Reason.MALFORMED_JSON, detail)
 
 
 def encoded(letter: DeadLetter) -> Letter:
-    """A dead letter, as found on its topic."""
+    """A dead letter as a record of its topic."""
     return Letter.from_record("dead-letters", 1, 17, letter.encode())
 
 
 @given(raw_bytes, raw_bytes)
-def test_a_raw_line_gives_back_every_byte(key, value):
+def test_a_raw_line_restores_every_byte(key, value):
     letter = replace(LETTER, key=key, value=value)
     line = letter.raw()
     assert "\n" not in line
@@ -95,23 +95,23 @@ def test_a_record_of_usual_size_is_carried_whole(key, value):
 @pytest.mark.parametrize(
     "detail", ["cut short", "\0" * 3_000_000, "\U0001f4b3" * 3_000_000], ids=["usual", "escaped", "wide"]
 )
-def test_of_a_large_record_the_letter_tells_size_and_digest(
+def test_the_letter_of_a_large_record_has_size_and_digest(
     key, value, key_is_carried, value_is_carried, detail
 ):
     key, value = (None if size is None else b"\xff" * size for size in (key, value))
     letter = dead_letter(key, value, detail)
     assert len(letter.encode()) + len(letter.record_key or b"") < MAX_LETTER
-    found = encoded(letter)
-    assert found.key == (key if key_is_carried else None)
-    assert found.value == (value if value_is_carried else None)
-    assert found.is_whole == (key_is_carried and value_is_carried)
-    for left_out, content in ((found.key_left_out, key), (found.value_left_out, value)):
+    result = encoded(letter)
+    assert result.key == (key if key_is_carried else None)
+    assert result.value == (value if value_is_carried else None)
+    assert result.is_whole == (key_is_carried and value_is_carried)
+    for left_out, content in ((result.key_left_out, key), (result.value_left_out, value)):
         if left_out is not None:
             assert left_out.size == len(content)
             assert left_out.is_of(content)
             assert not left_out.is_of(content[:-1])
             assert not left_out.is_of(None)
-    assert Letter.from_raw(found.raw()) == found
+    assert Letter.from_raw(result.raw()) == result
 
 
 @pytest.mark.parametrize("size", [None, 0, 9, MAX_RECORD_KEY])
@@ -121,12 +121,12 @@ def test_the_letter_has_the_key_as_received(size):
     assert dead_letter(b"k" * (MAX_RECORD_KEY + 1), b"{").record_key is None
 
 
-def test_what_is_left_out_is_no_tombstone_in_a_raw_line():
+def test_an_omitted_value_is_no_tombstone_in_a_raw_line():
     letter = encoded(dead_letter(b"card-0001", b"x" * 3_000_000))
     fields = json.loads(letter.raw())
     assert "value" not in fields
     assert fields["value_bytes"] == letter.shown()["value_bytes"] == 3_000_000
-    # a person who has the value puts it in
+    # a person who has the value adds it
     mended = Letter.from_raw(json.dumps({**fields, "value": GOOD.decode()}))
     assert mended == replace(LETTER, value=GOOD)
     require_whole([mended])
@@ -140,7 +140,7 @@ def test_what_is_left_out_is_no_tombstone_in_a_raw_line():
     assert "put key and value into the lines of a `list --raw` file, otherwise leave" in words
 
 
-def test_a_key_that_was_left_out_is_the_same_key_once_it_is_there():
+def test_an_omitted_key_is_the_same_key_once_it_is_added():
     key = b"k" * 300_000
     letter = encoded(dead_letter(key, GOOD))
     fields = json.loads(letter.raw())
@@ -156,7 +156,7 @@ def test_other_records_on_the_topic_are_named(value):
         Letter.from_record("dead-letters", 1, 17, value)
 
 
-def test_mended_value_and_key_are_taken_from_the_line():
+def test_corrected_value_and_key_are_read_from_the_line():
     fields = json.loads(LETTER.raw())
     mended = Letter.from_raw(json.dumps({**fields, "value": GOOD.decode()}))
     assert mended == replace(LETTER, value=GOOD)
@@ -175,7 +175,7 @@ def test_mended_value_and_key_are_taken_from_the_line():
         ({"partition": "x"}, "not a line of"),
     ],
 )
-def test_a_line_that_was_broken_while_mending_is_told(change, words):
+def test_a_line_damaged_by_the_correction_is_reported(change, words):
     with pytest.raises(LetterError, match=words):
         Letter.from_raw(json.dumps({**json.loads(LETTER.raw()), **change}))
 
@@ -205,7 +205,7 @@ def test_any_bytes_can_be_shown(value):
     assert len(safe(value, 20)) <= 20
 
 
-def test_what_is_asked_for_is_found():
+def test_a_filter_selects_the_letters_that_match():
     wanted = LetterFilter(frozenset({"malformed_json"}), frozenset({"transactions"}), 1500, 1501, 1, 17, 18)
     assert wanted.matches(LETTER)
     assert LetterFilter().matches(LETTER)
@@ -217,7 +217,7 @@ def test_what_is_asked_for_is_found():
         assert not wanted.matches(other)
 
 
-def test_records_that_would_be_refused_again_are_told_by_name():
+def test_records_that_would_be_refused_again_are_named():
     good = replace(LETTER, value=GOOD)
     check([good], SETTINGS)
     with pytest.raises(LetterError, match=r"1 of 2 records would be refused again.*dead-letters/1/17: "):
@@ -273,7 +273,7 @@ def test_a_rollout_goes_to_the_partition_that_the_job_reads():
         (["list", "--raw", "FILE"], "cannot be created"),
     ],
 )
-def test_wrong_options_and_files_are_told(arguments, words, tmp_path: Path):
+def test_wrong_options_and_files_are_reported(arguments, words, tmp_path: Path):
     file = tmp_path / "letters"
     file.write_text(LETTER.raw() + "\nodd\n")
     given = [str(file) if argument == "FILE" else argument for argument in arguments]
@@ -282,7 +282,7 @@ def test_wrong_options_and_files_are_told(arguments, words, tmp_path: Path):
     assert words in str(outcome.exception)
 
 
-def test_missing_settings_are_told():
+def test_missing_settings_are_reported():
     outcome = CliRunner().invoke(app, ["list"], env={"FRAUD_BOOTSTRAP_SERVERS": None})
     assert "FRAUD_BOOTSTRAP_SERVERS: field required" in str(outcome.exception)
 
@@ -296,6 +296,6 @@ def test_missing_settings_are_told():
         b"tok_0815_4711",
     ],
 )
-def test_card_of_the_key_is_masked_wherever_it_stands(value):
+def test_the_card_of_the_key_is_masked_wherever_it_appears(value):
     assert "tok_0815_4711" not in safe(value, card=b"tok_0815_4711")
     assert "tok_0815" not in safe(b"{'card_id': 'tok_0815_4711'}")

@@ -1,4 +1,4 @@
-"""Records too large for their dead letters: fetched from the log, and named when they are gone."""
+"""Records too large for their dead letters are fetched from the log, and named if they are deleted."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ LARGE_KEY = b"k" * 300_000
 
 
 def rollout(size: int, name: str) -> bytes:
-    """A good rollout with a note of so many bytes, which nobody reads."""
+    """A valid rollout with a note of a given size."""
     model = ModelRef("fraud", "1", "models:/fraud/1", "0" * 64, ("amount:1",))
     fields = json.loads(rollout_v1(name, model, Policy(0.5, 10)))
     return json.dumps({**fields, "note": "x" * size}).encode()
@@ -45,7 +45,7 @@ def rollout(size: int, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Letters:
-    """Topics of a test of its own, and what `fraud dead-letters` says of them."""
+    """Topics of one test, and `fraud dead-letters` on them."""
 
     servers: str
     topics: Topics
@@ -75,13 +75,13 @@ class Letters:
         self.send(self.topics.dead_letters, 0, letter.record_key, letter.encode())
 
     def expire(self, letter: DeadLetter) -> None:
-        """Take a record and those before it from the log, as retention does."""
-        place = TopicPartition(letter.topic, letter.partition, letter.offset + 1)
+        """Delete a record and those before it, as retention does."""
+        partition = TopicPartition(letter.topic, letter.partition, letter.offset + 1)
         admin = broker.admin(self.servers)
-        admin.delete_records([place])[place].result(timeout=30)
+        admin.delete_records([partition])[partition].result(timeout=30)
 
     def run(self, *arguments: str, partitioner: Partitioner = Partitioner.MURMUR2) -> Result:
-        """`fraud dead-letters`."""
+        """Run `fraud dead-letters`."""
         names = {f"FRAUD_TOPICS__{field.upper()}": name for field, name in self.topics}
         environment = {
             "FRAUD_BOOTSTRAP_SERVERS": self.servers,
@@ -91,7 +91,7 @@ class Letters:
         return CliRunner().invoke(app, arguments, env=environment)
 
     def told(self, *arguments: str, partitioner: Partitioner = Partitioner.MURMUR2) -> str:
-        """What it says when all is well."""
+        """Run a command that must succeed; return its output."""
         outcome = self.run(*arguments, partitioner=partitioner)
         assert outcome.exit_code == 0, outcome.exception
         return outcome.stdout
@@ -131,16 +131,16 @@ def test_large_records_are_listed_written_whole_and_replayed_whole(letters: Lett
     assert (large_value["key"], large_value["value"].encode()) == ("r", value)
     assert (large_key["key"].encode(), large_key["value"].encode()) == (LARGE_KEY, TRANSACTION)
 
-    # as they are, and from the file: the second time there is nothing left to do
-    told = letters.told("replay", "--topic", topics.model_rollouts, "--topic", topics.transactions)
-    assert json.loads(told) == {"sent": 2, "sent_before": 0}
+    # unchanged, and from the file: the second time none is left to replay
+    output = letters.told("replay", "--topic", topics.model_rollouts, "--topic", topics.transactions)
+    assert json.loads(output) == {"sent": 2, "sent_before": 0}
     assert json.loads(letters.told("replay", str(file))) == {"sent": 0, "sent_before": 2}
     assert json.loads(letters.told("replay", str(file), "--again")) == {"sent": 2, "sent_before": 0}
-    found = letters.sent_again(topics.model_rollouts)
-    assert [(record.key, record.value) for record in found] == [(b"r", value)] * 2
-    found = letters.sent_again(topics.transactions)
-    assert [(record.key, record.value) for record in found] == [(LARGE_KEY, TRANSACTION)] * 2
-    assert partition not in {record.partition for record in found}
+    result = letters.sent_again(topics.model_rollouts)
+    assert [(record.key, record.value) for record in result] == [(b"r", value)] * 2
+    result = letters.sent_again(topics.transactions)
+    assert [(record.key, record.value) for record in result] == [(LARGE_KEY, TRANSACTION)] * 2
+    assert partition not in {record.partition for record in result}
 
 
 @pytest.mark.parametrize("partitioner", Partitioner)
@@ -149,25 +149,25 @@ def test_a_transaction_of_the_wrong_partition_is_sent_to_its_own(
 ) -> None:
     topic, partition = letters.topics.transactions, wrong_partition(partitioner)
     letters.refuse(Reason.WRONG_PARTITION, topic, partition, CARD.encode(), TRANSACTION)
-    told = letters.told("replay", "--reason", "wrong_partition", partitioner=partitioner)
-    assert json.loads(told) == {"sent": 1, "sent_before": 0}
-    found = letters.sent_again(topic)
-    # where the client's own partitioner puts it
+    output = letters.told("replay", "--reason", "wrong_partition", partitioner=partitioner)
+    assert json.loads(output) == {"sent": 1, "sent_before": 0}
+    result = letters.sent_again(topic)
+    # the partition that the client's own partitioner chooses
     name = {Partitioner.MURMUR2: "murmur2_random", Partitioner.CRC32: "consistent_random"}[partitioner]
     done: list[Message] = []
     producer = Producer({"bootstrap.servers": letters.servers, "partitioner": name})
     producer.produce(topic, TRANSACTION, CARD, on_delivery=lambda _, message: done.append(message))
     assert producer.flush(30) == 0
-    assert [record.partition for record in found] == [done[0].partition()] != [partition]
+    assert [record.partition for record in result] == [done[0].partition()] != [partition]
 
 
-def test_records_that_are_gone_are_told_and_not_replayed(letters: Letters, tmp_path: Path) -> None:
+def test_deleted_records_are_reported_and_not_replayed(letters: Letters, tmp_path: Path) -> None:
     topics = letters.topics
     gone = letters.refuse(Reason.INVALID_VALUE, topics.model_rollouts, 0, b"r1", rollout(3_000_000, "r1"))
     value = rollout(3_000_000, "r2")
     there = letters.refuse(Reason.INVALID_VALUE, topics.model_rollouts, 0, b"r2", value)
     letters.expire(gone)
-    # a topic made anew: another record at the offset, a log that does not reach it, no such place
+    # a recreated topic: another record at the offset, a log that ends before it, a missing partition
     letters.write(replace(there, value=rollout(3_000_000, "r3")))
     letters.write(replace(there, offset=there.offset + 100))
     letters.write(replace(there, partition=7))
@@ -189,9 +189,9 @@ def test_records_that_are_gone_are_told_and_not_replayed(letters: Letters, tmp_p
         assert "leave these dead letters out" in str(outcome.exception)
     assert not letters.sent_again(topics.model_rollouts)
 
-    # as the line says: one left out, one mended
+    # as the line says: one omitted, one corrected
     line = {**json.loads(lines[0]), "value": rollout(10, "r1").decode()}
     file.write_text(f"{json.dumps(line)}\n{lines[1]}\n")
     assert json.loads(letters.told("replay", str(file))) == {"sent": 2, "sent_before": 0}
-    found = letters.sent_again(topics.model_rollouts)
-    assert [record.value for record in found] == [rollout(10, "r1"), value]
+    result = letters.sent_again(topics.model_rollouts)
+    assert [record.value for record in result] == [rollout(10, "r1"), value]

@@ -1,4 +1,4 @@
-"""Counts of the champion's features against counts of the whole log, however it is cut and restored."""
+"""Counts of the champion's features equal counts over the whole log, in any batches and after restores."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 BOUNDS = np.array([[0.0, 10.0], [5.0, np.inf]])
 BINS = FeatureBins(BOUNDS, np.array([[3, 4, 5, 0], [6, 6, 0, 0]]), np.array([1, 0]))
-"""Of the features b and a, in columns 1 and 0."""
+"""Bins of the features b and a, in columns 1 and 0."""
 START_HOUR = 480_000
 ROW = st.tuples(
     st.integers(0, 4),  # hours after the start
@@ -32,7 +32,7 @@ ROW = st.tuples(
 
 
 def plan(version: str) -> Any:
-    """A plan, as far as it is looked at."""
+    """A plan with the fields that counts need."""
     digest = version * 64
     return SimpleNamespace(
         champion=SimpleNamespace(model=ModelRef("m", version, f"models:/m/{version}", digest, ("a:1", "b:1")))
@@ -44,14 +44,14 @@ def scorer(version: str, bins: FeatureBins | None = BINS) -> Scorer:
 
 
 def block(rows: list[tuple[int, int, int, float, float]]) -> np.ndarray:
-    made = np.zeros(len(rows), TRANSACTION)
-    made["arrival"] = [(START_HOUR + hour) * HOUR_MS + 5 for hour, *_ in rows]
-    made["transaction"] = [row[2] for row in rows]
-    return made
+    result = np.zeros(len(rows), TRANSACTION)
+    result["arrival"] = [(START_HOUR + hour) * HOUR_MS + 5 for hour, *_ in rows]
+    result["transaction"] = [row[2] for row in rows]
+    return result
 
 
 def add(counts: FeatureCounts, plans: list[Any], rows: list[tuple[int, int, int, float, float]]) -> None:
-    """As the decider does: the transactions of each plan together."""
+    """Add transactions as the decider does: those of each plan together."""
     for number in sorted({row[1] for row in rows}):
         mine = [row for row in rows if row[1] == number]
         x = np.array([row[3:] for row in mine])
@@ -59,7 +59,7 @@ def add(counts: FeatureCounts, plans: list[Any], rows: list[tuple[int, int, int,
 
 
 def naive(rows: list[tuple[float, ...]]) -> list[list[int]]:
-    """Counts of BINS."""
+    """Count the values of BINS one by one."""
     counts = [[0] * 4 for _ in range(2)]
     for row in rows:
         for feature, (value, bounds) in enumerate(((row[4], (0, 5)), (row[3], (10,)))):
@@ -68,8 +68,8 @@ def naive(rows: list[tuple[float, ...]]) -> list[list[int]]:
 
 
 def as_told(counts: FeatureCounts) -> dict[str, Any] | None:
-    told = counts.to_json()
-    return None if told is None else orjson.loads(orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY))
+    counted = counts.to_json()
+    return None if counted is None else orjson.loads(orjson.dumps(counted, option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 @given(
@@ -77,7 +77,7 @@ def as_told(counts: FeatureCounts) -> dict[str, Any] | None:
     st.sets(st.integers(1, 39)),
     st.sampled_from(["1111", "1122", "1212", "1211"]),
 )
-def test_counts_are_of_the_newest_champion_s_rows_wherever_the_log_is_cut(rows, cuts, versions) -> None:
+def test_counts_are_of_the_newest_champions_rows_in_any_batches(rows, cuts, versions) -> None:
     plans = [plan(version) for version in versions]
     rows = [row for row in rows if row[1] < len(plans)]
     counts, begun = FeatureCounts(), 0
@@ -111,13 +111,13 @@ def test_a_champion_without_bins_ends_the_counts_of_the_one_before() -> None:
     assert as_told(FeatureCounts.decode(counts.encode())) is None
 
 
-def test_counts_of_a_release_that_numbered_the_plans_otherwise_begin_anew() -> None:
+def test_counts_restart_if_a_release_numbers_the_plans_differently() -> None:
     row = [(0, 0, 0, 1.0, 1.0)]
     counts = FeatureCounts()
     add(counts, [plan("1"), plan("1"), plan("2")], [(0, 2, 0, 1.0, 1.0)])
     counts = FeatureCounts.decode(counts.encode())
     add(counts, [plan("1")], row)
-    told = as_told(counts)
-    assert told is not None
-    assert told["model"]["version"] == "1"
-    assert told["counts"] == naive([(0, 0, 0, 1.0, 1.0)])
+    counted = as_told(counts)
+    assert counted is not None
+    assert counted["model"]["version"] == "1"
+    assert counted["counts"] == naive([(0, 0, 0, 1.0, 1.0)])

@@ -1,4 +1,4 @@
-"""Which rollout decides a transaction."""
+"""The rollout that decides a transaction."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def never(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
 
 
 def folded(*records: RolloutRecord) -> tuple[RolloutHistory, list[tuple[int, Reason]]]:
-    """A history, and what was refused."""
+    """A history, and its refused records."""
     history = RolloutHistory()
     letters = history.fold(records, TOPICS, good)
     return history, [(letter.offset, letter.reason) for letter in letters]
@@ -53,7 +53,7 @@ def deciding(history: RolloutHistory, *arrivals: int) -> list[str]:
     return [known[number].champion.rollout_id for number in numbers]
 
 
-def test_the_newest_that_had_arrived_decides() -> None:
+def test_the_newest_rollout_before_the_arrival_decides() -> None:
     """rollout  r0 at 10    r1 at 20    r2 at 20
     arrival  5  10    19    20          21
     """
@@ -63,7 +63,7 @@ def test_the_newest_that_had_arrived_decides() -> None:
     assert deciding(history) == []
 
 
-def test_one_that_looks_older_takes_effect_with_the_one_before() -> None:
+def test_a_rollout_with_an_earlier_timestamp_takes_effect_with_the_one_before() -> None:
     history, _ = folded(record(0, 0), record(1, 20), record(2, 10))
     assert deciding(history, 15, 20) == ["r0", "r2"]
 
@@ -75,7 +75,7 @@ def test_records_count_in_the_order_of_their_offsets() -> None:
     assert deciding(history, 10) == ["r2"]
 
 
-def test_what_is_no_rollout_is_refused_whole_and_changes_nothing() -> None:
+def test_an_invalid_rollout_is_refused_without_effect() -> None:
     history = RolloutHistory()
     ours = record(1, 10)
     too_many = (ours.value or b"").replace(b'"max_count_5m":10', b'"max_count_5m":1' + b"0" * 400)
@@ -96,8 +96,8 @@ def test_what_is_no_rollout_is_refused_whole_and_changes_nothing() -> None:
     assert deciding(history, 5, 30) == ["r1", "r1"]
 
 
-def test_rollout_that_is_too_large_to_be_kept_for_ever_is_refused() -> None:
-    """Padded with blanks to a byte more than is taken; with one less it decides."""
+def test_a_rollout_too_large_for_the_state_is_refused() -> None:
+    """Padded with blanks to one byte above the limit; without it, it decides."""
     value = record(1, 20).value or b""
     for blanks, reasons, decides in ((65_537, [(1, Reason.RECORD_TOO_LARGE)], "r0"), (65_536, [], "r1")):
         padded = RolloutRecord(20, 1, value[:-1] + b" " * (blanks - len(value)) + b"}")
@@ -112,8 +112,8 @@ def test_rollout_that_is_too_large_to_be_kept_for_ever_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", [b'"r1"', b'"card-fraud"', b'"test"'])
-def test_text_that_no_json_but_pythons_takes_is_refused(text: bytes) -> None:
-    """A lone surrogate passes the contract, and would fail every alert and progress record that tells it."""
+def test_text_that_only_pythons_json_accepts_is_refused(text: bytes) -> None:
+    """A lone surrogate passes the contract, but would break the alerts and progress records with it."""
     broken = replace(record(1, 20), value=(record(1, 20).value or b"").replace(text, b'"x\\ud800"', 1))
     history, refused = folded(record(0, 10), broken)
     assert refused == [(1, Reason.INVALID_VALUE)]
@@ -144,8 +144,8 @@ def test_a_job_without_merchant_facts_refuses_a_model_that_needs_them_and_says_w
     assert deciding(keeping, 30) == ["r1"]
 
 
-def test_another_release_decides_by_what_it_computes_itself() -> None:
-    """What was put aside is judged by the release that has the features; what it lost is passed over."""
+def test_each_release_decides_by_the_features_that_it_computes() -> None:
+    """A release that has the features judges the rollouts set aside; one that lost them passes them over."""
     old, _ = folded(record(0, 10), record(1, 20, model=newer_ref()), record(2, 30, model=subset_ref()))
     saved = orjson.loads(orjson.dumps(old.records))
     asked = []
@@ -178,7 +178,7 @@ def test_a_verdict_on_the_model_is_kept() -> None:
     assert deciding(restored, 20, 30) == ["r0", "r2"]
 
 
-def test_a_judge_who_cannot_tell_leaves_nothing_behind() -> None:
+def test_a_failed_judgement_leaves_no_verdict() -> None:
     def judge(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
         raise ModelUnavailableError("no answer")
 
@@ -199,12 +199,12 @@ def test_a_withdrawal_brings_back_the_last_good_one_from_its_arrival_on() -> Non
     assert restored == history
 
 
-def test_a_withdrawal_concerns_what_lies_before_it() -> None:
+def test_a_withdrawal_concerns_rollouts_before_it() -> None:
     history, _ = folded(record(0, 10), record(1, 20, "x"), withdrawal(2, 30, "x"), record(3, 40, "x"))
     assert deciding(history, 20, 30, 40) == ["x", "r0", "x"]
 
 
-def test_a_withdrawal_from_the_beginning_concerns_what_is_still_to_be_decided() -> None:
+def test_a_withdrawal_from_the_beginning_concerns_undecided_transactions() -> None:
     history, _ = folded(
         record(0, 10), record(1, 20), record(2, 30), withdrawal(3, 35, "r1"),
         withdrawal(4, 40, "r2", from_the_beginning=True),
@@ -219,7 +219,7 @@ def test_the_same_record_written_again_after_its_withdrawal_decides_again() -> N
     assert deciding(history, 20, 30, 40) == ["r0", "r0", "x"]
 
 
-def test_withdrawals_of_nothing_and_of_the_last_one_are_refused() -> None:
+def test_withdrawals_of_unknown_rollouts_and_of_the_last_one_are_refused() -> None:
     history, refused = folded(
         withdrawal(0, 5, "r1"), record(1, 10), withdrawal(2, 20, "r1", from_the_beginning=True),
         record(3, 30, model=newer_ref()), withdrawal(4, 40, "r1"), withdrawal(5, 50, "r3"),
@@ -233,7 +233,7 @@ def test_withdrawals_of_nothing_and_of_the_last_one_are_refused() -> None:
     assert deciding(history, 5, 60) == ["r1", "r1"]
 
 
-def test_restored_history_is_the_same_and_goes_on() -> None:
+def test_a_restored_history_is_equal_and_continues() -> None:
     history, _ = folded(record(0, 10), record(1, 20))
     restored = RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never)
     assert restored == history
@@ -242,7 +242,7 @@ def test_restored_history_is_the_same_and_goes_on() -> None:
     assert len(history.records) == 2
 
 
-def test_without_any_nothing_can_be_decided() -> None:
+def test_without_a_rollout_no_transaction_can_be_decided() -> None:
     for history in (RolloutHistory(), RolloutHistory.restore([], never)):
         with pytest.raises(NoRolloutError, match="fraud rollouts promote"):
             deciding(history, 0)
@@ -257,28 +257,30 @@ def events(*told: tuple[int, Event], first: int = 0) -> list[RolloutRecord]:
 
 
 def trial(name: str = "r", start: int = 20) -> list[tuple[int, Event]]:
-    """Proposed, in shadow 10 ms later, a canary after 20, paused after 30, resumed after 40."""
+    """A rollout: proposed, in shadow 10 ms later, a canary after 20, paused after 30, resumed after 40."""
     kinds = (Type.SHADOW_STARTED, Type.CANARY_SET, Type.PAUSED, Type.RESUMED)
-    made = [proposed(name, challenger(model_ref("2")), challenger(model_ref("3"), "s", "shadow"))]
-    made += [event(kind, name, seq) for seq, kind in enumerate(kinds, 2)]
-    return [(start + 10 * number, one) for number, one in enumerate(made)]
+    result = [proposed(name, challenger(model_ref("2")), challenger(model_ref("3"), "s", "shadow"))]
+    result += [event(kind, name, seq) for seq, kind in enumerate(kinds, 2)]
+    return [(start + 10 * number, event) for number, event in enumerate(result)]
 
 
 def installed(
     name: str = "first", arrival: int = 10, model: ModelRef | None = None
 ) -> list[tuple[int, Event]]:
     both = installation(model or model_ref(), Policy(0.5, 10), name, "test", 0)
-    return [(arrival, one) for one in both]
+    return [(arrival, parsed) for parsed in both]
 
 
 def plans(history: RolloutHistory, *arrivals: int) -> list[tuple[str, int, str, int]]:
     """(champion, challengers scored, canary, its share) at each arrival."""
     known, numbers = history.in_force(np.array(arrivals))
-    told = (known[number] for number in numbers)
-    return [(one.champion.rollout_id, len(one.challengers), one.canary, one.share_bp) for one in told]
+    in_force = (known[number] for number in numbers)
+    return [
+        (plan.champion.rollout_id, len(plan.challengers), plan.canary, plan.share_bp) for plan in in_force
+    ]
 
 
-def test_each_event_holds_for_what_arrives_from_its_timestamp_on() -> None:
+def test_each_event_applies_to_arrivals_from_its_timestamp_on() -> None:
     """first at 10; r proposed at 20, in shadow at 30, canary at 40, paused 50, resumed 60, promoted 70."""
     ended = (70, event(Type.PROMOTED, "r", 6))
     history, refused = folded(*events(*installed(), *trial(), ended))
@@ -292,7 +294,7 @@ def test_each_event_holds_for_what_arrives_from_its_timestamp_on() -> None:
 
 
 @pytest.mark.parametrize("cut", range(10))
-def test_events_are_folded_alike_however_they_are_cut_and_restored(cut: int) -> None:
+def test_events_fold_to_the_same_history_in_any_batches_and_after_restores(cut: int) -> None:
     late = (25, event(Type.ROLLED_BACK, "r", 6))
     records = events(*installed(), *trial(), late, *installed("second", 90))
     whole, refused = folded(*records)
@@ -330,13 +332,13 @@ def test_repetition_is_no_dead_letter_and_no_step() -> None:
     assert plans(history, 50) == [("first", 2, "b", 1_000)]
 
 
-def test_proposal_with_one_model_that_cannot_decide_is_refused_whole() -> None:
+def test_a_proposal_with_one_unusable_model_is_refused_as_a_whole() -> None:
     lacking = proposed("r", challenger(model_ref("2")), challenger(newer_ref(), "s", "shadow"))
     history, refused = folded(*events(*installed(), (20, lacking), (30, event(Type.SHADOW_STARTED, "r", 2))))
     assert refused == [(2, Reason.INCOMPATIBLE_FEATURES), (3, Reason.UNKNOWN_ROLLOUT)]
     assert history.set_aside == {2: "incompatible_features"}
     assert history.line.open is None
-    # a release that has the features does not open it behind the back of those that came after it
+    # a release that has the features does not open it after later rollouts
     able = RolloutHistory.restore(history.records, never, (*IDENTITIES, "count_1h:2"))
     assert (able.line, able.set_aside) == (history.line, history.set_aside)
 
@@ -358,7 +360,7 @@ def test_every_challenger_is_judged() -> None:
     assert plans(history, 99) == [("first", 0, "", 0)]
 
 
-def test_what_was_said_of_a_proposal_stays_said() -> None:
+def test_the_verdict_on_a_proposal_is_kept() -> None:
     judge = ModelJudge(lambda _: scorer(), 3, {2: Reason.INCOMPATIBLE_FEATURES})
     history = RolloutHistory()
     (letter,) = history.fold(events(*installed(), trial()[0]), TOPICS, judge)
@@ -374,7 +376,7 @@ def test_release_that_lost_features_passes_over_the_champions_that_need_them() -
     assert plans(history, 50) == [("second", 2, "b", 1_000)]
 
 
-def test_withdrawal_from_the_beginning_concerns_what_is_still_to_be_decided_by_events_too() -> None:
+def test_a_withdrawal_event_from_the_beginning_concerns_undecided_transactions() -> None:
     withdrawn = event(Type.WITHDRAWN, "second", 3, from_the_beginning=True)
     history, refused = folded(*events(*installed(), *installed("second", 20), *trial(), (70, withdrawn)))
     assert refused == []
@@ -383,7 +385,7 @@ def test_withdrawal_from_the_beginning_concerns_what_is_still_to_be_decided_by_e
     ]  # fmt: skip
 
 
-def test_lines_of_both_versions_follow_each_other() -> None:
+def test_rollouts_of_both_versions_follow_each_other() -> None:
     """A record of version 1 rolls back what is open; a proposal may name it as the champion."""
     old = [record(0, 10), *events(*trial(), first=1)]
     history, refused = folded(*old, record(6, 70, "r6", model_ref("4")))

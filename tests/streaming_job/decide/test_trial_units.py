@@ -1,4 +1,4 @@
-"""Units of the paired comparison, against sets that remember every alert."""
+"""Units of the paired comparison equal those of sets that keep every alert."""
 
 from collections import Counter
 
@@ -18,11 +18,11 @@ SEEN = st.tuples(
     st.sampled_from([0, 1_000, HOUR // 2, HOUR, 5 * HOUR]),
     st.integers(1, 7),
 )
-"""(partition, card, time since the one before, who alerted: the champion, two challengers)."""
+"""(partition, card, time since the one before, alerts of the champion and two challengers)."""
 
 
 def naive(seen: list[tuple[int, int, int, int]]) -> list[tuple[Counter[str], Counter[str]]]:
-    """Card-hours and cards of both challengers, when all is known."""
+    """Card-hours and cards of both challengers over the whole log."""
     out = []
     for number in (1, 2):
         kinds = []
@@ -36,11 +36,11 @@ def naive(seen: list[tuple[int, int, int, int]]) -> list[tuple[Counter[str], Cou
                     mine.add((partition, *unit))
                 if flags >> number & 1:
                     theirs.add((partition, *unit))
-            told = {
+            expected = {
                 "both": len(mine & theirs), "only_champion": len(mine - theirs),
                 "only_challenger": len(theirs - mine),
             }  # fmt: skip
-            kinds.append(Counter(told))
+            kinds.append(Counter(expected))
         out.append((kinds[0], kinds[1]))
     return out
 
@@ -65,7 +65,7 @@ def test_units_are_those_of_sets_and_survive_as_bytes(
     assert all(hour >= min(clock.values()) // HOUR - 1 for hour in kept)
 
 
-def test_units_of_another_trial_go_and_only_in_its_partition() -> None:
+def test_units_of_a_former_trial_are_dropped_only_in_its_partition() -> None:
     units = TrialUnits()
     for partition in (0, 1):
         mine = units.of(partition, "r1")

@@ -1,4 +1,4 @@
-"""Labels decoded: by the contract, as the oracle reads them, each by exactly one key group."""
+"""Decoding of labels: by the contract, like the oracle, each by exactly one key group."""
 
 import json
 from typing import Any
@@ -64,21 +64,21 @@ def oracles(record: object, kind: str) -> Reason | tuple[str, str, bool | None]:
 
 @examples(300)
 @given(VERDICTS)
-def test_labels_are_those_of_the_contract_and_the_oracles(record):
-    found = ours(record, Contract.LABEL)
-    assert found == oracles(record, "label")
+def test_labels_agree_with_the_contract_and_the_oracle(record):
+    features = ours(record, Contract.LABEL)
+    assert features == oracles(record, "label")
     try:
         validate(Contract.LABEL, record)
     except ContractError:
-        assert isinstance(found, Reason)
+        assert isinstance(features, Reason)
     else:
         # 1.0 is an integer to JSON Schema; and a key names one card
-        assert not isinstance(found, Reason) or record["card_id"] != "c" or 1.0 in record.values()
+        assert not isinstance(features, Reason) or record["card_id"] != "c" or 1.0 in record.values()
 
 
 @examples(150)
 @given(changed(CHARGEBACK))
-def test_chargebacks_are_the_oracles(record):
+def test_chargebacks_agree_with_the_oracle(record):
     assert ours(record, Contract.CHARGEBACK) == oracles(record, "chargeback")
 
 
@@ -93,12 +93,12 @@ def test_chargebacks_are_the_oracles(record):
         *(({"kind": "verdict", "verdict": "genuine", "reason": reason}, False) for reason in REASONS),
     ],
 )
-def test_what_a_label_says(changes, says):
+def test_a_label_has_time_and_outcome(changes, says):
     record = {k: v for k, v in GOOD.items() if k not in ("verdict", "reason")} | changes
     assert ours(record, Contract.LABEL) == ("c", "t", says)
 
 
-def test_each_label_is_one_groups_whatever_its_partition():
+def test_each_label_belongs_to_one_group_whatever_its_partition():
     groups = KeyGroups(Partitioner.MURMUR2, partitions=4, groups=3)
     cards = [f"c{n}" for n in range(20)]
     values = [json.dumps({**GOOD, "card_id": card}).encode() for card in cards]
@@ -108,13 +108,13 @@ def test_each_label_is_one_groups_whatever_its_partition():
     ]
     records.append(Record("labels", 1, 20, 20, None, values[0]))
     (taken,) = as_records(records)
-    found = [(item, g) for g in range(3) for item in labels.decode(taken, Contract.LABEL, groups, g)]
-    assert sorted(item.offset for item, _ in found) == list(range(21))
-    for item, group in found:
+    result = [(item, g) for g in range(3) for item in labels.decode(taken, Contract.LABEL, groups, g)]
+    assert sorted(item.offset for item, _ in result) == list(range(21))
+    for item, group in result:
         if isinstance(item, Label):
             card = cards[item.offset]
             assert groups.group_of(card) == group
             assert (item.lo, item.hi) == hash_string(card)
             assert item.transaction == hash_string("t")[0] & TRANSACTION_MASK
-    buried = {item.offset: item.reason for item, _ in found if isinstance(item, DeadLetter)}
+    buried = {item.offset: item.reason for item, _ in result if isinstance(item, DeadLetter)}
     assert buried == {**dict.fromkeys((0, 5, 10, 15), Reason.MALFORMED_JSON), 20: Reason.INVALID_VALUE}

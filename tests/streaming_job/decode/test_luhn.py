@@ -1,4 +1,4 @@
-"""A card number where a token should be is refused; its digits appear nowhere but in the letter's record."""
+"""A card number in place of a token is refused; its digits appear only in the letter's record."""
 
 import json
 import time
@@ -32,7 +32,7 @@ TOKENS = [
 ]  # fmt: skip
 
 
-def found(ids: list[str]) -> list[bool]:
+def are_refused(ids: list[str]) -> list[bool]:
     return list(luhn.find_card_numbers(pa.array([text.encode() for text in ids], pa.binary())).tolist())
 
 
@@ -43,45 +43,47 @@ def decoded(cards: list[str], limits: TimeLimits = LIMITS) -> transactions.Decod
     return transactions.decode(records(values, partitions=[0] * len(cards)), limits, ONE)
 
 
-def test_card_numbers_are_told_from_tokens() -> None:
-    assert found(NUMBERS) == [True] * len(NUMBERS)
-    assert found(TOKENS) == [False] * len(TOKENS)
-    assert found([]) == []
+def test_card_numbers_are_distinguished_from_tokens() -> None:
+    assert are_refused(NUMBERS) == [True] * len(NUMBERS)
+    assert are_refused(TOKENS) == [False] * len(TOKENS)
+    assert are_refused([]) == []
 
 
 @examples(120)
 @given(st.lists(st.text("0123456789", min_size=11, max_size=21), max_size=20))
 def test_the_kernel_agrees_with_the_oracle(ids: list[str]) -> None:
-    assert found(ids) == [is_card_number(text) for text in ids]
+    assert are_refused(ids) == [is_card_number(text) for text in ids]
 
 
-def test_they_become_dead_letters_that_do_not_quote_them() -> None:
+def test_card_numbers_become_dead_letters_that_do_not_quote_them() -> None:
     cards = [*NUMBERS, *TOKENS, *NUMBERS]
     outcome = decoded(cards)
     refused = [row for row, card in enumerate(cards) if card in NUMBERS]
-    assert [(one.row, one.reason) for one in outcome.rejections] == [
+    assert [(rejection.row, rejection.reason) for rejection in outcome.rejections] == [
         (row, Reason.CARD_NUMBER) for row in refused
     ]
-    assert not any(card in one.detail for one in outcome.rejections for card in cards if len(card) > 9)
+    assert not any(
+        card in rejection.detail for rejection in outcome.rejections for card in cards if len(card) > 9
+    )
     assert outcome.rows.tolist() == [row for row in range(len(cards)) if row not in refused]
 
 
-def test_an_installation_whose_tokens_look_like_that_takes_them() -> None:
+def test_an_installation_with_such_tokens_can_accept_them() -> None:
     outcome = decoded(NUMBERS, TimeLimits(LIMITS.lateness_ms, LIMITS.skew_ms, refuse_card_numbers=False))
     assert outcome.rejections == []
 
 
-def test_it_is_told_before_times_and_partitions() -> None:
+def test_a_card_number_is_reported_before_times_and_partitions() -> None:
     values = [record(card_id=NUMBERS[0], event_time=0), record(card_id=NUMBERS[0], event_time=2 * NOW)]
     outcome = transactions.decode(records(values, partitions=[0, 1]), LIMITS, ONE)
-    assert [one.reason for one in outcome.rejections] == [Reason.CARD_NUMBER] * 2
+    assert [rejection.reason for rejection in outcome.rejections] == [Reason.CARD_NUMBER] * 2
 
 
 def test_the_simulators_cards_are_tokens() -> None:
-    assert not any(found(World.create(seed=1, cards=20_000).cards.ids.to_pylist()))
+    assert not any(are_refused(World.create(seed=1, cards=20_000).cards.ids.to_pylist()))
 
 
-def test_the_check_costs_next_to_nothing() -> None:
+def test_the_check_takes_little_time() -> None:
     quotes = decoded([f"card-{row:08}" for row in range(100_000)]).quotes
     took = []
     for _ in range(5):

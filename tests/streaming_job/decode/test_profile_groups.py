@@ -1,4 +1,4 @@
-"""Each key group keeps the profile rows of its own cards; together they say what one alone would."""
+"""Each key group keeps the profile rows of its own cards; together they have the outcome of one group."""
 
 import json
 import re
@@ -31,8 +31,8 @@ _PLAIN = re.compile(rb'B\{B"card_id"B:B"([^"\\\x00-\x1f]*)"B\}B'.replace(b"B", _
 
 def plain_card(key: bytes | None) -> bytes | None:
     """The card that a plain key names: the definition, as a pattern."""
-    found = _PLAIN.fullmatch(key or b"")
-    return found[1] if found else None
+    match = _PLAIN.fullmatch(key or b"")
+    return match[1] if match else None
 
 
 def plain_key(card: str) -> bytes:
@@ -59,7 +59,7 @@ def by_group(fetched: Records, groups: KeyGroups) -> list[ProfileChanges]:
 
 
 def naive(fetched: Records, groups: KeyGroups) -> list[ProfileChanges]:
-    """Decode everything one by one, and then share it out."""
+    """Decode all records one by one, and assign them to groups afterwards."""
     changes: list[list[np.ndarray]] = [[np.zeros(0, profiles.PROFILE)] for _ in range(groups.groups)]
     letters: list[list[DeadLetter]] = [[] for _ in range(groups.groups)]
     ends = []
@@ -143,16 +143,16 @@ _MARKS = st.sampled_from([b'"', b"last", b'"last"', b"l", b"x" * 40])
 def test_columns_of_keys_are_read_as_the_pattern_has_them(column):
     array = pa.array([b"in front", *column], type=pa.binary()).slice(1)
     plain, cards = keys.cards(array)
-    found = [card if is_plain else None for is_plain, card in zip(plain, cards.to_pylist(), strict=True)]
-    assert found == [plain_card(key) for key in column]
+    result = [card if is_plain else None for is_plain, card in zip(plain, cards.to_pylist(), strict=True)]
+    assert result == [plain_card(key) for key in column]
 
 
 @examples(120)
 @given(st.lists(st.tuples(st.lists(_MARKS).map(b"".join), st.booleans())))
-def test_values_with_the_mark_are_found_wherever_it_stands(column):
+def test_values_with_the_marker_are_found_wherever_it_is(column):
     asked = np.array([wanted for _, wanted in column], dtype=np.bool_)
-    found = keys.may_end_snapshot(pa.array([value for value, _ in column], type=pa.binary()), asked)
-    assert found.tolist() == [wanted and b'"last"' in value for value, wanted in column]
+    result = keys.may_end_snapshot(pa.array([value for value, _ in column], type=pa.binary()), asked)
+    assert result.tolist() == [wanted and b'"last"' in value for value, wanted in column]
 
 
 @st.composite
@@ -185,27 +185,27 @@ def rows(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
 @pytest.mark.parametrize("partitioner", list(Partitioner))
 @examples(40, 5_000)
 @given(st.data())
-def test_groups_decode_what_decoding_everything_and_sharing_it_out_gives(partitioner, groups, data):
+def test_groups_decode_the_same_as_decoding_all_and_assigning(partitioner, groups, data):
     key_groups = KeyGroups(partitioner, partitions=PARTITIONS, groups=groups)
     drawn = data.draw(st.lists(rows(), max_size=25))
     fetched = log(drawn, sorted(data.draw(st.integers(0, 2)) for _ in drawn))
-    found = by_group(fetched, key_groups)
-    for one, other in zip(found, naive(fetched, key_groups), strict=True):
-        assert same(one, other)
-    offsets = [offset for one in found for offset in one.changes["offset"].tolist()]
-    offsets += [letter.offset for one in found for letter in one.dead_letters]
-    assert sorted(offsets) == list(range(len(drawn)))  # one group has it, or speaks of it
+    result = by_group(fetched, key_groups)
+    for decoded, other in zip(result, naive(fetched, key_groups), strict=True):
+        assert same(decoded, other)
+    offsets = [offset for part in result for offset in part.changes["offset"].tolist()]
+    offsets += [letter.offset for part in result for letter in part.dead_letters]
+    assert sorted(offsets) == list(range(len(drawn)))  # one group keeps it, or reports it
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
-def test_each_row_of_a_good_log_is_kept_by_its_cards_group_alone(groups):
+def test_each_row_of_a_valid_log_is_kept_only_by_its_cards_group(groups):
     key_groups = KeyGroups(Partitioner.MURMUR2, partitions=PARTITIONS, groups=groups)
     cards = [f"c-{row % 97}" for row in range(500)]
-    found = by_group(log([(plain_key(card), envelope(card)) for card in cards]), key_groups)
+    result = by_group(log([(plain_key(card), envelope(card)) for card in cards]), key_groups)
     owner = [partition_of(card, PARTITIONS, "murmur2") % groups for card in cards]
-    for group, one in enumerate(found):
-        assert one.changes["offset"].tolist() == [row for row, own in enumerate(owner) if own == group]
-        assert one.dead_letters == []
+    for group, decoded in enumerate(result):
+        assert decoded.changes["offset"].tolist() == [row for row, own in enumerate(owner) if own == group]
+        assert decoded.dead_letters == []
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
@@ -218,20 +218,20 @@ def test_every_faulty_row_is_reported_by_the_group_that_its_key_names_or_by_grou
         *((key, envelope("c-1", status="lost")) for key in ODD_KEYS),
         (None, None),
     ]
-    found = by_group(log(faulty), key_groups)
-    spoken = {letter.offset: group for group, one in enumerate(found) for letter in one.dead_letters}
-    assert sum(len(one.dead_letters) for one in found) == len(spoken) == len(faulty)
+    result = by_group(log(faulty), key_groups)
+    spoken = {letter.offset: group for group, decoded in enumerate(result) for letter in decoded.dead_letters}
+    assert sum(len(decoded.dead_letters) for decoded in result) == len(spoken) == len(faulty)
     for row, (key, _) in enumerate(faulty):
         card = plain_card(key)
         named = 0 if card is None else partition_of(card.decode(), PARTITIONS, "crc32") % groups
         assert spoken[row] == named
-    assert sum(one.changes.size for one in found) == 0
+    assert sum(decoded.changes.size for decoded in result) == 0
 
 
-def test_key_that_names_another_card_is_a_fault_of_the_record():
+def test_a_key_that_names_another_card_is_an_error_of_the_record():
     key_groups = KeyGroups(Partitioner.MURMUR2, partitions=PARTITIONS, groups=1)
-    found = profiles.decode(log([(plain_key("c-1"), envelope("c-2"))]), key_groups, 0)
-    (letter,) = found.dead_letters
+    decoded = profiles.decode(log([(plain_key("c-1"), envelope("c-2"))]), key_groups, 0)
+    (letter,) = decoded.dead_letters
     assert (letter.topic, letter.partition, letter.offset, letter.arrival) == ("profiles", 0, 0, 1000)
     assert (letter.key, letter.value) == (plain_key("c-1"), envelope("c-2"))
     assert letter.reason == Reason.INVALID_VALUE
@@ -242,9 +242,9 @@ def test_every_group_learns_the_end_of_the_snapshot_from_any_card():
     key_groups = KeyGroups(Partitioner.MURMUR2, partitions=PARTITIONS, groups=5)
     snapshot = [(plain_key(card), envelope(card, "r", "true")) for card in CARDS[:9]]
     snapshot += [(plain_key("c-9"), envelope("c-9", "r", "last")), (plain_key("c-10"), envelope("c-10"))]
-    found = by_group(log(snapshot), key_groups)
-    assert [one.snapshot_end for one in found] == [1009] * 5
-    assert sum(one.changes.size for one in found) == 11  # and one of them keeps the row
+    result = by_group(log(snapshot), key_groups)
+    assert [decoded.snapshot_end for decoded in result] == [1009] * 5
+    assert sum(decoded.changes.size for decoded in result) == 11  # and one of them keeps the row
 
 
 def test_rows_of_other_groups_are_not_decoded(monkeypatch):
@@ -258,7 +258,7 @@ def test_rows_of_other_groups_are_not_decoded(monkeypatch):
         assert profiles.decode(fetched, key_groups, group).changes.size == len(parsed) < len(CARDS)
 
 
-def test_no_records_are_no_changes():
+def test_an_empty_batch_has_no_changes():
     key_groups = KeyGroups(Partitioner.MURMUR2, partitions=PARTITIONS, groups=2)
-    found = profiles.decode(log([]), key_groups, 0)
-    assert (found.changes.size, found.dead_letters, found.snapshot_end) == (0, [], None)
+    decoded = profiles.decode(log([]), key_groups, 0)
+    assert (decoded.changes.size, decoded.dead_letters, decoded.snapshot_end) == (0, [], None)

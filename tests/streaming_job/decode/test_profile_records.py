@@ -52,12 +52,17 @@ def without(name: str) -> bytes:
 @pytest.mark.parametrize(("op", "change"), [("r", SNAPSHOT), ("c", UPSERT), ("u", UPSERT)])
 def test_row_becomes_a_change(op, change):
     validate(Contract.PROFILE, ROW)
-    (found,) = profile_change(KEY, envelope(op), 3, 14, 1500)
-    assert (found["lo"], found["hi"]) == hash_string("c-1")
-    assert (found["change"], found["partition"], found["offset"], found["arrival"]) == (change, 3, 14, 1500)
-    assert STATUSES[found["status"]] == "blocked"
-    assert found["country"] == country_code("DE")
-    assert (found["credit_limit"], found["risk_tier"], found["opened_on"]) == (1234.5, 2, 19_000)
+    (result,) = profile_change(KEY, envelope(op), 3, 14, 1500)
+    assert (result["lo"], result["hi"]) == hash_string("c-1")
+    assert (result["change"], result["partition"], result["offset"], result["arrival"]) == (
+        change,
+        3,
+        14,
+        1500,
+    )
+    assert STATUSES[result["status"]] == "blocked"
+    assert result["country"] == country_code("DE")
+    assert (result["credit_limit"], result["risk_tier"], result["opened_on"]) == (1234.5, 2, 19_000)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +78,10 @@ def test_row_becomes_a_change(op, change):
         (None, envelope("d", before={"card_id": "c-1", "status": None}, after=None), DELETE),
     ],
 )
-def test_delete_needs_no_more_than_the_card(key, value, change):
-    (found,) = profile_change(key, value, 0, 0, 0)
-    assert found["change"] == change
-    assert (found["lo"], found["hi"]) == hash_string("c-1")
+def test_a_delete_needs_only_the_card(key, value, change):
+    (result,) = profile_change(key, value, 0, 0, 0)
+    assert result["change"] == change
+    assert (result["lo"], result["hi"]) == hash_string("c-1")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,7 @@ def test_delete_needs_no_more_than_the_card(key, value, change):
         changed(home_country="ZZ"),
     ],
 )
-def test_columns_and_fields_that_we_do_not_know_are_left_alone(value):
+def test_unknown_columns_and_fields_are_ignored(value):
     assert profile_change(KEY, value, 0, 0, 0).size == 1
 
 
@@ -102,7 +107,7 @@ def test_columns_and_fields_that_we_do_not_know_are_left_alone(value):
         (envelope("r", source={"snapshot": "last_in_data_collection"}), False),
         (envelope("r", note="last", source={"snapshot": "first"}), False),
         (envelope("r", note="last", source="last"), False),
-        (envelope("r", after=None, source={"snapshot": "last"}), True),  # a faulty row ends it all the same
+        (envelope("r", after=None, source={"snapshot": "last"}), True),  # an invalid row ends it as well
         (envelope("r", source={"snapshot": "last"})[:-1], False),
         (envelope("u"), False),
         (None, False),
@@ -112,7 +117,7 @@ def test_the_last_row_of_a_snapshot_is_recognised(value, ends):
     assert ends_snapshot(value) == ends
 
 
-def test_the_earliest_end_of_a_snapshot_is_the_first_ones():
+def test_the_first_snapshots_end_is_the_earliest():
     assert first_end(None, None) is None
     assert first_end(None, 5) == first_end(5, None) == first_end(5, 9) == first_end(9, 5) == 5
 
@@ -151,7 +156,7 @@ BAD: list[tuple[bytes | None, bytes | None, Reason]] = [
     (KEY, envelope("d", before={"card_id": "c-2"}, after=None), Reason.INVALID_VALUE),
     (b'{"card_id":""}', envelope(), Reason.INVALID_VALUE),
     (b'{"card_id":"\xff"}', envelope(), Reason.INVALID_VALUE),
-    (KEY, changed(card_id="c-2", risk_tier=None), Reason.WRONG_TYPE),  # its own faults first
+    (KEY, changed(card_id="c-2", risk_tier=None), Reason.WRONG_TYPE),  # its own errors first
     (KEY, changed(status="lost"), Reason.INVALID_VALUE),
     (KEY, changed(status=["active"]), Reason.WRONG_TYPE),
     (KEY, changed(home_country="de"), Reason.INVALID_VALUE),
@@ -168,7 +173,7 @@ BAD: list[tuple[bytes | None, bytes | None, Reason]] = [
 
 
 @pytest.mark.parametrize(("key", "value", "reason"), BAD, ids=[f"{n}-{bad[2]}" for n, bad in enumerate(BAD)])
-def test_bad_record_is_refused_with_the_oracles_reason(key, value, reason):
+def test_an_invalid_record_is_refused_with_the_oracles_reason(key, value, reason):
     with pytest.raises(Rejected) as refused:
         profile_change(key, value, 0, 0, 0)
     assert refused.value.reason == reason

@@ -1,4 +1,4 @@
-"""Which records become dead letters, why, and that a whole batch at once decides as one record alone."""
+"""Records that become dead letters, their reasons, and equal outcomes for a record alone and in a batch."""
 
 import json
 import random
@@ -38,7 +38,7 @@ IDENTIFIERS = ("transaction_id", "card_id", "merchant_id")
 
 
 def escaped(text: str) -> str:
-    """As JSON with an escape for each character."""
+    """JSON text with an escape for each character."""
     return '"' + "".join(f"\\u{ord(character):04x}" for character in text) + '"'
 
 
@@ -156,7 +156,7 @@ FINE: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize(("value", "reason"), [pytest.param(v, r, id=name) for name, v, r in BAD])
-def test_bad_record_has_its_reason_alone_and_among_good_ones(value, reason):
+def test_an_invalid_record_has_its_reason_alone_and_among_valid_ones(value, reason):
     assert alone(value) == reason
     good = [record(transaction_id=f"t-{i}") for i in range(40)]
     verdicts = together([*good[:25], value, *good[25:]])
@@ -165,14 +165,14 @@ def test_bad_record_has_its_reason_alone_and_among_good_ones(value, reason):
 
 
 @pytest.mark.parametrize("value", [pytest.param(v, id=name) for name, v in FINE])
-def test_odd_but_good_record_is_accepted_alone_and_among_others(value):
+def test_an_odd_but_valid_record_is_accepted_alone_and_among_others(value):
     expected = alone(value)
     assert not isinstance(expected, Reason), expected
     assert together([record()] * 20 + [value] + [record()] * 20)[20] == expected
     assert together([value] * 20) == [expected] * 20
 
 
-def test_every_reason_stands_in_the_table():
+def test_every_reason_is_in_the_table():
     of_others = {
         Reason.UNKNOWN_TRANSACTION,
         Reason.INCOMPATIBLE_FEATURES,
@@ -192,7 +192,7 @@ def test_all_bad_and_odd_records_in_one_batch_keep_their_verdicts():
 
 
 @pytest.mark.parametrize("n", [0, 1, 16, 17])
-def test_batch_of_nothing_but_nulls(n):
+def test_a_batch_of_nulls_is_refused_row_by_row(n):
     assert together([None] * n) == [Reason.EMPTY_VALUE] * n
 
 
@@ -202,9 +202,9 @@ def test_slice_of_an_arrow_array_decodes_as_itself():
     from streaming_job.decode import transactions
 
     values = pa.array([None, b"bad", record(), record(transaction_id="u"), None], type=pa.binary())
-    found = transactions._decode_fields(values.slice(2, 2))
-    assert found.rows.tolist() == [0, 1]
-    assert found.rejections == []
+    result = transactions._decode_fields(values.slice(2, 2))
+    assert result.rows.tolist() == [0, 1]
+    assert result.rejections == []
 
 
 @pytest.mark.parametrize(
@@ -219,14 +219,14 @@ def test_slice_of_an_arrow_array_decodes_as_itself():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_records_cannot_reach_into_one_another(values, why):
+def test_records_do_not_affect_their_neighbours(values, why):
     for batch in (values, values[::-1], [record()] * 30 + values + [record()] * 30):
         assert together(batch) == [alone(value) for value in batch]
 
 
 @examples(150, thorough=40_000)
 @given(st.integers(0, 2**32), st.sampled_from((1, 8, 64)), st.floats(0, 1))
-def test_batch_decides_as_strict_does_on_each_record(seed, size, share):
+def test_a_batch_has_the_outcomes_of_strict_record_by_record(seed, size, share):
     """A thorough run tries a million records."""
     rng = random.Random(seed)
     values: list[bytes | None] = []
@@ -241,7 +241,7 @@ def test_batch_decides_as_strict_does_on_each_record(seed, size, share):
 
 
 def oracles(value: bytes | None) -> Reason | None:
-    """Why the oracle refuses a record; None if it takes it."""
+    """The oracle's reason for a record; None if it is accepted."""
     record = Record("t", PARTITION, 0, NOW, None, value)
     rules = Rules(LIMITS.lateness_ms, LIMITS.skew_ms, KEY_GROUPS.partitions, KEY_GROUPS.partitioner)
     try:
@@ -260,7 +260,7 @@ def test_the_oracle_refuses_the_same_records_for_the_same_reasons(seed):
         assert oracles(value) == (verdict if isinstance(verdict, Reason) else None)
 
 
-def test_depth_counts_in_what_a_repeated_name_hides_too():
+def test_depth_counts_within_values_hidden_by_a_repeated_name():
     deep, flat = (raw("note", "[" * depth + "]" * depth) for depth in (300, 2))
     assert deep.endswith(b"}")
     value = deep[:-1] + b"," + flat[1:]
@@ -270,7 +270,7 @@ def test_depth_counts_in_what_a_repeated_name_hides_too():
 @examples(80)
 @given(st.integers(0, 2**32))
 def test_accepted_fields_are_those_of_json_and_keep_the_contract(seed):
-    """Where a record has nothing exotic, acceptance is what the JSON schema says."""
+    """Records without exotic values are accepted exactly if the JSON schema accepts them."""
     value = seeds(random.Random(seed))
     try:
         fields = strict.transaction(value)
@@ -304,7 +304,7 @@ def test_record_of_a_thousand_repeated_names_is_refused_quickly():
     assert time.perf_counter() - begin < 1.0
 
 
-def test_one_bad_record_in_many_does_not_send_the_others_one_by_one(monkeypatch):
+def test_one_invalid_record_does_not_send_the_others_to_the_slow_path(monkeypatch):
     singly = []
     strictly = strict.transaction
     monkeypatch.setattr(strict, "transaction", lambda value: (singly.append(value), strictly(value))[1])
@@ -314,8 +314,8 @@ def test_one_bad_record_in_many_does_not_send_the_others_one_by_one(monkeypatch)
 
 
 @pytest.mark.parametrize("deep", [970, 985, 1000, 20_000])
-def test_depth_is_judged_alike_from_any_depth_of_the_caller(deep):
-    """Python's json gives up at a depth that depends on the stack above it; the verdict must not."""
+def test_depth_is_limited_alike_at_any_depth_of_the_caller(deep):
+    """Python's json fails at a depth that depends on the caller's stack; the outcome must not."""
     value = raw("note", "[" * deep + "]" * deep)
 
     def from_further_down(frames: int) -> object:

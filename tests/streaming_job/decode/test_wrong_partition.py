@@ -30,31 +30,31 @@ def key_groups(partitioner: Partitioner, partitions: int) -> KeyGroups:
 def test_exactly_the_records_in_their_cards_partitions_are_accepted(partitioner, data):
     partitions = data.draw(st.integers(1, 6))
     cards = data.draw(st.lists(CARD_IDS, max_size=30))
-    found = sorted(data.draw(st.integers(0, partitions - 1)) for _ in cards)
+    result = sorted(data.draw(st.integers(0, partitions - 1)) for _ in cards)
     values = [record(card_id=card, transaction_id=f"t-{row}") for row, card in enumerate(cards)]
     for row in range(0, len(cards), 3):  # with escapes: `strict` reads them
         values[row] = json.dumps(json.loads(values[row])).encode()
-    fetched = records(values, partitions=found)
+    fetched = records(values, partitions=result)
     decoded = transactions.decode(fetched, LIMITS, key_groups(partitioner, partitions))
     right = [partition_of(card, partitions, partitioner) for card in cards]
-    assert decoded.rows.tolist() == [row for row in range(len(cards)) if found[row] == right[row]]
-    assert decoded.records["partition"].tolist() == [found[row] for row in decoded.rows]
+    assert decoded.rows.tolist() == [row for row in range(len(cards)) if result[row] == right[row]]
+    assert decoded.records["partition"].tolist() == [result[row] for row in decoded.rows]
     assert decoded.records["offset"].tolist() == decoded.rows.tolist()
-    told = [transactions.split_quote(quote)[:2] for quote in decoded.quotes.to_pylist()]
-    assert told == [[cards[row], f"t-{row}"] for row in decoded.rows]
+    quoted = [transactions.split_quote(quote)[:2] for quote in decoded.quotes.to_pylist()]
+    assert quoted == [[cards[row], f"t-{row}"] for row in decoded.rows]
     assert [(refused.row, refused.reason) for refused in decoded.rejections] == [
-        (row, Reason.WRONG_PARTITION) for row in range(len(cards)) if found[row] != right[row]
+        (row, Reason.WRONG_PARTITION) for row in range(len(cards)) if result[row] != right[row]
     ]
 
 
 def test_the_detail_names_both_partitions_and_no_card():
     right = partition_of("c-1", 12, "crc32")
-    found = (right + 1) % 12
+    result = (right + 1) % 12
     decoded = transactions.decode(
-        records([record()], partitions=[found]), LIMITS, key_groups(Partitioner.CRC32, 12)
+        records([record()], partitions=[result]), LIMITS, key_groups(Partitioner.CRC32, 12)
     )
     (refused,) = decoded.rejections
-    assert f"in partition {found}, " in refused.detail
+    assert f"in partition {result}, " in refused.detail
     assert f"is {right};" in refused.detail
     assert "crc32 of 12 partitions" in refused.detail
     assert "c-1" not in refused.detail
@@ -76,7 +76,7 @@ def test_each_record_has_one_reason_and_the_partition_comes_last():
     assert not decoded.rows.size
 
 
-def test_the_check_costs_little_more_than_a_hash_of_the_card():
+def test_the_check_takes_little_more_than_a_hash_of_the_card():
     groups = key_groups(Partitioner.MURMUR2, 1)
     values = [record(card_id=f"c-{row:06}") for row in range(100_000)]
     fetched = records(values, partitions=np.zeros(len(values), dtype=np.int32))

@@ -1,4 +1,4 @@
-"""Parts of merchant facts: records, pieces, clocks, labels that wait; and what comes behind a promise."""
+"""Parts of merchant facts: records, pieces, clocks, pending labels, and facts that come after a promise."""
 
 import json
 
@@ -41,8 +41,8 @@ AUTHOR = Author("card-fraud", 1)
 
 
 def records(values, topic=TOPICS.merchant_facts):
-    (found,) = as_records([Record(topic, 0, n, START, None, value) for n, value in enumerate(values)])
-    return found
+    (result,) = as_records([Record(topic, 0, n, START, None, value) for n, value in enumerate(values)])
+    return result
 
 
 def test_records_keep_their_contract_and_are_read_back():
@@ -52,23 +52,23 @@ def test_records_keep_their_contract_and_are_read_back():
     values = [*AUTHOR.counts(counts), AUTHOR.report(report, source), AUTHOR.promise(17), AUTHOR.promise(12)]
     for value in values:
         validate(Contract.MERCHANT_FACT, json.loads(value))
-    told = read(records([*values, Author("another job", 0).promise(99)]), "card-fraud")
-    assert told.counts.tolist() == counts.tolist()
-    assert told.reports.tolist() == [report.item()]
-    assert told.promises == {1: 17}
+    facts = read(records([*values, Author("another job", 0).promise(99)]), "card-fraud")
+    assert facts.counts.tolist() == counts.tolist()
+    assert facts.reports.tolist() == [report.item()]
+    assert facts.promises == {1: 17}
 
 
 @pytest.mark.parametrize(
     "value", [None, b"{", b"[]", b'{"job_id":"card-fraud"}', b'{"job_id":"card-fraud","kind":"x"}']
 )
-def test_what_is_no_fact_is_an_error(value):
+def test_an_invalid_fact_is_an_error(value):
     with pytest.raises(FactError, match="merchant-facts-0@0"):
         read(records([value]), "card-fraud")
 
 
 @examples(60)
 @given(st.lists(st.one_of(st.integers(0, 20), st.just("replace")), max_size=20))
-def test_pieces_hold_all_rows_in_order_and_are_few(steps):
+def test_pieces_hold_all_rows_in_order_and_stay_few(steps):
     store, extra, held = MemoryPieces(), {}, []
     for step in steps:
         rows = np.zeros(step if step != "replace" else len(held) // 2, dtype=HOUR_COUNT)
@@ -87,7 +87,7 @@ def test_pieces_hold_all_rows_in_order_and_are_few(steps):
 
 @examples(60)
 @given(st.lists(st.integers(0, 9), max_size=30))
-def test_old_rows_leave_with_their_piece_and_no_piece_is_larger_than_the_most(steps):
+def test_old_rows_are_dropped_with_their_piece_and_pieces_have_a_limit(steps):
     store, extra, added, oldest = MemoryPieces(), {}, [], 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiers_module, "MOST_ROWS", 16)
@@ -119,15 +119,15 @@ REPORTS = st.lists(
 
 @examples(200)
 @given(REPORTS)
-def test_spans_say_what_the_last_report_in_effect_says(said):
+def test_spans_follow_the_last_report_in_effect(said):
     reports = np.array(said, dtype=REPORT)
-    found = spans(reports)
+    result = spans(reports)
     for merchant in range(2):
         for time in range(6):
-            known = found[
-                (found["merchant"] == merchant)
-                & (found["known_from"] <= time)
-                & (time < found["known_until"])
+            known = result[
+                (result["merchant"] == merchant)
+                & (result["known_from"] <= time)
+                & (time < result["known_until"])
             ]
             frauds = 0
             for transaction in range(3):
@@ -137,13 +137,13 @@ def test_spans_say_what_the_last_report_in_effect_says(said):
             assert len(known) == frauds
 
 
-def test_the_clock_is_that_of_the_partition_that_is_furthest_behind():
+def test_the_clock_is_that_of_the_slowest_partition():
     clock = LogClock([0, 1])
     assert (clock.time(), clock.time([0]), clock.time([0, 1])) == (BEGUN, BEGUN, IDLE)
     (seen,) = as_records([Record("t", 0, 0, 50, None, b""), Record("t", 0, 1, 40, None, b"")])
     clock.advance(seen)
     assert (clock.time(), clock.time([1])) == (BEGUN, 50)
-    clock.set_waiting({1: 30})  # a partition of which something waits has something left
+    clock.set_waiting({1: 30})  # a partition with waiting records has records left
     assert (clock.time(), clock.time([1])) == (30, 30)
 
 
@@ -180,10 +180,10 @@ class Facts:
 
     def label(self, number, hour):
         self.world.label(number, hour * HOUR - START, "early_warning")
-        for found in as_records(self.world.labels[-1:]):
-            self.group.fold(found, {})
+        for as_record in as_records(self.world.labels[-1:]):
+            self.group.fold(as_record, {})
 
-    def told(self):
+    def written(self):
         facts = [json.loads(fact) for fact in self.outcome.facts]
         self.outcome = Outcome()
         return facts
@@ -195,41 +195,42 @@ NOW = START // HOUR
 def test_an_hour_is_written_once_when_it_is_over():
     facts = Facts([NOW, NOW, NOW + 1])
     facts.group.settle((NOW + 1) * HOUR + SLACK_MS - 1, 0, facts.outcome)
-    assert [fact["kind"] for fact in facts.told()] == ["promise"]
+    assert [fact["kind"] for fact in facts.written()] == ["promise"]
     facts.group.settle((NOW + 1) * HOUR + SLACK_MS, 0, facts.outcome)
-    counts, promise = facts.told()
+    counts, promise = facts.written()
     assert (counts["hour"], counts["counts"], promise["until"]) == (NOW, [2], (NOW + 3) * HOUR)
     facts.group.settle((NOW + 1) * HOUR + 30 * MINUTE, 0, facts.outcome)
-    assert facts.told() == []
+    assert facts.written() == []
 
 
 def test_a_label_takes_effect_an_hour_after_its_hour():
     facts = Facts([NOW])
     facts.label(0, NOW + 5)
     facts.group.settle((NOW + 5) * HOUR, 0, facts.outcome)  # others may have arrived with it
-    assert "report" not in [fact["kind"] for fact in facts.told()]
+    assert "report" not in [fact["kind"] for fact in facts.written()]
     facts.group.settle((NOW + 5) * HOUR + 1, 0, facts.outcome)
-    (report,) = facts.told()
+    (report,) = facts.written()
     assert (report["arrival"], report["effective_at"]) == (NOW * HOUR, (NOW + 7) * HOUR)
 
 
-def test_what_comes_behind_a_promise_takes_effect_after_it():
+def test_a_fact_after_a_promise_takes_effect_later_than_it():
     facts = Facts([NOW])
     facts.group.settle(IDLE, promise_of(NOW + 9), facts.outcome)
-    assert facts.told()[-1]["until"] == (NOW + 11) * HOUR
+    assert facts.written()[-1]["until"] == (NOW + 11) * HOUR
     facts.label(0, NOW + 1)
     facts.group.settle(IDLE, promise_of(NOW + 9), facts.outcome)
     assert facts.outcome.counts["late_facts"] == 1
-    (report,) = facts.told()
+    (report,) = facts.written()
     assert report["effective_at"] == (NOW + 11) * HOUR
-    # the hour's count was ripe an hour after it, and may have been looked at: it goes to one that was not
+    # the hour's count was ripe an hour after it, and may have been used: the addition goes to an hour that
+    # was not
     facts.decide(1, NOW + 1)
     assert facts.outcome.counts["late_facts"] == 1
-    (counts,) = facts.told()
+    (counts,) = facts.written()
     assert (counts["hour"], counts["counts"]) == (NOW + 9, [1])
 
 
-def test_what_is_decided_again_in_silence_is_not_written_again():
+def test_silently_repeated_decisions_write_no_fact_again():
     facts = Facts([])
     facts.group.table.fold(
         read(records([Author("card-fraud", 0).promise(promise_of(NOW + 2))]), "card-fraud")
@@ -237,12 +238,12 @@ def test_what_is_decided_again_in_silence_is_not_written_again():
     facts.decide(0, NOW + 1, silent=True)
     facts.decide(1, NOW + 2, silent=True)
     facts.group.settle((NOW + 4) * HOUR, 0, facts.outcome)
-    assert [(fact["hour"], fact["counts"]) for fact in facts.told() if fact["kind"] == "counts"] == [
+    assert [(fact["hour"], fact["counts"]) for fact in facts.written() if fact["kind"] == "counts"] == [
         (NOW + 2, [1])
     ]
 
 
-def test_open_hours_of_an_older_checkpoint_that_were_written_since_are_dropped():
+def test_open_hours_of_an_older_checkpoint_are_dropped_if_they_were_written_since():
     store, extra = MemoryPieces(), {}
     world, state = World(), GroupState(MemoryArena(), keeps_ids=True)
 

@@ -1,7 +1,7 @@
-"""Reasons, rules, threshold and decision of an alert against each other and against its own features.
+"""Reasons, rules, threshold and decision of an alert agree with each other and with its features.
 
-The oracle shows that the job's alerts are those of the rules. Here nothing but the alert is read, with the
-policy and the model that it names: what an analyst sees has to be of one piece.
+The oracle shows that the job's alerts are correct. Here only the alert is read, with the policy and the model
+that it names: an analyst must see a consistent alert.
 """
 
 import json
@@ -47,14 +47,14 @@ def policies(value: Any) -> Iterator[Policy]:
 
 def policies_of(world: World) -> dict[str, Policy]:
     """Policies of a log by their digests."""
-    found = {}
+    result = {}
     for record in world.rollouts:
         try:
             fields = json.loads(record.value or b"")
         except ValueError:
             continue
-        found.update({policy.digest(): policy for policy in policies(fields)})
-    return found
+        result.update({policy.digest(): policy for policy in policies(fields)})
+    return result
 
 
 def values_of(alert: Mapping[str, Any]) -> np.ndarray:
@@ -108,14 +108,14 @@ def check_reasons(alert: Mapping[str, Any]) -> None:
         return
     model = load_any(MODELS[alert["model"]["digest"]]).on(NAMES)
     if MODELS[alert["model"]["digest"]] in (RAISES, NO_NUMBER):
-        model = scorer("2")  # what they answer where they do
+        model = scorer("2")  # scores of the models that answer
     x = values_of(alert)
     assert model.score(x)[0] == score
     raised = model.explain(x)[0]
     assert base_of(model) + raised.sum() == pytest.approx(math.log(score / (1 - score)), abs=1e-9)
     strongest = sorted(raised[raised > 0].tolist(), reverse=True)[:REASONS]
     assert contributions == strongest
-    # a score above the model's mean has a reason, and the reasons alone lift it at least as far
+    # a score above the model's mean has a reason, and the reasons alone raise it at least as far
     if math.log(score / (1 - score)) > base_of(model):
         assert reasons
         assert len(strongest) == REASONS or sum(contributions) >= raised.sum() - 1e-9
@@ -130,9 +130,9 @@ def check_sentences(alert: Mapping[str, Any]) -> None:
     assert ("the card is blocked" in sentences) == ("blocked_card" in alert["rules"])
     assert ("the card is closed" in sentences) == ("closed_card" in alert["rules"])
     assert ("more than the policy allows" in text) == any("velocity" in rule for rule in alert["rules"])
-    told = re.search(r"score ([\d.]+).*the threshold is ([\d.]+)", text)
-    assert told is None or float(told[1]) >= float(told[2])
-    assert told is None or SCORE in alert["rules"]
+    match = re.search(r"score ([\d.]+).*the threshold is ([\d.]+)", text)
+    assert match is None or float(match[1]) >= float(match[2])
+    assert match is None or SCORE in alert["rules"]
 
 
 def check_percentiles(alerts: list[dict[str, Any]]) -> None:
@@ -174,7 +174,7 @@ def test_reasons_threshold_and_decision_never_contradict_each_other(seed: int) -
     check(random_world(seed, trials=True))
 
 
-def test_every_rule_and_outcome_is_among_them() -> None:
+def test_the_alerts_cover_every_rule_and_outcome() -> None:
     alerts = [alert for seed in range(12) for alert in check(random_world(seed, trials=True))]
     assert len(alerts) > 200
     assert {rule for alert in alerts for rule in alert["rules"]} == set(RULES)
@@ -192,7 +192,7 @@ def test_every_rule_and_outcome_is_among_them() -> None:
         ("reasons", []), ("model_failure", "raised"),
     ],
 )  # fmt: skip
-def test_an_alert_that_contradicts_itself_is_noticed(field: str, value: Any) -> None:
+def test_an_inconsistent_alert_fails_the_check(field: str, value: Any) -> None:
     world = World(rollout=False)
     world.rollout("r1", -HOUR, threshold=0.3)
     world.tx(MINUTE, 499.0)

@@ -1,4 +1,4 @@
-"""What key groups make of records: alerts, dead letters, counts; against the contracts and the oracle."""
+"""Outcomes of key groups, alerts, dead letters and counts, agree with the contracts and the oracle."""
 
 import base64
 import json
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.unit
 
 
 def counted(outcome: Outcome) -> dict:
-    """What a progress record would tell of the champion's features."""
+    """Counts of the champion's features, as in a progress record."""
     return orjson.loads(orjson.dumps(outcome.feature_counts(), option=orjson.OPT_SERIALIZE_NUMPY))
 
 
@@ -86,23 +86,23 @@ def test_alerts_are_the_same_bytes_for_any_batches_rebuilds_and_groups(
         assert sum(o.counts[name] for o in split) == whole[0].counts[name], name
 
 
-def test_one_transaction_in_eight_of_the_champion_s_is_counted_by_its_features():
+def test_one_in_eight_of_the_champions_transactions_is_counted_by_its_features():
     world = World()
     for number in range(200):
         world.tx(number * MINUTE, float(number), transaction_id=f"t{number}")
     world.tx(0, 0.0, arrival=201 * MINUTE, transaction_id="t0")  # a repetition
     (outcome,) = world.run()
-    told = counted(outcome)
-    assert told["model"]["digest"] == scorer().digest
-    assert tuple(told["features"]) == NAMES
+    feature_counts = counted(outcome)
+    assert feature_counts["model"]["digest"] == scorer().digest
+    assert tuple(feature_counts["features"]) == NAMES
     sampled = [n for n in range(200) if hash_string(f"t{n}")[0] % SAMPLED == 0]
     assert 10 < len(sampled) < 50
-    assert {sum(counts) for counts in told["counts"]} == {len(sampled)}
+    assert {sum(counts) for counts in feature_counts["counts"]} == {len(sampled)}
     bins = scorer().bins
     assert bins is not None
     bounds = bins.upper[:, NAMES.index("amount")]
     expected = np.bincount(np.searchsorted(bounds, sampled), minlength=len(bounds) + 2)
-    assert told["counts"][NAMES.index("amount")] == expected.tolist()
+    assert feature_counts["counts"][NAMES.index("amount")] == expected.tolist()
 
 
 def test_alerts_and_dead_letters_keep_their_contracts_and_are_counted():
@@ -124,8 +124,8 @@ def test_alerts_and_dead_letters_keep_their_contracts_and_are_counted():
         record = log.pop((letter.topic, letter.partition, letter.offset))
         assert fields["arrival_time"] == record.timestamp
         for name, content in (("key", record.key), ("value", record.value)):
-            told = fields[f"{name}_base64"]
-            assert (None if told is None else base64.b64decode(told)) == content
+            encoded = fields[f"{name}_base64"]
+            assert (None if encoded is None else base64.b64decode(encoded)) == content
     counts, read = outcome.counts, Counter(topic for topic, *_ in log)
     assert counts["transactions"] + counts["duplicates"] == read[TOPICS.transactions]
     assert counts["profile_changes"] == read[TOPICS.profiles]
@@ -135,8 +135,8 @@ def test_alerts_and_dead_letters_keep_their_contracts_and_are_counted():
 
 
 @pytest.mark.parametrize("cuts", [(), (1, 2, 3)], ids=["one batch", "a batch each"])
-def test_rollout_decides_what_arrives_from_its_arrival_on(cuts):
-    """r1 decides what came before any rollout too.
+def test_a_rollout_decides_arrivals_from_its_own_on(cuts):
+    """r1 also decides transactions before any rollout.
 
     rollout  r1 at 10 s (threshold 1)    r2 at 20 s (0)     r3 at 30 s (1)
     arrival  5 s        10 s   19.999 s  20 s      29.999 s 30 s
@@ -154,8 +154,8 @@ def test_rollout_decides_what_arrives_from_its_arrival_on(cuts):
 
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,)], ids=str)
-def test_rollout_that_looks_older_than_the_one_before_takes_effect_with_it(cuts):
-    """A broker's clock stepped back: r3 lies behind r2 but looks older. It cannot decide what r1 decided.
+def test_a_rollout_with_an_earlier_timestamp_takes_effect_with_the_one_before(cuts):
+    """A broker's clock went back: r3 follows r2 with an earlier timestamp. It cannot decide what r1 decided.
 
     rollout  r1 at 0      r2 at 20 s, then r3 "at 10 s"
     tx           15 s     20 s
@@ -183,7 +183,7 @@ def test_each_rollout_scores_with_its_own_model():
 
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2, 3)], ids=str)
-def test_blocked_card_declines_between_its_block_and_its_release_only(cuts):
+def test_a_blocked_card_is_declined_only_between_block_and_release(cuts):
     """profile   active ------- blocked at 10 s ------- active at 20 s
     arrival           9.999 s   10 s       19.999 s    20 s
     """
@@ -227,7 +227,7 @@ def test_rows_of_a_later_snapshot_are_known_from_their_arrival(cuts, groups):
     assert known == [None, 0, START + 10 * SECOND, START + 10 * SECOND]
 
 
-def test_velocity_alerts_from_one_more_than_the_limit():
+def test_velocity_alerts_above_its_limit():
     world = World(rollout=False)
     world.rollout("r1", 0, threshold=1.0, max_count_5m=2)
     for second in range(4):
@@ -250,23 +250,23 @@ def test_duplicate_is_no_alert_and_is_counted():
 
 
 @pytest.mark.parametrize("cuts", [(), (1,), (1, 2, 3)], ids=str)
-def test_id_used_again_is_no_free_pass(cuts):
-    """small and known ... large under the same id (decided, told, counted) ... the large one again."""
+def test_a_reused_id_does_not_suppress_an_alert(cuts):
+    """A small one, a large one with the same id (decided, marked, counted), then the large one again."""
     world = World()
     world.tx(0, 1.0, transaction_id="same")
     for _ in range(2):
         world.tx(1, 900.0, transaction_id="same", merchant_id="n")
     world.tx(2, 900.0)
     outcomes = world.run(cuts)
-    told = [json.loads(value) for value in values(outcomes)]
-    assert [alert["source"]["offset"] for alert in told] == [1, 3]
-    assert [alert["conflicting_repetition"] for alert in told] == [True, False]
+    alerts = [json.loads(value) for value in values(outcomes)]
+    assert [alert["source"]["offset"] for alert in alerts] == [1, 3]
+    assert [alert["conflicting_repetition"] for alert in alerts] == [True, False]
     for name in ("conflicting_repetition", "duplicates"):
         assert sum(outcome.counts[name] for outcome in outcomes) == 1
 
 
 @pytest.mark.parametrize("cuts", [(), (1, 7)], ids=str)
-def test_dates_do_not_hide_a_burst_from_the_velocity_rule(cuts):
+def test_false_dates_do_not_hide_a_burst_from_the_velocity_rule(cuts):
     """Ten transactions within a second, dated an hour apart."""
     world = World(rollout=False)
     world.rollout("r1", 0, threshold=1.0, max_count_5m=8)
@@ -280,7 +280,7 @@ def test_dates_do_not_hide_a_burst_from_the_velocity_rule(cuts):
 
 @pytest.mark.parametrize("cuts", [(), (1,), (1, 2, 3)], ids=str)
 @pytest.mark.parametrize("status", ["blocked", "closed"])
-def test_deleted_row_does_not_release_its_card(status, cuts):
+def test_a_deleted_row_does_not_unblock_its_card(status, cuts):
     """profile   active ----- blocked at 10 s ----- deleted at 20 s ----- active at 30 s"""
     world = World()
     world.profile("r", -HOUR)
@@ -295,7 +295,7 @@ def test_deleted_row_does_not_release_its_card(status, cuts):
     assert [alert["profile"] is None for alert in alerts] == [False, True, True]
 
 
-def test_without_any_rollout_nothing_is_decided():
+def test_without_a_rollout_no_transaction_is_decided():
     world = World(rollout=False)
     world.tx(0)
     with pytest.raises(NoRolloutError, match="fraud rollouts promote"):
@@ -323,7 +323,7 @@ BROKEN_ROLLOUTS = [
 
 
 @pytest.mark.parametrize("value", BROKEN_ROLLOUTS, ids=range(len(BROKEN_ROLLOUTS)))
-def test_broken_rollout_is_one_dead_letter_and_changes_nothing(value):
+def test_an_invalid_rollout_is_one_dead_letter_without_effect(value):
     assert_refused(value)
 
 
@@ -360,7 +360,7 @@ def assert_refused(value: bytes) -> None:
         assert sum(outcome.counts["transactions"] for outcome in outcomes) == 2
 
 
-def test_rollouts_survive_in_the_state():
+def test_rollouts_are_kept_in_the_state():
     """A batch that reads no rollout decides by those of the batches before."""
     world = World(rollout=False)
     world.rollout("r1", 0, threshold=0.0)
@@ -369,7 +369,7 @@ def test_rollouts_survive_in_the_state():
     assert len(world.alerts(cuts=(1, 2), rebuild_each_batch=True)) == 3
 
 
-def test_two_partitions_keep_each_their_order():
+def test_each_partition_keeps_its_order():
     """Outcomes are in the order of partition and offset; each partition has its own greatest event time."""
     world = World(rollout=False, partitions=2)
     world.rollout("r1", 0, threshold=0.0)

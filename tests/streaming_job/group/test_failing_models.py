@@ -1,4 +1,4 @@
-"""A model that fails some transactions: rules decide those alone, the alert says so, the oracle agrees."""
+"""Models that fail some transactions: only the rules decide those, the alert says so, the oracle agrees."""
 
 import json
 import random
@@ -26,7 +26,7 @@ Load = Callable[[ModelRef], Scorer]
 
 
 class Foreign:
-    """A classifier made of two functions."""
+    """A classifier of two functions."""
 
     def __init__(
         self, score: Callable[[Array], Array], explain: Callable[[Array], Array] | None = None
@@ -43,17 +43,17 @@ def foreign(score: Callable[[Array], Array], explain: Callable[[Array], Array] |
 def world(cards: int = 6, n: int = 120, **rollout: object) -> World:
     """Transactions of a few cards in a short time; half of the cards have a profile."""
     rng = random.Random(5)
-    made = World(rollout=False)
-    made.rollout("r1", 0, max_count_5m=4, **rollout)  # type: ignore[arg-type]
+    result = World(rollout=False)
+    result.rollout("r1", 0, max_count_5m=4, **rollout)  # type: ignore[arg-type]
     for card in range(0, cards, 2):
-        made.profile("r", -HOUR, f"c{card}")
+        result.profile("r", -HOUR, f"c{card}")
     for number in range(n):
-        made.tx(number * SECOND, rng.randrange(60_000) / 100, card_id=f"c{rng.randrange(cards)}")
-    return made
+        result.tx(number * SECOND, rng.randrange(60_000) / 100, card_id=f"c{rng.randrange(cards)}")
+    return result
 
 
 def assert_equal_to_the_oracle(made: World, load_model: Load) -> list[dict[str, object]]:
-    """... for several ways to cut the log into batches, which give the same bytes."""
+    """Check the outcomes of several divisions into batches, which must be the same bytes."""
     whole = [alert.value for outcome in made.run(load_model=load_model) for alert in outcome.alerts]
     for cuts in ((1, 2, 3, 50), tuple(range(0, len(made.transactions), 7))):
         split = made.run(cuts, load_model=load_model, rebuild_each_batch=True)
@@ -74,7 +74,7 @@ def assert_equal_to_the_oracle(made: World, load_model: Load) -> list[dict[str, 
 
 @pytest.fixture(scope="module")
 def registered(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelRef, Load]:
-    """A logistic regression: it refuses NaN, which is what the features of a card without profile are."""
+    """A logistic regression, which refuses NaN, the features of a card without profile."""
     directory: Path = tmp_path_factory.mktemp("registry")
     uri = f"sqlite:///{directory}/mlflow.db"
     rng = np.random.default_rng(0)
@@ -104,9 +104,9 @@ def test_a_registered_model_that_raises_leaves_those_cards_to_the_rules(
 @pytest.mark.integration
 def test_failures_are_counted(registered: tuple[ModelRef, Load]) -> None:
     ref, load_model = registered
-    made = world(model=ref)
-    (outcome,) = made.run(load_model=load_model)
-    cards = [json.loads(tx.value or b"")["card_id"] for tx in made.transactions]
+    result = world(model=ref)
+    (outcome,) = result.run(load_model=load_model)
+    cards = [json.loads(tx.value or b"")["card_id"] for tx in result.transactions]
     failures = sum(card in {"c1", "c3", "c5"} for card in cards)
     assert outcome.counts["scoring_failures"] == failures
     assert outcome.scores.sum() == len(cards) - failures
@@ -140,7 +140,7 @@ WRONG = {
 
 @pytest.mark.unit
 @pytest.mark.parametrize("name", WRONG)
-def test_whatever_a_model_answers_the_stream_goes_on(name: str) -> None:
+def test_the_stream_continues_whatever_a_model_returns(name: str) -> None:
     score, failure = WRONG[name]
     alerts = assert_equal_to_the_oracle(world(threshold=0.2), lambda ref: foreign(score))
     failed = [alert for alert in alerts if alert["model_failure"]]
@@ -150,7 +150,7 @@ def test_whatever_a_model_answers_the_stream_goes_on(name: str) -> None:
 
 
 @pytest.mark.unit
-def test_a_score_without_reasons_says_so() -> None:
+def test_a_score_without_reasons_is_marked() -> None:
     def explain(x: Array) -> Array:
         if (x[:, NAMES.index("amount")] >= 300).any():
             raise KeyError("amount")
@@ -166,7 +166,7 @@ def test_a_score_without_reasons_says_so() -> None:
 
 
 @pytest.mark.unit
-def test_which_rows_fail_does_not_depend_on_their_company() -> None:
+def test_failures_do_not_depend_on_the_other_rows() -> None:
     rng = np.random.default_rng(1)
     x = rng.random((1000, len(NAMES)))
     bad = sorted(rng.choice(1000, 17, replace=False).tolist())
@@ -184,7 +184,7 @@ def test_which_rows_fail_does_not_depend_on_their_company() -> None:
     assert np.isnan(scores[bad]).all()
     good = np.setdiff1d(np.arange(1000), bad)
     assert np.array_equal(scores[good], x[good, 1])
-    assert len(asked) < 17 * 2 * 11  # halving, not a thousand calls
+    assert len(asked) < 17 * 2 * 11  # halves, not a thousand calls
 
 
 @pytest.mark.unit
@@ -202,8 +202,8 @@ def test_a_registry_out_of_reach_stops_a_job_that_has_no_other_model() -> None:
     def gone(ref: ModelRef) -> Scorer:
         raise ModelUnavailableError("the registry is away")
 
-    made = world()
-    made.tx(MINUTE)
+    result = world()
+    result.tx(MINUTE)
     with pytest.raises(ModelUnavailableError, match="away"):
-        made.run(load_model=gone)
-    assert made.run(load_model=load)
+        result.run(load_model=gone)
+    assert result.run(load_model=load)

@@ -1,4 +1,4 @@
-"""A rollout that cannot decide is a dead letter: the job goes on, and says the same however it is cut."""
+"""A rollout that cannot decide is a dead letter: the job continues, with the same outcome in any batches."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,13 +48,13 @@ def fails(error: type[ModelError]) -> Load:
 
 def world(model: ModelRef) -> World:
     """rollout  r1 at 0    r2 at 10 s (model)    r3 at 20 s; a transaction each second."""
-    made = World(rollout=False, partitions=3)
-    made.rollout("r1", 0, threshold=0.0)
-    made.rollout("r2", 10 * SECOND, threshold=0.0, model=model)
-    made.rollout("r3", 20 * SECOND, threshold=0.0, version="2")
+    result = World(rollout=False, partitions=3)
+    result.rollout("r1", 0, threshold=0.0)
+    result.rollout("r2", 10 * SECOND, threshold=0.0, model=model)
+    result.rollout("r3", 20 * SECOND, threshold=0.0, version="2")
     for second in range(30):
-        made.tx(second * SECOND, 10.0 * second, card_id=f"c{second % 4}")
-    return made
+        result.tx(second * SECOND, 10.0 * second, card_id=f"c{second % 4}")
+    return result
 
 
 @pytest.mark.parametrize(
@@ -71,38 +71,36 @@ def world(model: ModelRef) -> World:
 def test_the_last_good_rollout_stays_in_force(
     error: type[ModelError] | None, reason: str, groups: int, cuts: tuple[int, ...]
 ) -> None:
-    made = world(BAD if error else newer_ref())
+    result = world(BAD if error else newer_ref())
     load_model = fails(error or ModelError)
-    outcomes = made.run(cuts, groups=groups, load_model=load_model, rebuild_each_batch=True)
+    outcomes = result.run(cuts, groups=groups, load_model=load_model, rebuild_each_batch=True)
     assert dead_letters(outcomes) == [(TOPICS.model_rollouts, 0, 1, reason)]
     assert sum(outcome.counts["rollouts"] for outcome in outcomes) == 2
-    alerts = made.alerts(cuts=cuts, groups=groups, load_model=load_model)
+    alerts = result.alerts(cuts=cuts, groups=groups, load_model=load_model)
     by_time = sorted(alerts, key=lambda alert: alert["arrival_time"])
     assert [alert["rollout_id"] for alert in by_time] == ["r1"] * 20 + ["r3"] * 10
-    assert sorted(map(place, alerts)) == [place(a) for a in expected_alerts(made.expected(load_model))]
+    assert sorted(map(place, alerts)) == [place(a) for a in expected_alerts(result.expected(load_model))]
 
 
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("cuts", [(), (5, 10, 11, 12, 25)], ids=["one batch", "some"])
-def test_a_rollout_in_another_partition_is_refused_and_has_no_place_in_the_order(
-    groups: int, cuts: tuple[int, ...]
-) -> None:
-    """Somebody has given the topic a second partition: r2 is its first record, with the offset of r1."""
-    made = world(model_ref("2"))
-    made.rollouts[1] = made.rollouts[1]._replace(partition=1, offset=0)
-    outcomes = made.run(cuts, groups=groups, rebuild_each_batch=True)
+def test_a_rollout_in_another_partition_is_refused_and_not_folded(groups: int, cuts: tuple[int, ...]) -> None:
+    """The topic has got a second partition: r2 is its first record, with the offset of r1."""
+    result = world(model_ref("2"))
+    result.rollouts[1] = result.rollouts[1]._replace(partition=1, offset=0)
+    outcomes = result.run(cuts, groups=groups, rebuild_each_batch=True)
     assert dead_letters(outcomes) == [(TOPICS.model_rollouts, 1, 0, "wrong_partition")]
     assert sum(outcome.counts["rollouts"] for outcome in outcomes) == 2
-    alerts = made.alerts(cuts=cuts, groups=groups)
+    alerts = result.alerts(cuts=cuts, groups=groups)
     by_time = sorted(alerts, key=lambda alert: alert["arrival_time"])
     assert [alert["rollout_id"] for alert in by_time] == ["r1"] * 20 + ["r3"] * 10
-    assert sorted(map(place, alerts)) == [place(a) for a in expected_alerts(made.expected())]
+    assert sorted(map(place, alerts)) == [place(a) for a in expected_alerts(result.expected())]
 
 
 def test_a_model_of_some_features_in_another_order_decides_like_the_oracle_says() -> None:
-    made = world(subset_ref())
-    alerts = sorted(made.alerts(groups=3), key=place)
-    wanted = expected_alerts(made.expected())
+    result = world(subset_ref())
+    alerts = sorted(result.alerts(groups=3), key=place)
+    wanted = expected_alerts(result.expected())
     for ours, theirs in zip(alerts, wanted, strict=True):
         assert ours["score"] == pytest.approx(theirs["score"], rel=1e-9)
         assert [r["feature"] for r in ours["reasons"]] == [r["feature"] for r in theirs["reasons"]]
@@ -119,30 +117,30 @@ def test_a_model_of_exactly_the_catalogues_columns_is_used_as_it_is() -> None:
     x = np.random.default_rng(0).normal(size=(50, len(NAMES)))
     wide, own = small_scorer().on(NAMES), [NAMES.index(name) for name in small_scorer().feature_names]
     assert np.array_equal(wide.score(x), small_scorer().score(x[:, own]))
-    told = wide.explain(x)
-    assert np.array_equal(told[:, own], small_scorer().explain(x[:, own]))
-    assert np.count_nonzero(np.delete(told, own, axis=1)) == 0
+    explanation = wide.explain(x)
+    assert np.array_equal(explanation[:, own], small_scorer().explain(x[:, own]))
+    assert np.count_nonzero(np.delete(explanation, own, axis=1)) == 0
     with pytest.raises(ModelError, match="amount"):
         small_scorer().on(NAMES[1:])
 
 
 @pytest.mark.parametrize("cuts", [(), (3, 4, 5)], ids=["one batch", "some"])
 @pytest.mark.parametrize("groups", [1, 3])
-def test_a_withdrawn_rollout_decides_no_more(cuts: tuple[int, ...], groups: int) -> None:
+def test_a_withdrawn_rollout_no_longer_decides(cuts: tuple[int, ...], groups: int) -> None:
     """r1 at 0    r2 at 3 s    r2 withdrawn at 6 s."""
-    made = World(rollout=False, partitions=3)
-    made.rollout("r1", 0, threshold=0.0)
-    made.rollout("r2", 3 * SECOND, threshold=0.0)
-    made.withdraw("r2", 6 * SECOND)
+    result = World(rollout=False, partitions=3)
+    result.rollout("r1", 0, threshold=0.0)
+    result.rollout("r2", 3 * SECOND, threshold=0.0)
+    result.withdraw("r2", 6 * SECOND)
     for second in range(9):
-        made.tx(second * SECOND, card_id=f"c{second % 3}")
-    alerts = made.alerts(cuts=cuts, groups=groups, rebuild_each_batch=True)
+        result.tx(second * SECOND, card_id=f"c{second % 3}")
+    alerts = result.alerts(cuts=cuts, groups=groups, rebuild_each_batch=True)
     by_time = sorted(alerts, key=lambda alert: alert["arrival_time"])
     assert [alert["rollout_id"] for alert in by_time] == ["r1"] * 3 + ["r2"] * 3 + ["r1"] * 3
 
 
 class Registry:
-    """A registry that has whichever models it has at the moment, and counts who asks."""
+    """A registry with changing models, which counts its calls."""
 
     def __init__(self) -> None:
         self.gone: set[str] = set()
@@ -156,54 +154,54 @@ class Registry:
 
 
 def test_the_model_in_force_is_loaded_before_a_transaction_needs_it() -> None:
-    registry, made, store = Registry(), world(model_ref("2")), MemoryPieces()
-    rules = replace(made.rules(), load_model=registry.load)
+    registry, result, store = Registry(), world(model_ref("2")), MemoryPieces()
+    rules = replace(result.rules(), load_model=registry.load)
     core = opened(rules, store, Meta(), {})
-    fold(core, made)
-    assert registry.asked == ["1", "2", "2", "2"]  # each is judged, the last one is in force
+    fold(core, result)
+    assert registry.asked == ["1", "2", "2", "2"]  # each is loaded for its verdict, the last one is in force
     core.seal(store, {})
     registry.asked = []
     opened(rules, store, Meta(), {})
     assert registry.asked == ["2"]
 
 
-def test_what_was_said_of_a_rollout_stays_said_whatever_the_registry_has_now() -> None:
-    """The state is older than the output: what was folded, and judged, before Q is folded again."""
-    made = world(model_ref("5"))
+def test_the_verdict_on_a_rollout_is_kept_whatever_the_registry_has_now() -> None:
+    """The state is older than the output: rollouts before Q, judged already, are folded again."""
+    result = world(model_ref("5"))
     registry = Registry()
-    rules = replace(made.rules(), load_model=registry.load)
+    rules = replace(result.rules(), load_model=registry.load)
     registry.gone = {"5"}
     first = opened(rules, MemoryPieces(), Meta(), {})
-    fold(first, made)
-    told = first.outcome.set_aside
-    assert told == {1: "model_unavailable"}
+    fold(first, result)
+    set_aside = first.outcome.set_aside
+    assert set_aside == {1: "model_unavailable"}
     q = {(TOPICS.model_rollouts, 0): 3}
-    for gone in (set(), {"5"}, {"2"}):  # it is back; all is as it was; one that was good is away
+    for gone in (set(), {"5"}, {"2"}):  # the refused one is back, all are as before, a good one is missing
         registry.gone = gone
-        again = opened(rules, MemoryPieces(), Meta(), q, told)
-        fold(again, made)
-        assert again.outcome.set_aside == told
+        again = opened(rules, MemoryPieces(), Meta(), q, set_aside)
+        fold(again, result)
+        assert again.outcome.set_aside == set_aside
         assert again.outcome.dead_letters == []
 
 
-def test_a_model_whose_files_are_lost_is_withdrawn_before_anything_needs_it() -> None:
-    made, registry, store = world(model_ref("2")), Registry(), MemoryPieces()
-    rules = replace(made.rules(), load_model=registry.load)
+def test_a_model_with_lost_files_can_be_withdrawn_before_it_is_needed() -> None:
+    result, registry, store = world(model_ref("2")), Registry(), MemoryPieces()
+    rules = replace(result.rules(), load_model=registry.load)
     first = opened(rules, store, Meta(), {})
-    fold(first, made)
+    fold(first, result)
     first.seal(store, {})
     registry.gone = {"2"}
-    made.rollouts.clear()
+    result.rollouts.clear()
     stuck = opened(rules, store, Meta(), {})
     with pytest.raises(ModelUnavailableError):
-        decide(stuck, made)
+        decide(stuck, result)
     free = opened(rules, store, Meta(), {})
     for name in ("r2", "r3"):
-        made.withdraw(name, HOUR, from_the_beginning=True)
-    for number, record in enumerate(made.rollouts, 3):
-        made.rollouts[number - 3] = record._replace(offset=number)
-    fold(free, made)
-    decide(free, made)
+        result.withdraw(name, HOUR, from_the_beginning=True)
+    for number, record in enumerate(result.rollouts, 3):
+        result.rollouts[number - 3] = record._replace(offset=number)
+    fold(free, result)
+    decide(free, result)
     assert len(free.outcome.alerts) == 30
     assert free.outcome.rollout is not None
     assert free.outcome.rollout["rollout_id"] == "r1"

@@ -1,4 +1,4 @@
-"""With which progress record a key group continues: the topic's, or the copy in its state."""
+"""The progress record with which a key group continues: the topic's, or the copy in its state."""
 
 import json
 from typing import Any
@@ -26,26 +26,26 @@ def record(commit_id: int) -> dict[str, Any]:
         (3, None, 3),
         (3, 2, 3),  # after a crash
         (3, 3, 3),  # after a stop
-        (None, 3, 3),  # ... and the topic was emptied
-        (2, 3, 3),  # ... or has lost its end
+        (None, 3, 3),  # after a stop, and the topic was emptied
+        (2, 3, 3),  # after a stop, and the topic has lost its end
     ],
 )
 def test_the_newer_one_counts(on_topic: int | None, in_state: int | None, counts: int | None) -> None:
-    found = newest(
+    result = newest(
         None if on_topic is None else record(on_topic),
         None if in_state is None else json.dumps(record(in_state)),
     )
-    assert found == (None if counts is None else record(counts))
+    assert result == (None if counts is None else record(counts))
 
 
-def test_a_record_tells_positions_and_verdicts() -> None:
+def test_a_record_has_positions_and_verdicts() -> None:
     assert positions(record(2)) == {("transactions", 1): 20, ("profiles", 1): 20}
     assert set_aside(record(2)) == {4: "model_refused"}
     assert (positions(None), set_aside(None)) == ({}, {})
     assert set_aside({"commit_id": 1, "partitions": []}) == {}  # of an earlier release
 
 
-def test_a_job_of_merchant_facts_needs_the_very_last_one() -> None:
+def test_a_job_with_merchant_facts_needs_the_last_record() -> None:
     require_labels(None, 0)
     require_labels(record(3), 3)
     with pytest.raises(CheckpointError, match=r"written 4 .* that of 3, .*another job id"):

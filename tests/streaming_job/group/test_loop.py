@@ -1,4 +1,4 @@
-"""The loop of an epoch: when it speaks, and that all it says is one uncut pass, whatever is killed."""
+"""The loop of an epoch: when it commits; output equal to one uninterrupted pass, whatever is killed."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.unit
 
 WORLDS, TRANSACTIONS = 30, 40
 SHAPES = [(1, 1, 0), (3, 1, 0), (2, 2, 1), (3, 2, 0), (4, 3, 0)]
-"""Partitions, key groups, the group that is looked at."""
+"""Partitions, key groups, the observed group."""
 COUNTS = (
     "transactions", "duplicates", "late", "profile_changes", "rollouts", "missing_profile",
     "late_table_changes", "scoring_failures",
@@ -49,7 +49,7 @@ def case(seed: int, partitions: int, groups: int) -> tuple[Rules, list[Record]]:
 
 @cache
 def uncut(seed: int, partitions: int, groups: int, group: int) -> tuple[Output, dict[Any, Any], bytes, bytes]:
-    """What a group says of the whole log in one pass, what it knows then, where events held, its counts."""
+    """One pass over the whole log: output, final state, offsets from which events held, counts."""
     rules, log = case(seed, partitions, groups)
     transactions = [record for record in log if record.topic == rules.topics.transactions]
     pass_ = Group(group, rules)
@@ -66,30 +66,30 @@ def rebuilt(pieces: Any) -> GroupState:
 
 
 def knowledge(state: GroupState) -> dict[Any, Any]:
-    """Everything that a state knows of its cards, but for profile versions that nobody can see any more."""
+    """Contents of a state, except profile versions that no transaction can see any more."""
     known = {}
     for number in range(state.numbers_given):
         card = state.arena.arrays["cards"][number]
-        told: dict[str, Any] = describe(CardState(state, number))
-        seen_at = told["last_arrival_time"]
-        versions = told["profiles"]
+        contents: dict[str, Any] = describe(CardState(state, number))
+        seen_at = contents["last_arrival_time"]
+        versions = contents["profiles"]
         in_force = [
             n for n, version in enumerate(versions) if (version["known_from"] or 0) <= (seen_at or -1)
         ]
-        told["profiles"] = versions[: in_force[0] + 1] if in_force else versions
-        known[int(card["lo"]), int(card["hi"])] = told
+        contents["profiles"] = versions[: in_force[0] + 1] if in_force else versions
+        known[int(card["lo"]), int(card["hi"])] = contents
     return known
 
 
 BEFORE = st.one_of(st.none(), st.just("another process"), st.just("another machine"), st.integers(0, 8))
-"""What happens before an epoch; a number: that checkpoint is restored."""
+"""Event before an epoch; a number restores that checkpoint."""
 EPOCHS = st.lists(st.tuples(BEFORE, st.integers(0, 12), st.none() | st.integers(0, 90)), max_size=8)
-"""What happens before, how long it lasts, which call kills its process."""
+"""Event before the epoch, its length, and the call that kills its process."""
 
 
 @examples(120, thorough=40_000)
 @given(st.integers(0, WORLDS - 1), st.sampled_from(SHAPES), EPOCHS, st.integers(0, 2**32))
-def test_output_and_state_are_those_of_an_uncut_pass(seed, shape, epochs, chance):
+def test_output_and_state_equal_those_of_an_uninterrupted_pass(seed, shape, epochs, chance):
     partitions, groups, group = shape
     rules, log = case(seed, partitions, groups)
     fate = Fate(chance)
@@ -113,7 +113,7 @@ def test_output_and_state_are_those_of_an_uncut_pass(seed, shape, epochs, chance
             job.epoch(looks=40)
             calm += 1
             assert calm < 60
-        found = knowledge(rebuilt(job.pieces))
+        result = knowledge(rebuilt(job.pieces))
     expected, known, applied, features = uncut(seed, *shape)
     assert dict(job.output.alerts) == dict(expected.alerts)
     assert dict(job.output.suppressed) == dict(expected.suppressed)
@@ -125,17 +125,17 @@ def test_output_and_state_are_those_of_an_uncut_pass(seed, shape, epochs, chance
     assert {name: job.output.counts[name] for name in COUNTS} == {
         name: expected.counts[name] for name in COUNTS
     }
-    assert found == known
+    assert result == known
 
 
 class Turns:
-    """All that a loop works on, turn by turn: in each a tenth of a second passes."""
+    """Collaborators of a loop, driven turn by turn, each a tenth of a second."""
 
     def __init__(self, taken: list[int]) -> None:
-        """A log whose third transaction is the first alert, without tables but for the rollouts.
+        """A log whose third transaction is the first alert; rollouts are the only table.
 
         Args:
-            taken: turn n takes the next taken[n] transactions.
+            taken: number of transactions that turn n reads.
         """
         world = World(rollout=False)
         world.rollout("r1", 0, threshold=1.0, max_count_5m=2)
@@ -146,15 +146,15 @@ class Turns:
             self.core.fold(records)
         self._records, self._taken, self._turn = iter(world.transactions), taken, -1
         self.positions = {(TOPICS.transactions, 0): 0}
-        self.said: list[tuple[int, int]] = []
+        self.transactions: list[tuple[int, int]] = []
         """(turn, alerts) of each transaction."""
         self.asked_for_end = False
 
     def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
         self._turn += 1
-        found = [next(self._records) for _ in range(self._taken[self._turn])]
-        self.positions[TOPICS.transactions, 0] += len(found)
-        return list(as_records(found))
+        result = [next(self._records) for _ in range(self._taken[self._turn])]
+        self.positions[TOPICS.transactions, 0] += len(result)
+        return list(as_records(result))
 
     def limit(self, ends: Offsets | None) -> None:
         raise AssertionError("nothing has been said before")
@@ -170,7 +170,7 @@ class Turns:
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         assert ends == self.positions
-        self.said.append((self._turn, len(take_outcome().alerts)))
+        self.transactions.append((self._turn, len(take_outcome().alerts)))
 
     def is_over(self) -> bool:
         return self._turn == len(self._taken) - 1
@@ -185,16 +185,16 @@ class Turns:
         return self
 
 
-def test_alerts_are_said_at_once_positions_at_intervals_and_silence_now_and_then():
+def test_alerts_are_committed_at_once_positions_at_intervals_and_heartbeats_rarely():
     """taken  1 . . . 1 1 . . . . . . . .
     said        |     |             |
     """
-    assert Turns([1, 0, 0, 0, 1, 1, *[0] * 8]).run().said == [(2, 0), (5, 1), (12, 0)]
+    assert Turns([1, 0, 0, 0, 1, 1, *[0] * 8]).run().transactions == [(2, 0), (5, 1), (12, 0)]
 
 
-def test_what_is_left_is_said_at_the_end():
-    assert Turns([0, 1]).run().said == [(1, 0)]
-    assert Turns([0, 0]).run().said == []
+def test_the_rest_is_committed_at_the_end():
+    assert Turns([0, 1]).run().transactions == [(1, 0)]
+    assert Turns([0, 0]).run().transactions == []
 
 
 def test_an_epoch_that_has_written_much_asks_for_its_end(monkeypatch):

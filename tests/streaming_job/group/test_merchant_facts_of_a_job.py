@@ -1,4 +1,4 @@
-"""Merchant label features of a job are those of a training set over the same log, whatever is killed."""
+"""Merchant label features of a job equal those of a training set over the same log, whatever is killed."""
 
 import json
 from functools import cache
@@ -44,7 +44,7 @@ def case(seed: int, partitions: int) -> tuple[World, tuple[Record, ...]]:
 
 @cache
 def archive(seed: int, partitions: int) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Transactions, labels and profiles of a log as a model owner has them in files."""
+    """Transactions, labels and profiles of a log, in the form of a model owner's files."""
     _, log = case(seed, partitions)
     txs = [record for record in log if record.topic == "transactions"]
     rows = [json.loads(record.value or b"") for record in txs]
@@ -58,7 +58,7 @@ def archive(seed: int, partitions: int) -> tuple[pa.Table, pa.Table, pa.Table]:
 
 
 def training_set(directory: Path, seed: int, partitions: int, delay_ms: int) -> pa.Table:
-    """What `fraud features` writes for that archive."""
+    """Output of `fraud features` for that archive."""
     paths = {name: directory / f"{name}.parquet" for name in ("transactions", "labels", "profiles", "output")}
     for name, table in zip(paths, archive(seed, partitions), strict=False):
         pq.write_table(table, paths[name], row_group_size=7)
@@ -78,7 +78,7 @@ def accepted(made: pa.Table) -> dict[str, bytes]:
 
 
 def reports(log: tuple[Record, ...]) -> pa.Table:
-    """Labels as an archive has them: what keeps no contract, and refunds, left out."""
+    """Labels of an archive, without invalid records and refunds."""
     rows = []
     for record in log:
         if record.topic in ("labels", "chargebacks"):
@@ -102,7 +102,7 @@ def bits(features: dict[str, float | None]) -> bytes:
 
 @cache
 def undisturbed(seed: int, shape: tuple[int, int], delay_ms: int) -> MemoryGroups:
-    """The job from beginning to end, in peace."""
+    """Run the job from beginning to end without disturbances."""
     world, log = case(seed, shape[0])
     fate = Fate(seed)
     groups = MemoryGroups(world.rules(shape[1], load, merchant_rules(delay_ms)), list(log), fate)
@@ -112,13 +112,13 @@ def undisturbed(seed: int, shape: tuple[int, int], delay_ms: int) -> MemoryGroup
 
 
 CASES = [(0, (3, 2), DAY), (1, (4, 3), 7 * DAY), (2, (1, 1), 0), (3, (3, 2), 0), (5, (3, 2), DAY)]
-"""Of WORLDS, those of an everyday run."""
+"""Number of WORLDS in an everyday run."""
 
 
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
-def test_streamed_features_are_those_that_the_command_writes(seed, shape, delay_ms, tmp_path, monkeypatch):
-    told = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
-    streamed = {alert["transaction_id"]: bits(alert["features"]) for alert in told}
+def test_streamed_features_equal_those_of_the_command(seed, shape, delay_ms, tmp_path, monkeypatch):
+    alerts = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
+    streamed = {alert["transaction_id"]: bits(alert["features"]) for alert in alerts}
     assert streamed == accepted(training_set(tmp_path, seed, shape[0], delay_ms))
     monkeypatch.setattr(training_run, "CHUNK", 8)
     assert streamed == accepted(training_set(tmp_path, seed, shape[0], delay_ms))
@@ -127,16 +127,16 @@ def test_streamed_features_are_those_that_the_command_writes(seed, shape, delay_
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
 def test_models_are_trained_on_the_same_features(seed, shape, delay_ms):
     transactions, labels, profiles = archive(seed, shape[0])
-    made = merchant_payments.build(
+    result = merchant_payments.build(
         transactions, merchant_payments.MerchantLabels.of(labels, delay_ms), profiles
     )
-    told = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
-    streamed = sorted(bits(alert["features"]) for alert in told)
-    assert streamed == sorted(row.tobytes() for row in made if not np.isnan(row).all())
+    alerts = [json.loads(value) for value in undisturbed(seed, shape, delay_ms).alerts().values()]
+    streamed = sorted(bits(alert["features"]) for alert in alerts)
+    assert streamed == sorted(row.tobytes() for row in result if not np.isnan(row).all())
 
 
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
-def test_the_oracle_finds_the_same(seed, shape, delay_ms):
+def test_the_oracle_computes_the_same_features(seed, shape, delay_ms):
     world, log = case(seed, shape[0])
     job = undisturbed(seed, shape, delay_ms)
     profiles = ProfileLog()
@@ -145,27 +145,29 @@ def test_the_oracle_finds_the_same(seed, shape, delay_ms):
     merchants = MerchantLog(rules, delay_ms, profiles)
     topics = ("transactions", "labels", "chargebacks")
     refused = merchants.read(*([record for record in log if record.topic == topic] for topic in topics))
-    letters = sorted((one.topic, one.partition, one.offset, str(one.reason)) for one in refused)
+    letters = sorted(
+        (letter.topic, letter.partition, letter.offset, str(letter.reason)) for letter in refused
+    )
     assert [letter for letter in job.dead_letters() if letter[0] != "transactions"] == letters
     for value in job.alerts().values():
         alert = json.loads(value)
-        found = merchants.features(alert["merchant_id"], alert["arrival_time"])
+        features = merchants.features(alert["merchant_id"], alert["arrival_time"])
         np.testing.assert_array_equal(
-            [np.nan if alert["features"][name] is None else alert["features"][name] for name in found],
-            list(found.values()),
+            [np.nan if alert["features"][name] is None else alert["features"][name] for name in features],
+            list(features.values()),
         )
 
 
-def test_the_worlds_hold_what_this_is_about():
+def test_the_worlds_contain_the_cases_that_matter():
     jobs = [undisturbed(*case) for case in CASES]
     features = [json.loads(value)["features"] for job in jobs for value in job.alerts().values()]
     for name in MERCHANT_NAMES:
-        assert any(found[name] for found in features), name
+        assert any(feature[name] for feature in features), name
     reasons = {reason for job in jobs for *_, reason in job.dead_letters()}
     assert {"unknown_transaction", "malformed_json", "empty_value"} <= reasons
     reports = [fact for job in jobs for fact in job.facts() if fact["kind"] == "report"]
     assert {fact["fraud"] for fact in reports} == {fact["spike"] for fact in reports} == {True, False}
-    assert not any(one.output.counts["late_facts"] for job in jobs for one in job.jobs)
+    assert not any(memory_job.output.counts["late_facts"] for job in jobs for memory_job in job.jobs)
 
 
 BEFORE = st.one_of(st.none(), st.just("another process"), st.just("another machine"), st.integers(0, 8))
@@ -192,7 +194,7 @@ def test_kills_and_restored_checkpoints_change_nothing(world_of, epochs, chance)
 
 
 def added_up(groups: MemoryGroups) -> tuple[dict[tuple[int, int], int], list[str]]:
-    """Counts of each merchant and hour, and all reports."""
+    """Sum the counts of each merchant and hour; return them and all reports."""
     counts: dict[tuple[int, int], int] = {}
     for fact in groups.facts():
         if fact["kind"] == "counts":

@@ -1,4 +1,4 @@
-"""How long a group asks for a model that cannot be had, and who says so."""
+"""Retries for a model that cannot be loaded, and the messages about it."""
 
 import logging
 from pathlib import Path
@@ -22,19 +22,19 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "MODEL_RETRY_S", 0.1)
 
 
-def test_a_registry_that_does_not_answer_is_asked_again_and_said(
+def test_a_registry_that_does_not_answer_is_retried_with_a_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(ModelUnavailableError, match="registry failed"):
         processor._load_patiently(model_ref(), "http://127.0.0.1:1", tmp_path, NAMES)
-    said = [record.getMessage() for record in caplog.records if "no decisions until" in record.getMessage()]
-    assert len(said) >= 2
-    assert "model card-fraud 1" in said[0]
+    messages = [
+        record.getMessage() for record in caplog.records if "no decisions until" in record.getMessage()
+    ]
+    assert len(messages) >= 2
+    assert "model card-fraud 1" in messages[0]
 
 
-def test_a_version_that_the_registry_has_not_is_not_waited_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_version_is_not_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(ModelMissingError, match="registry failed"):
         processor._load_patiently(
             model_ref("99"), f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "models", NAMES

@@ -1,4 +1,4 @@
-"""Where Spark puts a key group."""
+"""The state partition in which Spark places a key group."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
     ("value", "expected"),
     [(0, 933211791), (1, -559580957), (42, 29417773), (-1, -1604776387), (2147483647, 133916647)],
 )
-def test_hash_is_sparks(value, expected):
+def test_the_hash_equals_sparks(value, expected):
     assert _spark_hash(value) == expected
 
 

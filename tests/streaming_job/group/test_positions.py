@@ -1,4 +1,4 @@
-"""Whether a group's state (P), its output (Q) and the log fit together."""
+"""Checks that a group's state (P), its output (Q) and the log fit together."""
 
 import pytest
 
@@ -19,12 +19,12 @@ FIRST, END = {T0: 10, T1: 0, PROFILES: 0}, {T0: 100, T1: 50, PROFILES: 30}
     [
         ({T0: 20, T1: 5, PROFILES: 30}, {T0: 60, T1: 5}),  # to be decided again, in silence
         ({T0: 20, T1: 5, PROFILES: 30}, {T0: 20, T1: 5}),
-        ({T0: 20, T1: 5, PROFILES: 30}, {}),  # nothing has ever been said
+        ({T0: 20, T1: 5, PROFILES: 30}, {}),  # without any output yet
         ({T0: 10, T1: 0, PROFILES: 0}, {}),  # all of the log
         ({T0: 100, T1: 50, PROFILES: 30}, {T0: 100, T1: 50}),  # none of it
     ],
 )
-def test_state_behind_or_at_the_output_goes_on(state: Offsets, said: Offsets) -> None:
+def test_a_state_behind_or_at_the_output_is_accepted(state: Offsets, said: Offsets) -> None:
     require_fit(state, said, FIRST, END)
 
 
@@ -37,7 +37,7 @@ def test_state_behind_or_at_the_output_goes_on(state: Offsets, said: Offsets) ->
         ({("profiles", 1): 0}, LogError, "profiles-1 is gone"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_partition_and_what_to_do(
+def test_a_mismatch_is_refused_with_its_partition_and_a_remedy(
     changed: Offsets, kind: type[FraudError], words: str
 ) -> None:
     state = {T0: 20, T1: 5, PROFILES: 3, **changed}
@@ -45,22 +45,22 @@ def test_what_does_not_fit_is_refused_with_its_partition_and_what_to_do(
         require_fit(state, {T0: 60, T1: 5}, FIRST, END)
 
 
-def test_a_log_that_ends_before_what_was_said_is_refused() -> None:
-    """Its state is behind that end: records that came would be decided up to Q without a word."""
+def test_a_log_that_ends_before_the_output_is_refused() -> None:
+    """The state is before that end: new records would be decided silently up to Q."""
     with pytest.raises(LogError, match="transactions-0 was read up to offset 60, but ends at 40"):
         require_fit({T0: 20}, {T0: 60}, FIRST, {T0: 40})
 
 
-def test_topics_that_know_less_than_the_state_are_refused() -> None:
-    """Neither committed offsets nor progress are left: what was said since the checkpoint is not known."""
+def test_topics_without_the_last_output_are_refused() -> None:
+    """Committed offsets and progress are lost: the output since the checkpoint is unknown."""
     with pytest.raises(CheckpointError, match=r"written 7 Kafka transactions.* show 0.*another job id"):
         require_output(7, 0)
     require_output(7, 7)
     require_output(7, 9)
 
 
-def test_topics_that_do_not_say_how_far_the_last_output_reached_are_refused() -> None:
-    """From the state's position on all of it would be said again."""
+def test_topics_without_the_end_of_the_last_output_are_refused() -> None:
+    """From the state's position on everything would be written again."""
     words = r"written 9 Kafka .* up to where it then was in transactions-0, transactions-1; .*another job id"
     with pytest.raises(CheckpointError, match=words):
         require_output(7, 9, {T1, T0})

@@ -1,4 +1,4 @@
-"""What the job's stages give every transaction is what a training set gives it, bit for bit."""
+"""The job's features of each transaction equal those of a training set, bit for bit."""
 
 import json
 
@@ -14,18 +14,18 @@ pytestmark = pytest.mark.unit
 
 
 def world(seed: int) -> World:
-    """Three weeks of a few cards, everything an alert: late, too late, early, repeated, one card hot."""
+    """Three weeks of a few cards, one hot, all alerts; transactions late, too late, early or repeated."""
     rng = np.random.default_rng(seed)
-    made = World(rollout=False, partitions=3)
-    made.rollout("all", -HOUR, threshold=0.0)
+    result = World(rollout=False, partitions=3)
+    result.rollout("all", -HOUR, threshold=0.0)
     for card in range(5):
-        made.profile("r", 0, card=f"c{card}", risk_tier=card % 4, credit_limit=500.0 * card)
-    made.profile("u", DAY, card="c1", credit_limit=77.0)
-    made.profile("c", 2 * DAY, card="c7", home_country="DE")
+        result.profile("r", 0, card=f"c{card}", risk_tier=card % 4, credit_limit=500.0 * card)
+    result.profile("u", DAY, card="c1", credit_limit=77.0)
+    result.profile("c", 2 * DAY, card="c7", home_country="DE")
     arrivals = np.sort(rng.integers(0, 21 * DAY, 1_500))
     lateness = rng.choice([0, 0, 0, MINUTE, 3 * DAY, 8 * DAY, -4 * MINUTE, -6 * MINUTE], arrivals.size)
     for arrival, late in zip(arrivals.tolist(), lateness.tolist(), strict=True):
-        made.tx(
+        result.tx(
             arrival - late,
             float(np.round(rng.gamma(2, 40), 2)),
             arrival=arrival,
@@ -35,20 +35,20 @@ def world(seed: int) -> World:
             country=str(rng.choice(["FR", "DE", "ZZ"])),
         )
         if rng.random() < 0.03:
-            last = made.transactions[-1]
-            made.raw_tx(last.value, arrival, key=last.key, partition=last.partition)
-    return made
+            last = result.transactions[-1]
+            result.raw_tx(last.value, arrival, key=last.key, partition=last.partition)
+    return result
 
 
 def history(made: World) -> pa.Table:
-    """The same transactions as an archive has them."""
+    """The same transactions as an archive."""
     rows = [json.loads(record.value or b"") for record in made.transactions]
     arrivals = pa.array([record.timestamp for record in made.transactions])
     return pa.Table.from_pylist(rows).append_column("arrival_time", arrivals)
 
 
 def profiles(made: World) -> pa.Table:
-    """The same profiles; what a snapshot brought has no time."""
+    """The same profiles; rows of the snapshot have no time."""
     rows = []
     for record in made.profiles:
         change = json.loads(record.value or b"")
@@ -65,18 +65,18 @@ def bits(features: dict[str, float | None]) -> bytes:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rebuilt", [False, True], ids=["working copy", "rebuilt each batch"])
 def test_streamed_features_equal_those_of_the_training_set(seed: int, rebuilt: bool) -> None:
-    made = world(seed)
-    cuts = np.random.default_rng(seed).choice(len(made.transactions) - 1, 12, replace=False) + 1
-    trained = training_set.build(history(made), profiles(made))
-    outcomes = made.run(cuts.tolist(), groups=3, rebuild_each_batch=rebuilt)
+    result = world(seed)
+    cuts = np.random.default_rng(seed).choice(len(result.transactions) - 1, 12, replace=False) + 1
+    trained = training_set.build(history(result), profiles(result))
+    outcomes = result.run(cuts.tolist(), groups=3, rebuild_each_batch=rebuilt)
     alerts = [json.loads(alert.value) for outcome in outcomes for alert in outcome.alerts]
-    rows = {(record.partition, record.offset): row for row, record in enumerate(made.transactions)}
+    rows = {(record.partition, record.offset): row for row, record in enumerate(result.transactions)}
     streamed = {rows[place(alert)]: bits(alert["features"]) for alert in alerts}
     decided = np.flatnonzero(~np.isnan(trained).all(axis=1)).tolist()
     assert sorted(streamed) == decided
     assert all(streamed[row] == trained[row].tobytes() for row in decided)
-    # and the test has met everything that it is about
-    assert len(alerts) == len(streamed) < len(made.transactions) - len(dead_letters(outcomes))
+    # the test covers all its cases
+    assert len(alerts) == len(streamed) < len(result.transactions) - len(dead_letters(outcomes))
     assert {reason for *_, reason in dead_letters(outcomes)} == {"too_late", "future_event_time"}
     assert max(alert["features"]["count_all"] for alert in alerts) > 512
     assert {alert["features"]["limit_use_24h"] is None for alert in alerts} == {True, False}

@@ -1,4 +1,4 @@
-"""Open rollouts in the job: who decides, what is compared, and that no challenger touches the champion."""
+"""Open rollouts in the job: deciding model, comparison, and no effect of challengers on the champion."""
 
 import json
 from collections.abc import Callable
@@ -30,20 +30,20 @@ Load = Callable[[ModelRef], Scorer]
 
 
 def world(*challengers: Challenger, share_bp: int = 5_000, kind: type[World] = World) -> World:
-    """Champion from -1 h; a rollout in shadow from 10 s, canary from 20 s, then back; a minute of traffic."""
-    made = kind(rollout=False, partitions=3)
-    made.rollout("r1", -HOUR, threshold=0.0, max_count_5m=99)
-    made.event(proposed("r2", *challengers), 9 * SECOND)
-    made.event(event(Type.SHADOW_STARTED, "r2", 2), 10 * SECOND)
-    made.event(event(Type.CANARY_SET, "r2", 3, share_bp=share_bp), 20 * SECOND)
-    made.event(event(Type.ROLLED_BACK, "r2", 4), 40 * SECOND)
+    """A minute of traffic; a rollout in shadow from 10 s, canary from 20 s, rolled back later."""
+    result = kind(rollout=False, partitions=3)
+    result.rollout("r1", -HOUR, threshold=0.0, max_count_5m=99)
+    result.event(proposed("r2", *challengers), 9 * SECOND)
+    result.event(event(Type.SHADOW_STARTED, "r2", 2), 10 * SECOND)
+    result.event(event(Type.CANARY_SET, "r2", 3, share_bp=share_bp), 20 * SECOND)
+    result.event(event(Type.ROLLED_BACK, "r2", 4), 40 * SECOND)
     for second in range(60):
-        made.tx(second * SECOND, float(second * 17 % 600), card_id=f"c{second % 20}")
-    return made
+        result.tx(second * SECOND, float(second * 17 % 600), card_id=f"c{second % 20}")
+    return result
 
 
-def told(found: list[Any]) -> list[dict[str, Any]]:
-    return sorted((json.loads(one.value) for one in found), key=lambda alert: alert["arrival_time"])
+def by_arrival(records: list[Any]) -> list[dict[str, Any]]:
+    return sorted((json.loads(record.value) for record in records), key=lambda alert: alert["arrival_time"])
 
 
 def one_pass(made: World, load_model: Load = load_any, cuts: tuple[int, ...] = ()) -> Outcome:
@@ -56,10 +56,10 @@ def member(card: str, share_bp: int) -> bool:
 
 
 @pytest.mark.parametrize("cuts", [(), (5, 15, 25, 45)], ids=str)
-def test_the_canary_decides_for_its_cards_while_it_is_one(cuts: tuple[int, ...]) -> None:
-    made = world(challenger(model_ref("2"), policy=ALWAYS))
-    outcome = one_pass(made, cuts=cuts)
-    alerts = told(outcome.alerts)
+def test_a_canary_decides_for_its_cards(cuts: tuple[int, ...]) -> None:
+    result = world(challenger(model_ref("2"), policy=ALWAYS))
+    outcome = one_pass(result, cuts=cuts)
+    alerts = by_arrival(outcome.alerts)
     assert len(alerts) == 60
     for second, alert in enumerate(alerts):
         validate(Contract.ALERT, alert)
@@ -83,29 +83,29 @@ def test_the_canary_decides_for_its_cards_while_it_is_one(cuts: tuple[int, ...])
 
 
 @pytest.mark.parametrize("cuts", [(), (5, 15, 25, 45)], ids=str)
-def test_verdicts_that_differ_are_shadow_alerts_and_counted_in_units(cuts: tuple[int, ...]) -> None:
+def test_differing_verdicts_are_shadow_alerts_and_counted_in_units(cuts: tuple[int, ...]) -> None:
     """The champion alerts on everything, `b` on nothing, `d` by score; only the champion decides."""
-    made = world(
+    result = world(
         challenger(model_ref("2"), policy=NEVER, role="shadow"),
         challenger(model_ref("2"), "d", role="shadow", policy=Policy(0.5, 99)),
         challenger(model_ref("1"), "e", policy=ALWAYS),
         share_bp=1,
     )
-    outcome = one_pass(made, cuts=cuts)
+    outcome = one_pass(result, cuts=cuts)
     assert len(outcome.alerts) == 60
-    shadows = told(outcome.shadow_alerts)
-    named = [one["challenger"] for one in shadows]
+    shadows = by_arrival(outcome.shadow_alerts)
+    named = [alert["challenger"] for alert in shadows]
     assert named.count("b") == 30
     assert named.count("e") == 0
     policy = Policy(0.5, 99)
-    for one in shadows:
-        validate(Contract.SHADOW_ALERT, one)
-        assert not one["alerts"]
-        assert one["champion"]["alerts"]
-        assert one["champion"]["rules"] == ["score"]
+    for shadow in shadows:
+        validate(Contract.SHADOW_ALERT, shadow)
+        assert not shadow["alerts"]
+        assert shadow["champion"]["alerts"]
+        assert shadow["champion"]["rules"] == ["score"]
         quiet = Counts(1, 1, 1, 1, 1, 1)
-        if one["challenger"] == "d":
-            assert decide(policy, one["score"], quiet, None, False, 0) is None
+        if shadow["challenger"] == "d":
+            assert decide(policy, shadow["score"], quiet, None, False, 0) is None
     trial = outcome.trials.by_rollout["r2"].challengers
     assert trial["d"].numbers["only_champion"] == named.count("d") < 30
     assert +trial["b"].cards == {"only_champion": 20}
@@ -115,19 +115,19 @@ def test_verdicts_that_differ_are_shadow_alerts_and_counted_in_units(cuts: tuple
 
 
 def lost(ref: ModelRef) -> Scorer:
-    """The model's files cannot be read any more."""
+    """Loader of a model whose files are lost."""
     raise OSError("the disk is gone")
 
 
 class LostWorld(World):
-    """Its challengers' models are good when they are proposed, and cannot be loaded later."""
+    """A world whose challengers' models are valid at the proposal, and cannot be loaded later."""
 
     def rules(self, groups: int = 1, load_model: Load = load) -> Rules:
         return replace(super().rules(groups, load_model), load_challenger=lost)
 
 
 class OutOfMemory:
-    """A model that cannot be run here."""
+    """A model that runs out of memory."""
 
     def score(self, x: np.ndarray) -> np.ndarray:
         raise MemoryError("no room")
@@ -151,17 +151,17 @@ def no_room(ref: ModelRef) -> Scorer:
     ids=["NaN", "raises", "out of memory", "gone"],
 )
 @pytest.mark.parametrize("cuts", [(), (15, 25)], ids=str)
-def test_a_challenger_that_fails_leaves_everything_as_it_is_without_it(
+def test_a_failing_challenger_changes_no_output_of_the_champion(
     ref: ModelRef, load_model: Load, why: str, cuts: tuple[int, ...]
 ) -> None:
-    made = world(
+    result = world(
         challenger(ref, policy=ALWAYS), share_bp=10_000, kind=LostWorld if load_model is load else World
     )
     alone = World(rollout=False, partitions=3)
     alone.rollout("r1", -HOUR, threshold=0.0, max_count_5m=99)
-    alone.transactions = made.transactions
-    outcome = one_pass(made, load_model, cuts)
-    known, expected = told(outcome.alerts), told(one_pass(alone).alerts)
+    alone.transactions = result.transactions
+    outcome = one_pass(result, load_model, cuts)
+    known, expected = by_arrival(outcome.alerts), by_arrival(one_pass(alone).alerts)
     failed = [alert for alert in known if alert["challenger_failure"]]
     assert {alert["challenger_failure"] for alert in failed} == {why}
     for alert, other in zip(known, expected, strict=True):
@@ -182,16 +182,16 @@ def test_cooldown_and_escalation_follow_the_cards_own_alerts() -> None:
     arrival    0 s   30 s        60 s       61 s
     alert      sent  suppressed  escalated  escalated
     """
-    made = World(rollout=False)
-    made.rollout("r1", -HOUR, threshold=1.0, max_count_5m=99)
+    result = World(rollout=False)
+    result.rollout("r1", -HOUR, threshold=1.0, max_count_5m=99)
     policy = Policy(0.0, 99, escalate_after=3, cooldown_s=60)
-    made.event(proposed("r2", challenger(model_ref("2"), policy=policy)), -MINUTE)
-    made.event(event(Type.PROMOTED, "r2", 2), -MINUTE)
+    result.event(proposed("r2", challenger(model_ref("2"), policy=policy)), -MINUTE)
+    result.event(event(Type.PROMOTED, "r2", 2), -MINUTE)
     for second in (0, 30, 60, 61):
-        made.tx(second * SECOND)
+        result.tx(second * SECOND)
     for cuts in ((), (1, 2, 3)):
-        outcome = merged(made.run(cuts, rebuild_each_batch=bool(cuts)))
-        alerts, (held,) = told(outcome.alerts), told(outcome.suppressed)
+        outcome = merged(result.run(cuts, rebuild_each_batch=bool(cuts)))
+        alerts, (held,) = by_arrival(outcome.alerts), by_arrival(outcome.suppressed)
         validate(Contract.ALERT, held)
         assert held["suppressed_by"] == {"arrival_time": START}
         assert [alert["decision"] for alert in alerts] == ["review", "decline", "decline"]
@@ -200,13 +200,13 @@ def test_cooldown_and_escalation_follow_the_cards_own_alerts() -> None:
         assert {alert["policy"] for alert in alerts} == {policy.digest()}
 
 
-def test_events_say_from_which_transaction_on_they_held() -> None:
-    made = world(challenger(model_ref("2")))
-    group = Group(0, made.rules(1))
-    group.take([*made.rollouts], made.transactions)
+def test_progress_has_the_first_transaction_to_which_each_event_applied() -> None:
+    result = world(challenger(model_ref("2")))
+    group = Group(0, result.rules(1))
+    group.take([*result.rollouts], result.transactions)
     applied = {step["seq"]: step for step in orjson.loads(orjson.dumps(group.core.outcome.applied))[1:]}
     by_partition = {
-        partition: [record for record in made.transactions if record.partition == partition]
+        partition: [record for record in result.transactions if record.partition == partition]
         for partition in range(3)
     }
     for seq, since in ((2, 10), (3, 20), (4, 40)):
@@ -216,11 +216,11 @@ def test_events_say_from_which_transaction_on_they_held() -> None:
         }
 
 
-def test_without_an_open_rollout_nothing_is_kept_or_told() -> None:
-    made = World()
+def test_without_an_open_rollout_no_trial_is_stored_or_reported() -> None:
+    result = World()
     for second in range(50):
-        made.tx(second * SECOND, 500.0)
-    group = Group(0, made.rules())
-    group.take(made.rollouts, made.transactions)
+        result.tx(second * SECOND, 500.0)
+    group = Group(0, result.rules())
+    group.take(result.rollouts, result.transactions)
     assert not group.core.outcome.trials
     assert group.store["units"] == b""

@@ -1,4 +1,4 @@
-"""The job and the oracle, written apart, come to the same of rollouts with challengers."""
+"""The job and the oracle, which share no code, agree on rollouts with challengers."""
 
 import json
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ SOUND = model_ref("2")
 
 
 def story(canary: ModelRef) -> World:
-    """A rollout through all its phases, while 23 cards pay 1,200 times, some of it twice."""
+    """A rollout through all its phases, while 23 cards pay 1,200 times, some of the records repeated."""
     world = World(rollout=False, partitions=3)
     world.rollout("r1", -HOUR, threshold=0.3, max_count_5m=6)
     strict = Policy(0.2, 5, cooldown_s=40, escalate_after=20, max_count_1m=3)
@@ -60,13 +60,13 @@ def require_same(expected: Iterable[dict[str, Any]], written: Iterable[Any]) -> 
 
 
 @pytest.mark.parametrize("canary", [SOUND, RAISES, NO_NUMBER], ids=["sound", "raises", "no number"])
-def test_rollouts_come_to_the_same(canary: ModelRef) -> None:
+def test_job_and_oracle_agree_on_rollouts(canary: ModelRef) -> None:
     world = story(canary)
     job = merged(world.run((100, 333, 800), groups=3, load_model=load_any))
-    rollouts = RolloutLog(lambda one: load_any(one.model))
+    rollouts = RolloutLog(lambda scorer: load_any(scorer.model))
     refused = rollouts.read(world.rollouts)
     rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, world.partitions, PARTITIONER.value)
-    oracle = Oracle(ProfileLog(), rollouts, lambda one: load_any(one.model), rules)
+    oracle = Oracle(ProfileLog(), rollouts, lambda scorer: load_any(scorer.model), rules)
     outcomes = list(oracle.judge(world.transactions))
     alerts = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.ALERT]
     suppressed = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.SUPPRESSED]
@@ -77,5 +77,5 @@ def test_rollouts_come_to_the_same(canary: ModelRef) -> None:
     assert require_same(shadows, job.shadow_alerts) > 10
     assert trial_counts(json.loads(orjson.dumps(job.trials.to_json()))) == oracle.trials.counts()
     letters = {(letter.offset, letter.reason.value) for letter in job.dead_letters}
-    assert {(found.offset, found.reason.value) for found in refused if found.reason} == letters
+    assert {(result.offset, result.reason.value) for result in refused if result.reason} == letters
     assert letters

@@ -1,4 +1,4 @@
-"""The working copy is good only for the state that its token names; whatever goes wrong, it is rebuilt."""
+"""The working copy is valid only for the state with its token; in all other cases it is rebuilt."""
 
 import fcntl
 import multiprocessing
@@ -26,11 +26,11 @@ DEADLINE_S = 60.0
 
 
 class CrashError(Exception):
-    """Something goes wrong in mid-batch."""
+    """An error within a batch."""
 
 
 def batch(state: GroupState, meta: Meta, store: MemoryPieces, number: int, cards: int = 50) -> float:
-    """One transaction of every card; returns how many the first card had before."""
+    """Apply one transaction of every card; return the number that the first card had before."""
     rows = np.zeros(cards, dtype=TRANSACTION)
     rows["hi"] = rows["lo"] = np.arange(1, cards + 1)
     rows["transaction"] = number
@@ -46,7 +46,7 @@ def batch(state: GroupState, meta: Meta, store: MemoryPieces, number: int, cards
 
 
 def run(copy: WorkingCopy, store: MemoryPieces, number: int, cards: int = 50) -> float:
-    """An epoch of one batch."""
+    """Run an epoch of one batch."""
     meta = load_meta(store)
     with copy.use(meta, store) as state:
         return batch(state, meta, store, number, cards)
@@ -58,24 +58,24 @@ def test_copy_is_used_again_without_a_rebuild(tmp_path):
     assert copy.rebuilds == 0
 
 
-def test_another_process_takes_over_what_this_one_left(tmp_path):
-    """Two objects on one directory are two workers: each finds the other's work."""
-    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
-    assert [run((one, other)[number % 2], store, number) for number in range(6)] == [0, 1, 2, 3, 4, 5]
-    assert (one.rebuilds, other.rebuilds) == (0, 0)
+def test_another_process_takes_over_the_working_copy(tmp_path):
+    """Two objects on one directory stand for two workers, each of which finds the other's state."""
+    first, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
+    assert [run((first, other)[number % 2], store, number) for number in range(6)] == [0, 1, 2, 3, 4, 5]
+    assert (first.rebuilds, other.rebuilds) == (0, 0)
 
 
 def test_another_process_that_grew_the_arrays_is_followed(tmp_path):
-    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
-    run(one, store, 0)
+    first, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
+    run(first, store, 0)
     run(other, store, 1, cards=20_000)
-    assert run(one, store, 2, cards=20_000) == 2
-    assert one.rebuilds == 0
+    assert run(first, store, 2, cards=20_000) == 2
+    assert first.rebuilds == 0
     assert other.rebuilds == 0
 
 
 def test_copy_from_before_the_machine_crashed_is_rebuilt(tmp_path, monkeypatch):
-    """What the kernel had written back by then may be of different batches, whatever the token says."""
+    """Pages written back before the crash may belong to different batches, whatever the token is."""
     store = MemoryPieces()
     run(WorkingCopy(tmp_path, LATENESS), store, 0)
     monkeypatch.setattr(working_copy, "_boot", lambda: "the next one")
@@ -86,13 +86,13 @@ def test_copy_from_before_the_machine_crashed_is_rebuilt(tmp_path, monkeypatch):
 
 
 def test_workers_whose_files_were_deleted_agree_on_new_ones(tmp_path):
-    one, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
-    run(one, store, 0)
+    first, other, store = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS), MemoryPieces()
+    run(first, store, 0)
     run(other, store, 1)
     shutil.rmtree(tmp_path)
-    # each in turn, so that the second one finds what the first one made, of the size that it had mapped
-    assert [run((one, other)[number % 2], store, number) for number in range(2, 6)] == [2, 3, 4, 5]
-    assert (one.rebuilds, other.rebuilds) == (1, 0)
+    # each in turn, so that the second one finds the first one's file, of the size that it had mapped
+    assert [run((first, other)[number % 2], store, number) for number in range(2, 6)] == [2, 3, 4, 5]
+    assert (first.rebuilds, other.rebuilds) == (1, 0)
 
 
 def test_copy_of_another_token_is_rebuilt(tmp_path):
@@ -124,7 +124,7 @@ def test_exception_in_mid_batch_leads_to_a_rebuild(tmp_path, after_commit):
     with pytest.raises(CrashError), copy.use(meta, uncommitted) as state:  # noqa: PT012
         batch(state, meta, uncommitted, 1)
         raise CrashError
-    # Spark may have kept what was put, or not; the copy is trusted in neither case
+    # Spark may have kept the changes or not; the copy is not used in either case
     assert run(copy, uncommitted if after_commit else store, 2) == (2 if after_commit else 1)
     assert copy.rebuilds == 1
 
@@ -139,7 +139,7 @@ def test_lost_files_are_rebuilt(tmp_path):
 
 
 def test_lost_array_under_a_good_token_is_rebuilt(tmp_path):
-    """A cleaner of temporary files took one array; the token still stands."""
+    """A cleaner of temporary files deleted one array; the token is still there."""
     copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(copy, store, 0)
     (tmp_path / "arrays" / "events").unlink()
@@ -155,7 +155,7 @@ def test_fresh_job_does_not_trust_an_old_copy(tmp_path):
     assert run(WorkingCopy(tmp_path, LATENESS), MemoryPieces(), 0) == 0
 
 
-def test_damaged_store_is_an_error_and_stays_one(tmp_path):
+def test_a_damaged_store_remains_an_error(tmp_path):
     copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(copy, store, 0)
     run(copy, store, 1)
@@ -183,7 +183,7 @@ def _hold(directory, holding, release):
         release.wait(DEADLINE_S)
 
 
-def test_worker_of_an_old_job_is_waited_for_and_a_killed_one_is_not(tmp_path):
+def test_a_running_worker_of_an_old_job_is_awaited_and_a_killed_one_is_not(tmp_path):
     processes = multiprocessing.get_context("spawn")
     for kill in (False, True):
         holding, release = processes.Event(), processes.Event()
@@ -191,25 +191,25 @@ def test_worker_of_an_old_job_is_waited_for_and_a_killed_one_is_not(tmp_path):
         worker.start()
         try:
             assert holding.wait(DEADLINE_S)
-            found: list[float] = []
+            result: list[float] = []
             copy = WorkingCopy(tmp_path, LATENESS)
-            waiting = threading.Thread(target=lambda: found.append(run(copy, MemoryPieces(), 0)))  # noqa: B023
+            waiting = threading.Thread(target=lambda: result.append(run(copy, MemoryPieces(), 0)))  # noqa: B023
             waiting.start()
             waiting.join(0.1)
             assert waiting.is_alive()
-            assert found == []
+            assert result == []
             if kill:
                 worker.kill()
             else:
                 release.set()
             waiting.join(DEADLINE_S)
-            assert found == [0.0]
+            assert result == [0.0]
         finally:
             worker.kill()
             worker.join(DEADLINE_S)
 
 
-def test_file_arena_holds_what_a_memory_arena_holds(tmp_path):
+def test_a_file_arena_holds_the_same_as_a_memory_arena(tmp_path):
     stores = [MemoryPieces(), MemoryPieces()]
     states = [GroupState(FileArena(tmp_path)), GroupState(MemoryArena())]
     metas = [Meta(), Meta()]

@@ -1,4 +1,4 @@
-"""What messages in librdkafka's queue are taken for."""
+"""Measuring of the messages in librdkafka's queue."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ BROKEN = -1
 FIRST, SECOND = 1000, 2000
 """Handles of topics."""
 GARBAGE = 0x7F << 32
-"""Error and partition are ints of four bytes, beside which anything may stand."""
+"""Error and partition are ints of four bytes; the bytes beside them may have any value."""
 
 
 class Queue:
@@ -36,9 +36,9 @@ class Queue:
             row[ERROR] = GARBAGE | (error & 0xFFFFFFFF)
         addresses = np.array([row.ctypes.data for row in memory], dtype=np.int64)
         owners = np.empty(len(messages), dtype=np.int32)
-        found = measure(self.states, addresses, 0, len(messages), owners, self.totals, taken, self.most)
+        result = measure(self.states, addresses, 0, len(messages), owners, self.totals, taken, self.most)
         self.owners = owners.tolist()
-        return found
+        return result
 
     @property
     def positions(self) -> list[int]:
@@ -57,13 +57,13 @@ def test_records_are_counted_by_partition_and_topic() -> None:
     assert queue.measure() == (0, 0, False)
 
 
-def test_the_end_of_a_partition_tells_of_marks_behind_its_last_record() -> None:
+def test_the_end_of_a_partition_shows_markers_after_its_last_record() -> None:
     queue = Queue()
     assert queue.measure((FIRST, 0, 7, 0), (FIRST, 0, 12, END_OF_PARTITION)) == (1, 13, False)
     assert queue.positions == [12, 5, 5]
 
 
-def test_nothing_is_taken_from_behind_an_error_but_from_other_partitions() -> None:
+def test_only_other_partitions_are_read_past_an_error() -> None:
     queue = Queue()
     messages = (
         (FIRST, 0, 7, 0),
@@ -76,18 +76,18 @@ def test_nothing_is_taken_from_behind_an_error_but_from_other_partitions() -> No
     assert queue.owners == [0, FAILED, UNUSED, 1, UNUSED]
     assert queue.positions == [8, 10, 5]
     assert queue.states["is_cut"].tolist() == [True, False, False]
-    # nor by the next look
+    # nor by the next call
     assert queue.measure((FIRST, 0, 21, 0)) == (0, 0, False)
 
 
-def test_an_error_about_no_partition_is_told_and_cuts_none() -> None:
+def test_an_error_without_a_partition_is_reported_and_stops_none() -> None:
     queue = Queue()
     assert queue.measure((0, 0, 0, BROKEN), (FIRST, 0, 5, 0)) == (1, 13, True)
     assert queue.owners == [FAILED, 0]
     assert not queue.states["is_cut"].any()
 
 
-def test_records_before_the_position_are_not_handed_out_again() -> None:
+def test_records_before_the_position_are_not_returned_again() -> None:
     queue = Queue()
     assert queue.measure((FIRST, 0, 4, 0), (FIRST, 0, 5, 0)) == (1, 13, False)
     assert queue.owners == [UNUSED, 0]
@@ -101,7 +101,7 @@ def test_neither_records_nor_positions_pass_a_limit(error: int) -> None:
     assert queue.states["is_cut"].tolist() == [True, False, False]
 
 
-def test_what_is_beyond_the_bytes_that_go_together_is_left_for_the_next_time() -> None:
+def test_records_beyond_the_limit_of_bytes_are_left_for_the_next_call() -> None:
     queue = Queue(most=30)
     messages = ((FIRST, 0, 5, 0), (SECOND, 0, 5, 0), (FIRST, 0, 6, 0), (SECOND, 0, 7, END_OF_PARTITION))
     assert queue.measure(*messages, (FIRST, 0, 7, 0)) == (2, 26, True)
@@ -110,7 +110,7 @@ def test_what_is_beyond_the_bytes_that_go_together_is_left_for_the_next_time() -
     assert queue.states["is_cut"].tolist() == [True, False, False]
 
 
-def test_a_single_record_is_taken_however_large_it_is() -> None:
+def test_a_single_record_of_any_size_is_read() -> None:
     queue = Queue(most=5)
     assert queue.measure((FIRST, 0, 5, 0)) == (1, 13, False)
     assert queue.measure((FIRST, 0, 6, 0), (SECOND, 0, 5, 0), taken=13) == (0, 0, True)

@@ -1,4 +1,4 @@
-"""A card's partition is the one that Kafka's producers choose."""
+"""The partition of a card, as Kafka's producers choose it."""
 
 import zlib
 
@@ -44,28 +44,30 @@ def flat(data: bytes) -> tuple[np.ndarray, int, int]:
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_is_the_one_of_kafkas_own_test(key: bytes, signed: int) -> None:
+def test_murmur2_has_the_values_of_kafkas_own_test(key: bytes, signed: int) -> None:
     assert java_murmur2(key) == signed & 0xFFFFFFFF
     assert murmur2(*flat(key)) == signed & 0x7FFFFFFF
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=40))
-def test_hashes_of_any_bytes(data: bytes) -> None:
+def test_hashes_of_random_bytes_equal_the_references(data: bytes) -> None:
     assert murmur2(*flat(data)) == java_murmur2(data) & 0x7FFFFFFF
     assert crc32(*flat(data)) == zlib.crc32(data)
 
 
 @settings(deadline=None)  # the first call compiles
 @given(st.lists(st.text(max_size=20)), st.integers(0, 3), st.sampled_from(Partitioner), st.integers(1, 48))
-def test_a_column_of_keys(cards: list[str], skipped: int, partitioner: Partitioner, partitions: int) -> None:
+def test_a_column_of_keys_has_the_partitions_of_its_keys(
+    cards: list[str], skipped: int, partitioner: Partitioner, partitions: int
+) -> None:
     groups = KeyGroups(partitioner, partitions, groups=max(1, partitions // 2))
     expected = [groups.partition_of(card) for card in cards]
     for column in (pa.array(cards, pa.string()), pa.array([card.encode() for card in cards], pa.binary())):
         # a slice has an offset
-        found = groups.partitions_of(column.slice(skipped))
-        assert found.dtype == np.int32
-        assert found.tolist() == expected[skipped:]
+        result = groups.partitions_of(column.slice(skipped))
+        assert result.dtype == np.int32
+        assert result.tolist() == expected[skipped:]
     for card, partition in zip(cards, expected, strict=True):
         assert partition in groups.own(groups.group_of(card))
 
@@ -80,6 +82,6 @@ def test_a_key_that_is_null_counts_as_empty() -> None:
     assert groups.partitions_of(pa.array([], pa.binary())).size == 0
 
 
-def test_groups_share_the_partitions_out() -> None:
+def test_each_partition_belongs_to_one_group() -> None:
     groups = KeyGroups(Partitioner.CRC32, partitions=8, groups=3)
     assert [groups.own(group) for group in range(3)] == [[0, 3, 6], [1, 4, 7], [2, 5]]

@@ -1,4 +1,4 @@
-"""Progress records of one key group: they keep their contract, go on from each other, and are cheap."""
+"""Progress records of one key group: they keep their contract, continue from each other, and are cheap."""
 
 import hashlib
 import timeit
@@ -44,8 +44,8 @@ def ends(transactions: int = 0) -> Offsets:
 
 
 def outcome(transactions: int = 10, **changes: Any) -> Outcome:
-    """Transactions that arrived 1, 2, 3 ... ms ago; one became an alert, another record a dead letter."""
-    made = Outcome(
+    """An outcome: transactions that arrived 1, 2, 3 ... ms ago, one alert and one dead letter."""
+    result = Outcome(
         alerts=[Alert(1, 4, b"card", b'{"alert": 1}')],
         dead_letters=[DeadLetter("tx", 1, 5, NOW, b"card", None, Reason.WRONG_PARTITION, "why")],
         arrivals=[NOW - 1 - np.arange(transactions)],
@@ -53,13 +53,13 @@ def outcome(transactions: int = 10, **changes: Any) -> Outcome:
         rollout={"number": 3, "rollout_id": "r3", "model": MODEL},
         sizes=SIZES,
     )
-    made.counts.update(transactions=transactions, duplicates=2, profile_changes=1, late_table_changes=1)
-    made.counts["conflicting_repetition"] = 3
-    made.rules["score"] = 1
-    made.phases["decide"] = 1.25
+    result.counts.update(transactions=transactions, duplicates=2, profile_changes=1, late_table_changes=1)
+    result.counts["conflicting_repetition"] = 3
+    result.rules["score"] = 1
+    result.phases["decide"] = 1.25
     for name, value in changes.items():
-        setattr(made, name, value)
-    return made
+        setattr(result, name, value)
+    return result
 
 
 def record(progress: GroupProgress, made: Outcome, **changes: Any) -> dict[str, Any]:
@@ -72,45 +72,47 @@ def record(progress: GroupProgress, made: Outcome, **changes: Any) -> dict[str, 
         "transactions_topic": "tx",
         "table_lag": {},
     }
-    told: dict[str, Any] = orjson.loads(progress.record(made, **{**given, **changes}))
-    validate(Contract.JOB_PROGRESS, told)
-    return told
+    fields: dict[str, Any] = orjson.loads(progress.record(made, **{**given, **changes}))
+    validate(Contract.JOB_PROGRESS, fields)
+    return fields
 
 
-def test_a_record_tells_what_came_of_the_log_between_its_offsets() -> None:
-    told = record(group(), outcome())
+def test_a_record_has_the_outcome_of_the_log_between_its_offsets() -> None:
+    fields = record(group(), outcome())
     names = ("job_id", "query_id", "key_group", "key_groups", "commit_id", "epoch")
-    assert [told[name] for name in names] == ["job", "query", 1, 2, 1, 4]
-    assert told["counts"] == {
+    assert [fields[name] for name in names] == ["job", "query", 1, 2, 1, 4]
+    assert fields["counts"] == {
         "records": 14, "transactions": 10, "duplicates": 2, "profile_changes": 1, "rollouts": 0, "late": 0,
         "conflicting_repetition": 3,
         "late_table_changes": 1, "missing_profile": 0, "scoring_failures": 0, "alerts": 1, "suppressed": 0,
         "shadow_alerts": 0, "dead_letters": 1,
     }  # fmt: skip
-    assert told["dead_letters_by_reason"] == {"wrong_partition": 1}
-    assert told["alerts_digest"] == hashlib.sha256(b'{"alert": 1}').hexdigest()
-    assert told["state"] == {**SIZES, "rebuilds": 0}
-    assert told["model"] == {"name": "card-fraud", "version": "1", "digest": "d" * 64}
-    places = [(p["topic"], p["start_offset"], p["end_offset"], p["event_time"]) for p in told["partitions"]]
-    assert places == [("profiles", 7, 7, None), ("tx", 0, 13, NOW - 20)]
+    assert fields["dead_letters_by_reason"] == {"wrong_partition": 1}
+    assert fields["alerts_digest"] == hashlib.sha256(b'{"alert": 1}').hexdigest()
+    assert fields["state"] == {**SIZES, "rebuilds": 0}
+    assert fields["model"] == {"name": "card-fraud", "version": "1", "digest": "d" * 64}
+    partitions = [
+        (p["topic"], p["start_offset"], p["end_offset"], p["event_time"]) for p in fields["partitions"]
+    ]
+    assert partitions == [("profiles", 7, 7, None), ("tx", 0, 13, NOW - 20)]
 
 
 def test_latencies_are_exact() -> None:
-    told = record(group(), outcome(arrivals=[NOW - np.array([5, 6]), NOW - np.array([20, 21, 4_000_000])]))
+    fields = record(group(), outcome(arrivals=[NOW - np.array([5, 6]), NOW - np.array([20, 21, 4_000_000])]))
     expected = dict.fromkeys((*LATENCY_MS, None), 0) | {5.0: 1, 10.0: 1, 20.0: 1, 50.0: 1, None: 1}
-    assert told["latency_ms"]["counts"] == list(expected.values())
-    assert told["latency_ms"]["sum"] == 5 + 6 + 20 + 21 + 4_000_000
+    assert fields["latency_ms"]["counts"] == list(expected.values())
+    assert fields["latency_ms"]["sum"] == 5 + 6 + 20 + 21 + 4_000_000
 
 
-def test_totals_and_numbers_go_on_from_the_last_record_in_whatever_process() -> None:
+def test_totals_and_numbers_continue_from_the_last_record_in_any_process() -> None:
     stays, last = group(), None
     for commit_id in range(1, 5):
         started = NOW - 100 + commit_id
-        told = record(stays, outcome(commit_id), started_at=started)
+        fields = record(stays, outcome(commit_id), started_at=started)
         again = record(group(last), outcome(commit_id), started_at=started)
-        assert again == told
-        assert told["commit_id"] == told["totals"]["commits"] == commit_id
-        last = told
+        assert again == fields
+        assert fields["commit_id"] == fields["totals"]["commits"] == commit_id
+        last = fields
     assert last is not None
     totals = last["totals"]
     assert totals["counts"]["transactions"] == 1 + 2 + 3 + 4
@@ -123,7 +125,7 @@ def test_totals_and_numbers_go_on_from_the_last_record_in_whatever_process() -> 
     assert set(HISTOGRAMS) < set(totals)
 
 
-def test_an_idle_group_repeats_what_it_is() -> None:
+def test_an_idle_group_repeats_its_last_record() -> None:
     progress = group()
     record(progress, outcome())
     idle = record(progress, Outcome(), starts=ends(13), now=NOW + 10_000, table_lag={"profiles": 3})
@@ -138,11 +140,11 @@ def test_an_idle_group_repeats_what_it_is() -> None:
 
 
 def test_a_new_job_has_nothing_to_repeat() -> None:
-    told = record(group(), Outcome(), ends=ends())
-    assert (told["rollout_id"], told["model"], told["state"]["cards"]) == (None, None, 0)
+    fields = record(group(), Outcome(), ends=ends())
+    assert (fields["rollout_id"], fields["model"], fields["state"]["cards"]) == (None, None, 0)
 
 
-def test_numbers_go_on_where_the_offsets_know_more_than_the_topic() -> None:
+def test_numbers_continue_from_the_offsets_if_they_are_ahead_of_the_topic() -> None:
     assert group(None, 41).commit_id == 41
     last = record(group(None, 41), outcome())
     assert last["commit_id"] == 42
@@ -151,12 +153,12 @@ def test_numbers_go_on_where_the_offsets_know_more_than_the_topic() -> None:
 
 
 def test_a_record_costs_little() -> None:
-    """It is made 200 times a second while alerts wait; measured 0.03 ms, ten times that is a mistake."""
-    progress, made = group(), outcome(100)
+    """It is made 200 times a second while alerts wait; measured at 0.03 ms, the limit is ten times that."""
+    progress, result = group(), outcome(100)
     positions = {("profiles", partition): 7 for partition in range(12)} | {("tx", 1): 13}
     given: Any = {"epoch": 4, "started_at": NOW - 100, "now": NOW, "starts": positions, "ends": positions}
     took = timeit.repeat(
-        lambda: progress.record(made, **given, transactions_topic="tx", table_lag={}), number=50, repeat=7
+        lambda: progress.record(result, **given, transactions_topic="tx", table_lag={}), number=50, repeat=7
     )
     assert min(took) / 50 < 0.3e-3
 
@@ -173,7 +175,7 @@ def test_the_first_record_of_each_ten_seconds_carries_feature_counts(
         "features": ("amount",), "trained": np.array([[4, 5, 0]]), "counts": np.array([[1, 2, 3]]),
         "recent": np.array([[0, 2, 3]]),
     }  # fmt: skip
-    told = record(group(), outcome(feature_counts=lambda: counts), started_at=started, now=now)
-    assert ("feature_counts" in told) == carries
+    fields = record(group(), outcome(feature_counts=lambda: counts), started_at=started, now=now)
+    assert ("feature_counts" in fields) == carries
     if carries:
-        assert told["feature_counts"]["counts"] == [[1, 2, 3]]
+        assert fields["feature_counts"]["counts"] == [[1, 2, 3]]

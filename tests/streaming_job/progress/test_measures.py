@@ -1,4 +1,4 @@
-"""Counts and times of decided transactions, however they are cut."""
+"""Counts and times of decided transactions, in any batches."""
 
 from collections import Counter
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ STATE: Any = SimpleNamespace(
 
 
 def transactions(n: int, seed: int = 1) -> tuple[np.ndarray, Decisions]:
-    """Of three partitions, some late, some repeated, with profiles of all kinds."""
+    """Transactions of three partitions, some late, some repeated, with all kinds of profiles."""
     random = np.random.default_rng(seed)
     batch = np.zeros(n, dtype=TRANSACTION)
     batch["partition"] = np.sort(random.integers(0, 3, n))
@@ -50,7 +50,7 @@ def measured(batch: np.ndarray, decided: Decisions, cuts: list[int]) -> Outcome:
 
 
 @pytest.mark.parametrize("cuts", [[], [0, 150], [1, 2, 40, 40, 199], list(range(1, 200))])
-def test_a_loop_counts_the_same_wherever_the_log_is_cut(cuts: list[int]) -> None:
+def test_counts_equal_a_plain_loop_in_any_batches(cuts: list[int]) -> None:
     batch, decided = transactions(200)
     outcome = measured(batch, decided, cuts)
     ages: list[int] = []
@@ -79,7 +79,7 @@ def test_a_loop_counts_the_same_wherever_the_log_is_cut(cuts: list[int]) -> None
         assert seen.lateness.tolist() == histogram(lateness[mine], LATENESS_MS).tolist()
 
 
-def test_no_transactions_leave_everything_as_it_was() -> None:
+def test_an_empty_batch_changes_no_count() -> None:
     outcome = Outcome()
     batch, decided = transactions(0)
     measure(outcome, batch, decided, STATE)

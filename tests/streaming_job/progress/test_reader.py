@@ -1,4 +1,4 @@
-"""Which messages are a job's progress, and which are the newest of their groups."""
+"""Selection of a job's progress records, and of the newest one of each group."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ ENDS: Offsets = {("tx", 0): 1}
 
 
 class Sent:
-    """A message as the client gives it."""
+    """A message as returned by the client."""
 
     def __init__(self, value: Any, key: bytes = b"job") -> None:
         self._value, self._key = value if isinstance(value, bytes) else orjson.dumps(value), key
@@ -29,7 +29,7 @@ class Sent:
 
 def progress(key_group: int, commit_id: int) -> dict[str, Any]:
     group = GroupProgress("job", "query", key_group, 2, None, commit_id - 1)
-    made: dict[str, Any] = orjson.loads(
+    content: dict[str, Any] = orjson.loads(
         group.record(
             Outcome(),
             epoch=0,
@@ -41,17 +41,17 @@ def progress(key_group: int, commit_id: int) -> dict[str, Any]:
             table_lag={},
         )
     )
-    return made
+    return content
 
 
 def test_the_last_record_of_each_group_is_the_newest() -> None:
     log: Any = [Sent(progress(*named)) for named in ((0, 1), (1, 8), (0, 2), (0, 3), (1, 9), (0, 4))]
-    found, unreadable = newest_among(log, "job")
-    assert {group: record["commit_id"] for group, record in found.items()} == {0: 4, 1: 9}
+    result, unreadable = newest_among(log, "job")
+    assert {group: record["commit_id"] for group, record in result.items()} == {0: 4, 1: 9}
     assert unreadable == 0
 
 
-def test_feature_counts_stay_until_a_newer_record_carries_others() -> None:
+def test_feature_counts_are_kept_until_a_newer_record_has_others() -> None:
     counts = [{"feature_counts": {"hour": hour}} for hour in (1, 2)]
     log: Any = [
         Sent({**progress(group, number), **more})
@@ -59,10 +59,10 @@ def test_feature_counts_stay_until_a_newer_record_carries_others() -> None:
             (0, 1, counts[0]), (1, 8, {}), (0, 2, counts[1]), (0, 3, {}), (1, 9, {"feature_counts": None}),
         )
     ]  # fmt: skip
-    found, _ = newest_among(log, "job")
-    assert [found[group]["commit_id"] for group in (0, 1)] == [3, 9]
-    assert [found[group]["feature_counts"] for group in (0, 1)] == [{"hour": 2}, None]
-    later = with_feature_counts(progress(0, 4), found[0])
+    result, _ = newest_among(log, "job")
+    assert [result[group]["commit_id"] for group in (0, 1)] == [3, 9]
+    assert [result[group]["feature_counts"] for group in (0, 1)] == [{"hour": 2}, None]
+    later = with_feature_counts(progress(0, 4), result[0])
     assert (later["commit_id"], later["feature_counts"]) == (4, {"hour": 2})
     assert "feature_counts" not in with_feature_counts(progress(0, 4), None)
 
@@ -80,11 +80,11 @@ def test_feature_counts_stay_until_a_newer_record_carries_others() -> None:
         progress(0, 5) | {"partitions": None},
     ],
 )
-def test_what_is_no_progress_is_counted_and_passed_over(value: Any) -> None:
+def test_other_records_are_counted_and_ignored(value: Any) -> None:
     other: Any = Sent(progress(0, 3), key=b"another job")
     message: Any = Sent(value)
     assert decoded(message, "job") is None
     assert decoded(other, "job") is None
     good: Any = Sent(progress(1, 4))
-    found, unreadable = newest_among([message, other, good], "job")
-    assert (list(found), unreadable) == ([1], 1)
+    result, unreadable = newest_among([message, other, good], "job")
+    assert (list(result), unreadable) == ([1], 1)

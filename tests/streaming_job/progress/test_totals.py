@@ -19,7 +19,7 @@ def through_json(value: object) -> dict:
 
 
 def totals(number: int, since: int = 1_000) -> Totals:
-    """Of a group in which everything happened `number` times."""
+    """Totals of a group in which everything happened `number` times."""
     histogram = {"le": [0, 10.0], "counts": [number, 0, 2 * number], "sum": 50.5 * number}
     return Totals.from_json({
         "since": since, "commits": number, "counts": {"transactions": number, "alerts": 0},
@@ -42,7 +42,7 @@ def test_totals_of_groups_are_their_sums(numbers):
     )
 
 
-def test_the_sum_leaves_the_groups_alone_and_begins_with_the_first():
+def test_the_sum_does_not_change_the_groups_and_begins_with_the_first():
     groups = [totals(3, since=7_000), totals(2, since=5_000), Totals()]
     before = [through_json(group.to_json()) for group in groups]
     assert Totals.of_groups(groups).since == 5_000
@@ -61,7 +61,7 @@ def test_changed_bounds_give_their_union_and_lose_nothing():
 
 
 @pytest.mark.parametrize("broken", [{}, {"since": 1}, {**Totals().to_json(), "counts": {"a": "b"}}, None])
-def test_what_are_no_totals_is_refused(broken):
+def test_invalid_totals_are_refused(broken):
     with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
         Totals.from_json(broken)
 

@@ -1,4 +1,4 @@
-"""Where event time stands in each partition, from commit to commit."""
+"""The watermark of each partition, from commit to commit."""
 
 import json
 
@@ -19,16 +19,16 @@ def times(latest: int, newest: int, lateness: list[int]) -> PartitionTimes:
 
 
 def offsets(*transactions: int, table: int = 5) -> Offsets:
-    """Of partitions tx-0, tx-1 ... and the table."""
+    """Offsets of the partitions tx-0, tx-1 ... and of the table."""
     return {("table", 0): table} | {("tx", partition): end for partition, end in enumerate(transactions)}
 
 
-def test_the_watermark_is_the_newest_arrival_less_what_nearly_all_kept_below():
+def test_the_watermark_is_the_newest_arrival_minus_the_99th_percentile_of_lateness():
     partitions = Partitions()
     # of 100 transactions one is a day late, the others less than a second
     seen = {0: times(9_990_000, 10_000_000, [900] * 99 + [86_000_000])}
-    table, told = partitions.advance(offsets(0), offsets(100), "tx", seen, 1)
-    assert (told["event_time"], told["watermark"]) == (9_990_000, 10_000_000 - 1_000)
+    table, watermarks = partitions.advance(offsets(0), offsets(100), "tx", seen, 1)
+    assert (watermarks["event_time"], watermarks["watermark"]) == (9_990_000, 10_000_000 - 1_000)
     assert table["watermark"] is None
     # two in a hundred: the hundredth slowest is one of them
     seen = {0: times(1, 10_000_001, [86_000_000] * 3)}
@@ -37,7 +37,7 @@ def test_the_watermark_is_the_newest_arrival_less_what_nearly_all_kept_below():
     assert (late["max_event_time"], late["event_time"]) == (1, 9_990_000)
 
 
-def test_what_a_partition_reached_outlives_commits_without_it_and_processes():
+def test_a_partitions_watermark_survives_commits_without_it_and_changes_of_process():
     seen = {0: times(50, 60, [10]), 1: times(80, 90, [10])}
     first = [dict(e) for e in Partitions().advance(offsets(0, 0), offsets(7, 3, table=0), "tx", seen, 1_000)]
     assert [entry["active_at"] for entry in first] == [None, 1_000, 1_000]
@@ -65,7 +65,7 @@ def test_a_late_sender_holds_the_watermark_after_the_group_has_moved_to_another_
         assert first[1]["watermark"] == held
 
 
-def test_partitions_come_and_go_with_the_offsets():
+def test_partitions_are_added_and_removed_with_the_offsets():
     partitions = Partitions()
     partitions.advance(offsets(0), offsets(7), "tx", {0: times(50, 60, [10])}, 1_000)
     grown = partitions.advance(offsets(7), offsets(7, 2), "tx", {}, 2_000)

@@ -1,4 +1,4 @@
-"""A place for checkpoints gets the manager that writes whole files there, or is refused."""
+"""A checkpoint's file system gets a manager that writes whole files there, or is refused."""
 
 import pytest
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_each_kind_of_file_system_has_its_manager(checkpoint: str, manager: str) -> None:
-    (found,) = manager_for(checkpoint, {}).values()
-    assert found.rpartition(".")[2] == f"{manager}CheckpointFileManager"
+    (result,) = manager_for(checkpoint, {}).values()
+    assert result.rpartition(".")[2] == f"{manager}CheckpointFileManager"
 
 
 @pytest.mark.parametrize("scheme", ["gs", "s3", "s3n", "oss"])

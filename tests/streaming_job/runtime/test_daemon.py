@@ -22,7 +22,7 @@ time.sleep(600)
 """
 
 
-def test_worker_ends_with_a_daemon_that_cannot_tell_it(wait_for: Callable[..., object]) -> None:
+def test_a_worker_ends_with_its_killed_daemon(wait_for: Callable[..., object]) -> None:
     daemon = subprocess.Popen([sys.executable, "-c", DAEMON], stdout=subprocess.PIPE, text=True)
     assert daemon.stdout is not None
     worker = psutil.Process(int(daemon.stdout.readline()))

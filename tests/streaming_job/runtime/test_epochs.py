@@ -1,4 +1,4 @@
-"""When tasks are told that their epoch is over."""
+"""The end of an epoch, as tasks learn of it."""
 
 import signal
 import socket
@@ -40,9 +40,9 @@ def running(must_end: Callable[[], bool] = lambda: False) -> Iterator[EpochServe
 
 @pytest.fixture
 def server() -> Iterator[EpochServer]:
-    """No epoch has begun."""
-    with running() as made:
-        yield made
+    """An epoch server before its first epoch."""
+    with running() as result:
+        yield result
 
 
 def welcomed(server: EpochServer, number: int, wait_for: WaitFor) -> None:
@@ -52,22 +52,22 @@ def welcomed(server: EpochServer, number: int, wait_for: WaitFor) -> None:
 def test_an_epoch_ends_for_every_task_at_its_time(server: EpochServer, wait_for: WaitFor) -> None:
     begun = time.monotonic()
     server.begin(7, 0.3)
-    with Epoch(server.address, 7, 0) as one, Epoch(server.address, 7, 1) as other:
-        assert one.number == other.number == 7
-        wait_for(lambda: one.is_over() and other.is_over())
+    with Epoch(server.address, 7, 0) as epoch, Epoch(server.address, 7, 1) as other:
+        assert epoch.number == other.number == 7
+        wait_for(lambda: epoch.is_over() and other.is_over())
         assert 0.3 <= time.monotonic() - begun < 10
-        assert one.is_over()  # and stays so
+        assert epoch.is_over()  # and stays so
 
 
-def test_a_task_may_ask_that_it_ends_for_all(server: EpochServer, wait_for: WaitFor) -> None:
+def test_a_task_may_end_the_epoch_for_all(server: EpochServer, wait_for: WaitFor) -> None:
     server.begin(7, LONG_S)
-    with Epoch(server.address, 7, 0) as one, Epoch(server.address, 7, 1) as other:
+    with Epoch(server.address, 7, 0) as epoch, Epoch(server.address, 7, 1) as other:
         welcomed(server, 2, wait_for)
-        assert not one.is_over()
+        assert not epoch.is_over()
         assert not other.is_over()
         for _ in range(2):
-            one.ask_for_end()
-        wait_for(lambda: one.is_over() and other.is_over())
+            epoch.ask_for_end()
+        wait_for(lambda: epoch.is_over() and other.is_over())
 
 
 def test_the_next_epoch_begins_anew(server: EpochServer, wait_for: WaitFor) -> None:
@@ -81,7 +81,7 @@ def test_the_next_epoch_begins_anew(server: EpochServer, wait_for: WaitFor) -> N
         welcomed(server, 0, wait_for)
 
 
-def test_a_task_of_another_epoch_is_told_at_once(server: EpochServer, wait_for: WaitFor) -> None:
+def test_a_task_of_another_epoch_ends_at_once(server: EpochServer, wait_for: WaitFor) -> None:
     with Epoch(server.address, 7, 0) as too_early:
         wait_for(too_early.is_over)
     server.begin(7, LONG_S)
@@ -94,7 +94,7 @@ def test_a_task_of_another_epoch_is_told_at_once(server: EpochServer, wait_for: 
             wait_for(after_its_end.is_over)
 
 
-def test_who_does_not_know_the_secret_is_turned_away(server: EpochServer, wait_for: WaitFor) -> None:
+def test_a_client_without_the_secret_is_rejected(server: EpochServer, wait_for: WaitFor) -> None:
     server.begin(7, LONG_S)
     with Epoch(server.address, 7, 0) as task:
         with Epoch(replace(server.address, secret=b"0" * 32), 7, 1) as stranger:
@@ -106,7 +106,7 @@ def test_who_does_not_know_the_secret_is_turned_away(server: EpochServer, wait_f
 
 
 def silent(address: Address) -> socket.socket:
-    """One who connects, and says nothing."""
+    """A client that connects and sends nothing."""
     return socket.create_connection((address.host, address.port), 10.0)
 
 
@@ -118,7 +118,7 @@ def hung_up(connection: socket.socket) -> bool:
         return False
 
 
-def test_silent_strangers_are_few_and_do_not_stay(
+def test_silent_clients_are_limited_and_disconnected(
     server: EpochServer, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(epochs, "GREETING_S", 3.0)
@@ -132,7 +132,7 @@ def test_silent_strangers_are_few_and_do_not_stay(
         assert not task.is_over()
 
 
-def test_strangers_who_use_up_the_descriptors_do_not_keep_an_epoch_from_ending(wait_for: WaitFor) -> None:
+def test_clients_that_exhaust_the_descriptors_do_not_delay_the_end_of_an_epoch(wait_for: WaitFor) -> None:
     driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     with ExitStack() as open_ones:
@@ -148,7 +148,7 @@ def test_strangers_who_use_up_the_descriptors_do_not_keep_an_epoch_from_ending(w
             wait_for(task.is_over, what="the end of the epoch")
 
 
-def test_epochs_end_and_do_not_begin_once_nobody_could_end_them(wait_for: WaitFor) -> None:
+def test_epochs_end_and_no_new_one_begins_when_the_server_cannot_end_them(wait_for: WaitFor) -> None:
     faults: list[Exception] = []
 
     def must_end() -> bool:
@@ -167,7 +167,7 @@ def test_epochs_end_and_do_not_begin_once_nobody_could_end_them(wait_for: WaitFo
             server.begin(8, LONG_S)
 
 
-def test_the_driver_may_have_another_reason(wait_for: WaitFor) -> None:
+def test_the_driver_may_end_an_epoch_for_another_reason(wait_for: WaitFor) -> None:
     reasons: list[str] = []
     with running(lambda: bool(reasons)) as server:
         server.begin(7, LONG_S)
@@ -210,14 +210,14 @@ def test_a_task_whose_driver_is_killed_ends(wait_for: WaitFor) -> None:
             assert not task.is_over()
             driver.send_signal(signal.SIGKILL)
             wait_for(task.is_over)
-            task.ask_for_end()  # of nobody
+            task.ask_for_end()  # of no process
     finally:
         driver.kill()
         driver.wait()
         driver.stdout.close()
 
 
-def test_a_driver_that_is_not_there_is_named_with_what_to_do() -> None:
+def test_a_missing_driver_is_reported_with_a_remedy() -> None:
     with running() as server:
         address = server.address
     with pytest.raises(EpochError, match=rf"127.0.0.1:{address.port} .*set spark.driver.host in FRAUD_SPARK"):

@@ -1,4 +1,4 @@
-"""What Spark makes of a cause, and what the operator reads."""
+"""The classification of Spark's errors, and the message for the operator."""
 
 import pytest
 

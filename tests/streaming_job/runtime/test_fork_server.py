@@ -1,4 +1,4 @@
-"""A process of the fork server is, to whoever starts it, the interpreter that it stands for."""
+"""A process of the fork server behaves like the interpreter in whose place it is started."""
 
 import os
 import signal
@@ -68,7 +68,7 @@ def run(executable: Path | str, directory: Path, environment: dict[str, str]) ->
 
 @pytest.fixture
 def forever(python: Path, modules: dict[str, str]) -> Iterator[tuple[psutil.Popen, psutil.Process]]:
-    """A launcher, and the process that it stands for and that does not end."""
+    """A launcher, and its process, which does not end by itself."""
     started = psutil.Popen([python, "-m", "forever"], env=modules, stdout=subprocess.PIPE, text=True)
     try:
         assert started.stdout.readline() == "up\n"
@@ -81,7 +81,7 @@ def forever(python: Path, modules: dict[str, str]) -> Iterator[tuple[psutil.Pope
 
 
 def runs_forever(process: psutil.Process) -> bool:
-    """Whether it says so, and is no launcher."""
+    """Whether a process runs the program `forever`, and is no launcher."""
     try:
         words = process.cmdline()
     except psutil.NoSuchProcess:  # a zombie, which other tests may leave, has no command line
@@ -98,7 +98,7 @@ def test_arguments_environment_streams_and_exit_code_are_the_interpreters(
     assert everything_loaded
 
 
-def test_killed_launcher_takes_its_process_along(
+def test_killing_the_launcher_kills_its_process(
     forever: tuple[psutil.Popen, psutil.Process], wait_for: WaitFor
 ) -> None:
     started, forked = forever
@@ -134,7 +134,7 @@ def test_server_that_dies_before_it_forks_leaves_an_interpreter(
         assert waits.wait(PATIENCE_S) == 7
 
 
-def test_where_no_socket_can_be_it_is_an_interpreter() -> None:
+def test_without_room_for_a_socket_it_is_an_interpreter() -> None:
     with fork_server.running(Path("/proc")) as python:
         assert python == Path(sys.executable)
 

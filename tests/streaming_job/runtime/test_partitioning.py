@@ -1,4 +1,4 @@
-"""What the first start fixed is what later starts must say."""
+"""Settings fixed by the first start, which later starts must repeat."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ def settings(**changes: Any) -> JobSettings:
     return JobSettings(**{**nowhere, "work_dir": Path("nowhere"), **changes})
 
 
-def test_the_same_settings_go_on() -> None:
+def test_the_same_settings_are_accepted() -> None:
     require_fixed(FIXED, settings(), 6)
 
 
@@ -35,12 +35,12 @@ def test_the_same_settings_go_on() -> None:
         ({"merchant_facts": True}, "FRAUD_MERCHANT_FACTS=false, the settings say true"),
     ],
 )
-def test_other_settings_are_named_with_what_they_were(changes: dict[str, Any], words: str) -> None:
+def test_changed_settings_are_named_with_their_former_values(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(StartUpError, match=words):
         require_fixed(FIXED, settings(**changes), 6)
 
 
-def test_merchant_facts_go_on_with_the_delay_that_they_began_with() -> None:
+def test_merchant_facts_keep_their_label_delay() -> None:
     fixed = replace(FIXED, label_delay_ms=5)
     require_fixed(fixed, settings(merchant_facts=True, label_delay_ms=5), 6)
     for changes, words in (

@@ -1,4 +1,4 @@
-"""What Spark's Python workers find loaded when they are forked."""
+"""Modules and kernels that are loaded before Spark's Python workers are forked."""
 
 import multiprocessing
 import sys
@@ -10,15 +10,15 @@ pytestmark = pytest.mark.unit
 
 
 def kernels() -> dict[str, int]:
-    """Every kernel of this process, and for how many types of arguments it is loaded."""
+    """Kernel -> number of argument types for which it is loaded in this process."""
     from numba.core.dispatcher import Dispatcher
 
     ours = [module for name, module in sorted(sys.modules.items()) if name.startswith(PACKAGES)]
     return {
-        f"{module.__name__}.{name}": len(found.signatures)
+        f"{module.__name__}.{name}": len(result.signatures)
         for module in ours
-        for name, found in vars(module).items()
-        if isinstance(found, Dispatcher)
+        for name, result in vars(module).items()
+        if isinstance(result, Dispatcher)
     }
 
 
@@ -56,6 +56,6 @@ def test_an_epoch_finds_every_kernel_loaded() -> None:
         at_first, preloaded, used = alone.submit(preloaded_and_then_used).result()
     assert sum(preloaded.values()) > sum(at_first.values())
     assert {name: count for name, count in used.items() if count != preloaded[name]} == {}
-    # following the log is not part of it
+    # following the log is not included
     for kernel in ("measure", "copy", "destroy_unused"):
         assert preloaded[f"streaming_job.log.message_kernels.{kernel}"] == 1

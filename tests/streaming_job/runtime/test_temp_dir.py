@@ -1,4 +1,4 @@
-"""What a killed job leaves on the disk is gone with the next start, what a running one has is not."""
+"""Temporary files of a killed job are removed by the next start, those of a running one are not."""
 
 import signal
 import subprocess
@@ -29,7 +29,7 @@ def started(work_dir: Path) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_only_what_dead_processes_left_is_removed(tmp_path: Path) -> None:
+def test_only_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
     killed, of_killed = started(tmp_path)
     running, of_running = started(tmp_path)
     try:
@@ -51,7 +51,7 @@ def test_only_what_dead_processes_left_is_removed(tmp_path: Path) -> None:
             process.stdout.close()
 
 
-def test_starts_at_the_same_time_leave_each_other_alone(tmp_path: Path) -> None:
+def test_simultaneous_starts_do_not_disturb_each_other(tmp_path: Path) -> None:
     # locks are those of open files, so threads keep each other out as processes do
     with ThreadPoolExecutor(16) as starts:
         prepared = list(starts.map(lambda _: temp_dir.prepare(tmp_path), range(100)))

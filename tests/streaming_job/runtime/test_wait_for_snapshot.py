@@ -1,4 +1,4 @@
-"""Which last record of a partition shows that Debezium's first snapshot is over."""
+"""Last records of a partition that show the end of Debezium's first snapshot."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ def row(op: str, snapshot: Any) -> bytes:
 @pytest.mark.parametrize(
     "mark", ["first", "first_in_data_collection", "true", True, "last_in_data_collection"]
 )
-def test_a_row_of_the_snapshot_that_is_not_its_last_does_not(mark: Any) -> None:
+def test_a_row_before_the_last_of_the_snapshot_does_not_end_it(mark: Any) -> None:
     assert not ends_wait(row("r", mark))
 
 
@@ -25,14 +25,14 @@ def test_a_row_of_the_snapshot_that_is_not_its_last_does_not(mark: Any) -> None:
     "value",
     [
         row("r", "last"),
-        row("r", "incremental"),  # Debezium reads in passing only while it follows changes
+        row("r", "incremental"),  # Debezium makes incremental snapshots only while it follows changes
         row("c", "false"),
         row("u", None),
         row("d", False),
         None,  # a tombstone follows a delete
-        b'{"op": "r", "after": {}}',  # of a loader that is not Debezium: there is nothing to wait for
+        b'{"op": "r", "after": {}}',  # written by another loader than Debezium: no snapshot is awaited
         b"not json",
     ],
 )
-def test_its_last_row_and_whatever_comes_after_it_do(value: bytes | None) -> None:
+def test_the_last_row_and_any_later_record_end_it(value: bytes | None) -> None:
     assert ends_wait(value)

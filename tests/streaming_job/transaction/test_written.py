@@ -1,4 +1,4 @@
-"""What committed offsets and the progress record tell together, where they agree and where they do not."""
+"""The group's output derived from committed offsets and progress record, agreeing or not."""
 
 from typing import Any
 
@@ -14,14 +14,17 @@ MARK = Mark("q", "a/1", 17)
 
 
 def committed(first: int, second: int, metadata: str | None = None) -> list[TopicPartition]:
-    told = MARK.to_metadata() if metadata is None else metadata
-    return [TopicPartition(*place, offset, told) for place, offset in zip(OWN, (first, second), strict=True)]
+    metadata_text = MARK.to_metadata() if metadata is None else metadata
+    return [
+        TopicPartition(*partition, offset, metadata_text)
+        for partition, offset in zip(OWN, (first, second), strict=True)
+    ]
 
 
 def progress(end: int, commit_id: int = 17) -> dict[str, Any]:
-    """A record that tells of another group's table, too."""
-    places = [*OWN, ("profiles", 0)]
-    parts = [{"topic": topic, "partition": part, "end_offset": end} for topic, part in places]
+    """A record that also has the offsets of a table."""
+    partitions = [*OWN, ("profiles", 0)]
+    parts = [{"topic": topic, "partition": part, "end_offset": end} for topic, part in partitions]
     return {"query_id": "q", "commit_id": commit_id, "partitions": parts}
 
 
@@ -29,14 +32,14 @@ def positions(first: int, second: int) -> dict[tuple[str, int], int]:
     return dict(zip(OWN, (first, second), strict=True))
 
 
-def test_nothing_is_told_of_a_new_group() -> None:
+def test_a_new_group_has_no_output() -> None:
     assert combined(committed(OFFSET_INVALID, OFFSET_INVALID, ""), None, OWN) == (Written(), [])
 
 
-def test_both_say_the_same() -> None:
-    told = progress(50)
-    written = Written(positions(50, 50), 17, "a/1", "q", told)
-    assert combined(committed(50, 50), told, OWN) == (written, [])
+def test_offsets_and_progress_agree() -> None:
+    record = progress(50)
+    written = Written(positions(50, 50), 17, "a/1", "q", record)
+    assert combined(committed(50, 50), record, OWN) == (written, [])
     assert written.instance == "a"
 
 
@@ -51,7 +54,7 @@ def test_greater_position_counts_and_the_difference_is_named() -> None:
     assert differences == ["transactions-0: 40, last progress record: 50"]
 
 
-def test_deleted_offsets_are_those_of_the_progress() -> None:
+def test_deleted_offsets_are_replaced_by_those_of_the_progress() -> None:
     written, differences = combined(committed(OFFSET_INVALID, OFFSET_INVALID, ""), progress(50), OWN)
     assert written == Written(positions(50, 50), 17, None, "q", progress(50))
     assert differences[0] == "transactions-0: none, last progress record: 50"
@@ -69,7 +72,7 @@ def test_deleted_offsets_are_those_of_the_progress() -> None:
         (50, MARK.to_metadata(), progress(50, 16), False),
     ],
 )
-def test_partition_that_no_witness_of_the_last_transaction_names_is_unknown(
+def test_a_partition_without_a_record_of_the_last_transaction_is_unknown(
     second: int, metadata: str, last_record: dict[str, Any] | None, unknown: bool
 ) -> None:
     parts = [committed(50, 50)[0], TopicPartition(*OWN[1], second, metadata)]
@@ -89,7 +92,7 @@ def test_foreign_offsets_never_count(offset: int, metadata: str) -> None:
     assert combined(committed(offset, offset, metadata), None, OWN)[0] == Written()
 
 
-def test_mark_survives_the_way_through_metadata() -> None:
+def test_the_metadata_of_an_offset_is_read_back() -> None:
     assert Mark.from_metadata(MARK.to_metadata()) == MARK
 
 
