@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feature_store.errors import FraudError
+from loadtests.audit import breach_audit
+from loadtests.audit.breach_audit import Breached
 from loadtests.audit.comparison import Found
 from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Ends, Judge, Load, in_this_process, merchants, partition_ends, tables
@@ -134,7 +136,7 @@ def verify(
     ends |= {partition: max(end, ends.get(partition, 0)) for partition, end in furthest.items()}
     settled = ends | settled
     verdict = Verdict(findings, topics=topics, ends=settled)
-    profiles, _, refused = tables(log, settings, ends, load)
+    profiles, rollouts, refused = tables(log, settings, ends, load)
     refused += merchants(log, settings, ends, profiles)[1]
     refused = [letter for letter in refused if letter.offset < settled[letter.topic, letter.partition]]
     _compare(refused, outputs, verdict)
@@ -150,6 +152,7 @@ def verify(
     )
     audit.trials.check_totals(verdict.trials)
     verdict.problems, verdict.late_table_changes = audit.problems, audit.late_table_changes
+    verdict.problems += breach_audit.problems(Breached(*breach) for breach in rollouts.breaches())
     return verdict
 
 

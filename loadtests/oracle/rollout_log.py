@@ -6,6 +6,7 @@ The state of rollouts is not stored: it is computed from all accepted events eac
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 from feature_store.catalogue import IDENTITIES
 from loadtests.oracle import decode
@@ -45,6 +46,14 @@ class RolloutLog:
     def __len__(self) -> int:
         """Return the number of accepted events."""
         return len(self._events)
+
+    def breaches(self) -> list[tuple[str, str, Any]]:
+        """Return (rollout_id, challenger, evidence) of the accepted `breached` events, in log order."""
+        return [
+            (event.rollout_id, event.challenger, event.evidence[1])
+            for event in self._events
+            if event.type == "breached"
+        ]
 
     def read(self, records: Iterable[Record]) -> list[Outcome]:
         """Fold the rollout topic in the order of offsets; returns the dead letters."""

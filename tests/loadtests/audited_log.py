@@ -11,6 +11,7 @@ from loadtests.audit.topic_log import MissingTopicError
 from loadtests.audit.trial_audit import PLAIN
 from loadtests.audit.verify import Verdict, verify
 from loadtests.oracle import Kind, Outcome, ProfileLog, Record, RolloutLog
+from models.score_histogram import BOUNDS
 from streaming_job.settings import JobSettings
 
 SETTINGS = JobSettings(
@@ -114,9 +115,11 @@ def trials(world: World) -> dict[str, dict]:
     result: dict[str, dict] = {}
     for (rollout_id, name), flat in world.oracle.trials.counts().items():
         trial: dict[str, object] = {plain: flat[plain] for plain in (*PLAIN, "seq")} | {"time_ms": 1.5}
+        trial["champion_time_ms"] = 1.5
         trial |= {unit: {side: flat[f"{unit}.{side}"] for side in SIDES} for unit in ("card_hours", "cards")}
         for histogram in ("scores", "champion_scores"):
-            trial[histogram] = {"le": [], "counts": [flat[f"{histogram}.{n}"] for n in range(21)], "sum": 0.5}
+            scores = [flat[f"{histogram}.{n}"] for n in range(21)]
+            trial[histogram] = {"le": list(BOUNDS), "counts": scores, "sum": 0.5}
         result.setdefault(rollout_id, {"seq": 3, "challengers": {}})["challengers"][name] = trial
     return result
 

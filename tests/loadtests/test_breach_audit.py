@@ -1,0 +1,70 @@
+"""The audit of breached rollouts: a verdict that follows from its counts is right; others are found."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from audited_log import audit, job_output, trials
+from oracle_world import MINUTE, START, World, challenger
+
+from models.guards import policy
+from models.guards.verdict import verdict
+
+pytestmark = pytest.mark.unit
+GUARDS = {"deadline_h": 1, "rules": [{"name": "failures", "max_share": 0.001}]}
+
+
+def world() -> World:
+    """The challenger fails for 100 of 200 transactions."""
+    world = World()
+    world.propose("x", challenger(version="3"), guards=GUARDS)
+    world.event("shadow_started", "x", 2)
+    for second in range(200):
+        world.tx(second * 1000, 30.99 if second % 2 else 30.0, card_id=f"c{second}")
+    return world
+
+
+def evidence() -> dict[str, Any]:
+    """What a sidecar writes after the job's first commit."""
+    tried = world()
+    tried.outcomes()
+    counts = trials(tried)["x"]["challengers"]["b"]
+    result = verdict(counts, policy.read(GUARDS)).to_json()
+    assert result["verdict"] == "breach"
+    return result
+
+
+def problems(said: dict[str, Any]) -> list[str]:
+    """What the audit says about a log with this evidence, written after the job's only commit."""
+    ended = world()
+    ended.event(
+        "breached", "x", 3, arrival=START + 5 * MINUTE, challenger="b", guard="failures", verdict=said
+    )
+    ended.event("rolled_back", "x", 4, arrival=START + 5 * MINUTE)
+    found = audit(job_output(ended))
+    assert (found.findings.missing, found.findings.unexpected) == (0, 0)
+    return found.problems
+
+
+def changed(said: dict[str, Any], **counts: Any) -> dict[str, Any]:
+    return {**said, "counts": {**said["counts"], **counts}}
+
+
+def test_verdict_that_follows_from_its_counts_is_right() -> None:
+    assert problems(evidence()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda said: {**said, "verdict": "pass"}, "does not follow from its counts, which give breach"),
+        (lambda said: {**said, "findings": []}, "does not follow from its counts"),
+        (lambda said: changed(said, failures=0), "which give insufficient"),
+        (lambda said: {}, "has no evidence that can be read"),
+        (lambda said: changed(said, failures="many"), "has no evidence that can be read"),
+    ],
+)
+def test_other_evidence_is_found(change: Callable[[dict[str, Any]], dict[str, Any]], problem: str) -> None:
+    (said,) = problems(change(evidence()))
+    assert said.startswith("the breach of x by b")
+    assert problem in said
