@@ -23,6 +23,7 @@ from PIL import Image
 from deploy.grafana.__main__ import DASHBOARDS
 from deploy.grafana.answers import STEPS, Prometheus, Series, legend
 from deploy.grafana.panels import WIDTH, Dashboard
+from deploy.grafana.queries import filled
 
 MINUTES = 10.0
 STEP_MINUTES = MINUTES / STEPS
@@ -76,7 +77,7 @@ def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: floa
     for panel in dashboard.to_json()["panels"]:
         series = []
         for target in panel.get("targets", ()):
-            query = target["expr"].replace("$__rate_interval", "1m").replace("$job", job)
+            query = filled(target["expr"], job)
             if target["instant"]:
                 answers = prometheus.instant(query, end_s)
             else:

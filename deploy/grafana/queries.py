@@ -8,6 +8,16 @@ from deploy.grafana.panels import Query
 JOB = '{job="$job"}'
 
 
+def filled(expression: str, job: str) -> str:
+    """Replace Grafana's variables in an expression, for a Prometheus that is asked directly.
+
+    Args:
+        expression: expression of a panel.
+        job: name of the scrape job.
+    """
+    return expression.replace("$__rate_interval", "1m").replace("$job", job)
+
+
 def rate(metric: str, by: str = "", where: str = "") -> str:
     """Build the rate of a counter per second, by labels."""
     selector = f'{{job="$job"{"," + where if where else ""}}}'

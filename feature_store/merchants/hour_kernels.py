@@ -73,11 +73,11 @@ def reachable(hour: NDArray[np.int32], first: int, end: int, oldest: int) -> int
 
 
 @njit(cache=True)
-def shift(hour: NDArray[np.int32], count: NDArray[np.int32], first: int, kept: int, end: int) -> None:
-    """Move the rows kept..end - 1 to `first`."""
-    for i in range(end - kept):
-        hour[first + i] = hour[kept + i]
-        count[first + i] = count[kept + i]
+def copy_rows(hour: NDArray[np.int32], count: NDArray[np.int32], first: int, end: int, to: int) -> None:
+    """Copy the rows first..end - 1 to `to`, which is before the first or behind the last."""
+    for i in range(end - first):
+        hour[to + i] = hour[first + i]
+        count[to + i] = count[first + i]
 
 
 @njit(cache=True)
@@ -109,15 +109,13 @@ def insert(
             kept = reachable(hour, first, first + rows, oldest)
             # at least a quarter, so that later counts repay the copying
             if rows > 0 and (kept - first) * 4 >= rows:
-                shift(hour, count, first, kept, first + rows)
+                copy_rows(hour, count, kept, first + rows, first)
                 rows = first + rows - kept
             else:
                 larger = max(FIRST_ROWS, 2 * rows)
                 if end + larger > hour.size:
                     return row, end
-                for i in range(rows):
-                    hour[end + i] = hour[first + i]
-                    count[end + i] = count[first + i]
+                copy_rows(hour, count, first, first + rows, end)
                 first = start[number] = end
                 capacity[number] = larger
                 end += larger
@@ -184,7 +182,7 @@ def drop_before(
         first, end = start[number], start[number] + size[number]
         kept = reachable(hour, first, end, until)
         if kept > first:
-            shift(hour, count, first, kept, end)
+            copy_rows(hour, count, kept, end, first)
             size[number] = end - kept
 
 

@@ -111,7 +111,7 @@ def _same(call: Callable[[], object]) -> Callable[[], object]:
 
 def _hashes(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Spread numbers over the bits of a merchant's hash, one to one."""
-    return (numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15 | 1)) & np.uint64(MERCHANT_MASK)
+    return (numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) & np.uint64(MERCHANT_MASK)
 
 
 def _ms(call: Callable[[], object]) -> float:

@@ -5,8 +5,8 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from service import openapi
 from service.quality.parts import QualityParts
-from service.rollouts import examples
 from service.security.roles import Viewer
 
 EXAMPLE = {
@@ -25,7 +25,7 @@ def quality_routes(parts: QualityParts) -> APIRouter:
     """
     router = APIRouter(tags=["labels"])
 
-    @router.get("/v1/quality", responses=examples.of(EXAMPLE))
+    @router.get("/v1/quality", responses=openapi.example(EXAMPLE))
     def outcomes(_: Viewer) -> dict[str, Any]:
         """Outcomes of the newest alerts by their labels, by rule, model version and rollout.
 

@@ -2,11 +2,6 @@
 
 from typing import Any
 
-from service import openapi
-
-of = openapi.example
-"""For routes of other packages."""
-
 MODEL = {"name": "card-fraud", "version": "7", "digest": "ab" * 32, "features": 61}
 POLICY = {
     "threshold": 0.4, "max_count_5m": 10, "max_count_1m": None, "max_count_1h": None,

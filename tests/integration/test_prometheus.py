@@ -14,6 +14,7 @@ import pytest
 from harness.live_page import served
 
 from deploy.grafana import HOME
+from deploy.grafana.queries import filled
 from deploy.local.ports import free_port
 from deploy.prometheus import server
 from deploy.prometheus.absence import used
@@ -89,7 +90,7 @@ def test_the_sidecar_exports_each_metric_that_a_rule_uses(grown):
 def test_each_panel_has_data(grown, expression):
     if "fraud_audit_" in expression:
         pytest.skip("the audit is a process of its own")
-    plain = expression.replace("$__rate_interval", "1m").replace("$job", "card-fraud")
+    plain = filled(expression, "card-fraud")
     result = grown("query", query=plain)["result"]
     assert result, plain
     assert not all(sample["value"][1] == "NaN" for sample in result), plain

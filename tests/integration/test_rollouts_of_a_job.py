@@ -343,7 +343,7 @@ def assert_failures_did_no_harm(story: Story, champion: ModelRef, fails: ModelRe
 
 
 def assert_decisions_are_explained(story: Story) -> None:
-    """`GET /v1/decisions`: what was alerted or suppressed is quoted, the rest is told by the plan of then."""
+    """`GET /v1/decisions` quotes alerts and suppressed alerts; other decisions follow from the plan in force."""
     topics = story.installed.topics
     history, job = story.desk.look()
 

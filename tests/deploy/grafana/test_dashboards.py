@@ -9,6 +9,7 @@ from harness.promql import check
 
 from deploy.grafana import HOME
 from deploy.grafana.__main__ import DASHBOARDS, files
+from deploy.grafana.queries import filled
 
 pytestmark = pytest.mark.unit
 KEPT = {path.stem: json.loads(path.read_text()) for path in sorted(HOME.glob("*.json"))}
@@ -22,11 +23,6 @@ RUNBOOK = (Path(__file__).parents[3] / "docs" / "runbook.md").read_text()
 ENTRIES = set(re.findall(r"^## (\w+)$", RUNBOOK, re.MULTILINE))
 UNITS = {"s", "ops", "reqps", "short", "bytes", "percentunit"}
 panels = pytest.mark.parametrize("panel", [panel for _, panel in PANELS], ids=[name for name, _ in PANELS])
-
-
-def plain(expression: str) -> str:
-    """Without Grafana's variables."""
-    return expression.replace("$__rate_interval", "1m").replace("$job", "card-fraud")
 
 
 def test_the_stored_dashboards_are_those_that_the_code_generates():
@@ -50,7 +46,7 @@ def test_each_panel_queries_exported_metrics(panel):
     assert panel["targets"]
     assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
     for target in panel["targets"]:
-        labels = check(plain(target["expr"]))
+        labels = check(filled(target["expr"], "card-fraud"))
         named = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
         assert named <= labels, "the legend names a label that the query does not have"
 
