@@ -343,7 +343,7 @@ def assert_failures_did_no_harm(story: Story, champion: ModelRef, fails: ModelRe
 
 
 def assert_decisions_are_explained(story: Story) -> None:
-    """`GET /v1/decisions` quotes alerts and suppressed alerts; other decisions follow from the plan in force."""
+    """`GET /v1/decisions` quotes alerts, also suppressed ones; the plan in force explains other decisions."""
     topics = story.installed.topics
     history, job = story.desk.look()
 
