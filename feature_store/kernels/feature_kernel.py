@@ -86,6 +86,7 @@ def apply(
     batch: Array,
     numbers: NDArray[np.int32],
     start: int,
+    accepted: int,
     lateness_ms: int,
     features: NDArray[np.float64],
     status: NDArray[np.uint8],
@@ -110,8 +111,9 @@ def apply(
         batch: n transactions (TRANSACTION) in log order.
         numbers: card number of each row, shape (n,).
         start: first row to process.
+        accepted: number of accepted rows before `start`.
         lateness_ms: allowed lateness.
-        features: out, shape (n, len(FEATURES)).
+        features: out, a row of len(FEATURES) columns or more for each accepted row, shape (n, c).
         status: out, ACCEPTED, DUPLICATE, RESTARTED (accepted as a forgotten card's first) or CONFLICT
             (accepted, but its transaction id was seen with other content), shape (n,).
         late: out, whether an event of the card with a later event time was accepted before, shape (n,).
@@ -177,7 +179,7 @@ def apply(
         at = end
         while at > card.segment and (events[at - 1].when >> WHEN_SHIFT) > time:
             at -= 1
-        out = features[row]
+        out = features[accepted]
         amount = record.amount / UNITS_PER_CURRENCY
         transaction_features(out, amount, time, record.arrival)
         flags = LAST_AT_MERCHANT | LAST_IN_COUNTRY
@@ -218,4 +220,5 @@ def apply(
         card.last_arrival = arrival
         card.partition = record.partition
         card.max_time = max(card.max_time, time)
+        accepted += 1
     return batch.size

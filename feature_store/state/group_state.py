@@ -23,10 +23,10 @@ DEFAULT_LATENESS_MS = 7 * DAY_MS
 
 @dataclass(frozen=True)
 class Applied:
-    """Features and outcomes of a batch of n transactions, row by row."""
+    """Features and outcomes of a batch of n transactions."""
 
     features: NDArray[np.float64]
-    """Shape (n, len(FEATURES)); rows of duplicates are undefined."""
+    """Features of the accepted transactions, in the order of the batch, shape (accepted, c)."""
     duplicate: NDArray[np.bool_]
     """Whether the transaction was accepted before with the same content, shape (n,)."""
     conflicting: NDArray[np.bool_]
@@ -39,6 +39,14 @@ class Applied:
     """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
     standing: NDArray[np.uint8]
     """Status of the card by its profile (index into STATUSES); after a delete the last status, shape (n,)."""
+
+    def by_row(self) -> NDArray[np.float64]:
+        """Return the features of every transaction, shape (n, c); NaN for duplicates."""
+        if not self.duplicate.any():
+            return self.features
+        features = np.full((self.duplicate.size, self.features.shape[1]), np.nan)
+        features[~self.duplicate] = self.features
+        return features
 
 
 @dataclass(frozen=True)
@@ -97,21 +105,22 @@ class GroupState(GroupArrays):
         self.reserve("profiles", int(self.counters[PROFILES]), changes.size)
         return int(apply_changes(self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers))
 
-    def apply(self, batch: NDArray[np.void], numbers: NDArray[np.int32]) -> Applied:
+    def apply(self, batch: NDArray[np.void], numbers: NDArray[np.int32], more_columns: int = 0) -> Applied:
         """Accept a batch of transactions and compute the features of each as of its arrival.
 
         Args:
             batch: records of TRANSACTION in log order, shape (n,).
             numbers: card number of each (`card_numbers`), shape (n,).
+            more_columns: columns of the features' array after FEATURES, which the caller fills.
         """
         n = batch.size
         self._advance(batch)
-        features = np.empty((n, feature_kernel.N_FEATURES))
+        features = np.empty((n, feature_kernel.N_FEATURES + more_columns))
         status = np.zeros(n, dtype=np.uint8)
         late = np.zeros(n, dtype=np.bool_)
         version = np.empty(n, dtype=np.int32)
         standing = np.empty(n, dtype=np.uint8)
-        done = 0
+        done = accepted = 0
         while True:
             arrays = self.arena.arrays
             done = feature_kernel.apply(
@@ -125,6 +134,7 @@ class GroupState(GroupArrays):
                 batch,
                 numbers,
                 done,
+                accepted,
                 self.lateness_ms,
                 features,
                 status,
@@ -134,6 +144,7 @@ class GroupState(GroupArrays):
                 *self._scratch,
                 self._walks,
             )
+            accepted = done - int(np.count_nonzero(status[:done] == feature_kernel.DUPLICATE))
             if done == n:
                 break
             if self.counters[FREE_HOT] == EMPTY and self.counters[HOT_CARDS] == arrays["hots"].size:
@@ -141,7 +152,7 @@ class GroupState(GroupArrays):
             self.reserve("events", arrays["events"].size, max(MOST_EVENTS, (n - done) * FIRST_CAPACITY))
         self._walks += n
         return Applied(
-            features,
+            features[:accepted],
             status == feature_kernel.DUPLICATE,
             status == feature_kernel.CONFLICT,
             status == feature_kernel.RESTARTED,

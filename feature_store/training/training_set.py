@@ -98,8 +98,7 @@ class PointInTime:
     def _apply(self, records: NDArray[np.void], outcome: NDArray[np.int8]) -> NDArray[np.float64]:
         applied = self._state.apply(records, self._state.card_numbers(records))
         outcome[applied.duplicate] = DUPLICATE
-        applied.features[applied.duplicate] = np.nan
-        return applied.features
+        return applied.by_row()
 
 
 def arrival_order(arrival: NDArray[np.int64]) -> NDArray[np.int64] | None:

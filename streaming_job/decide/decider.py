@@ -6,12 +6,14 @@ writing all features to memory and reading them again would cost as much as comp
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from feature_store.catalogue import FEATURES
+from feature_store.merchants.catalogue import MERCHANT_FEATURES
 from feature_store.state.group_state import Applied, GroupState
 from streaming_job.decide.alerting import alert
 from streaming_job.decide.comparison import compare, count_units
@@ -119,10 +121,7 @@ class Decider:
         )
         for start in range(0, n, BLOCK):
             rows = slice(start, min(start + BLOCK, n))
-            applied = self._state.apply(batch[rows], cards[rows])
-            if self._deciders.merchants is not None:
-                merchant_features = self._deciders.merchants(batch["merchant"][rows], batch["arrival"][rows])
-                applied = replace(applied, features=np.hstack([applied.features, merchant_features]))
+            applied = self._apply(batch[rows], cards[rows])
             self._watch.lap("features")
             decisions.accepted[rows] = ~applied.duplicate
             decisions.conflicting[rows] = applied.conflicting
@@ -136,17 +135,29 @@ class Decider:
             self._watch.lap("decide")
         return decisions
 
+    def _apply(self, block: NDArray[np.void], cards: NDArray[np.int32]) -> Applied:
+        """Accept a block's transactions and compute their features, merchant label features included."""
+        merchants = self._deciders.merchants
+        if merchants is None:
+            return self._state.apply(block, cards)
+        applied = self._state.apply(block, cards, len(MERCHANT_FEATURES))
+        kept = ~applied.duplicate
+        applied.features[:, len(FEATURES) :] = merchants(block["merchant"][kept], block["arrival"][kept])
+        return applied
+
     def _rule(self, block: NDArray[np.void], applied: Applied) -> list[Ruling]:
         """Score a block's accepted transactions and count the models' verdicts, plan by plan."""
         deciders, outcome = self._deciders, self._outcome
         plans, numbers = deciders.rollouts.in_force(block["arrival"])
         hashes = np.ascontiguousarray(block["lo"])
+        accepted = np.flatnonzero(~applied.duplicate)
         rulings = []
         for number in np.unique(numbers).tolist():
-            rows = np.flatnonzero((numbers == number) & ~applied.duplicate)
-            # nearly always all rows: a slice copies nothing
+            own = numbers[accepted] == number
+            rows = accepted[own]
+            # nearly always all rows: nothing is copied then
+            features = applied.features if rows.size == accepted.size else applied.features[own]
             selection = slice(None) if rows.size == block.size else rows
-            features = applied.features[selection]
             ruling = rule(
                 plans[number], rows, features,
                 Facts(features, applied.standing[selection], applied.version[selection]), hashes[selection],

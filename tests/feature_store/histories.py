@@ -168,7 +168,6 @@ def one_batch(state: GroupState, changes: NDArray[np.void], batch: NDArray[np.vo
     state.change_profiles(changes, change_cards)
     cards = state.card_numbers(batch)
     applied = state.apply(batch, cards)
-    applied.features[applied.duplicate] = np.nan
     alerted = (batch["amount"] >= ALERT_FROM) & ~applied.duplicate
     counts = state.count_alerts(cards, batch["arrival"], alerted, applied.restarted)
     day, total = (count.tolist() for count in counts)
@@ -179,7 +178,7 @@ def one_batch(state: GroupState, changes: NDArray[np.void], batch: NDArray[np.vo
         "-" if gone else STATUSES[s] for gone, s in zip(applied.duplicate, applied.standing, strict=True)
     ]
     suspicious = list(zip(day, total, strict=True))
-    judged = Judged(applied.features, applied.duplicate, applied.conflicting, standing, late, suspicious)
+    judged = Judged(applied.by_row(), applied.duplicate, applied.conflicting, standing, late, suspicious)
     return judged, delta
 
 
