@@ -1,8 +1,10 @@
-"""Audit of breached rollouts: each verdict follows from the counts and guards in its evidence."""
+"""Audit of breached rollouts: the verdict must follow from its counts, and these must be the job's own."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from loadtests.audit.trial_audit import TrialCounts, trial_counts
 from models.errors import GuardError
 from models.guards.verdict import recomputed
 
@@ -15,18 +17,42 @@ class Breached(NamedTuple):
     evidence: Mapping[str, Any]
 
 
-def problems(breaches: Iterable[Breached]) -> Iterator[str]:
+Totals = Callable[[int, int], TrialCounts | None]
+"""(key group, commit_id) -> running totals of its progress record; None if the record is not audited."""
+
+
+def problems(breaches: Iterable[Breached], totals: Totals) -> Iterator[str]:
     """Yield what is wrong with the evidence of breached rollouts.
+
+    Evidence of former releases has no `commits`: only its verdict is recomputed.
 
     Args:
         breaches: accepted events, in log order.
+        totals: totals of the progress records.
     """
     for breach in breaches:
         name = f"the breach of {breach.rollout_id} by {breach.challenger}"
         try:
             result = recomputed(breach.evidence).to_json()
-        except GuardError as fault:
+            counted = _flat(breach)
+            commits = {
+                int(group): int(commit) for group, commit in breach.evidence.get("commits", {}).items()
+            }
+        except (GuardError, ValueError, KeyError, TypeError, AttributeError) as fault:
             yield f"{name} has no evidence that can be read: {fault}"
             continue
-        if result != breach.evidence:
+        if any(breach.evidence.get(field) != value for field, value in result.items()):
             yield f"{name}: the verdict does not follow from its counts, which give {result['verdict']}"
+        records = [record for commit in commits.items() if (record := totals(*commit)) is not None]
+        if not records or len(records) < len(commits):
+            continue
+        summed: Counter[str] = Counter()
+        for record in records:
+            summed.update(record.get((breach.rollout_id, breach.challenger), Counter()))
+        if summed != counted:
+            yield f"{name}: its counts are not the sum of the progress records that it names"
+
+
+def _flat(breach: Breached) -> Counter[str]:
+    trial = {"challengers": {breach.challenger: breach.evidence["counts"]}}
+    return trial_counts({breach.rollout_id: trial})[breach.rollout_id, breach.challenger]

@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from loadtests.audit import breach_audit
+from loadtests.audit.breach_audit import Breached
 from loadtests.audit.commits import Commit, TopicPartition, commit_of, source, source_of_letter
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit, TrialCounts, trial_counts
 from loadtests.oracle import Kind, Record
@@ -139,6 +141,14 @@ class ProgressAudit:
                 self.problems.append(
                     f"progress adds up to {counted[name]} {name}, the oracle finds {expected}"
                 )
+
+    def check_breaches(self, breaches: Iterable[Breached]) -> None:
+        """Check the evidence of breached rollouts."""
+        by_commit = {
+            (commit.key_group, commit.commit_id): progress.trial_totals
+            for commit, progress in self._progress.items()
+        }
+        self.problems += breach_audit.problems(breaches, lambda *commit: by_commit.get(commit))
 
     @property
     def late_table_changes(self) -> int:

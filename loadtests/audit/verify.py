@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feature_store.errors import FraudError
-from loadtests.audit import breach_audit
 from loadtests.audit.breach_audit import Breached
 from loadtests.audit.comparison import Found
 from loadtests.audit.findings import Findings
@@ -151,8 +150,8 @@ def verify(
         verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}), settled, verdict.shadow_alerts
     )
     audit.trials.check_totals(verdict.trials)
+    audit.check_breaches(Breached(*breach) for breach in rollouts.breaches())
     verdict.problems, verdict.late_table_changes = audit.problems, audit.late_table_changes
-    verdict.problems += breach_audit.problems(Breached(*breach) for breach in rollouts.breaches())
     return verdict
 
 

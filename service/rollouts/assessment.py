@@ -24,7 +24,8 @@ class Breach:
     guard: str
     detail: str
     evidence: dict[str, Any]
-    """The complete verdict on the challenger; it can be recomputed from this."""
+    """The complete verdict on the challenger, which can be recomputed from this; and `commits`, the progress
+    records whose totals were counted."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class Assessment:
         """Return the first breached guard, in the order of challengers and guards."""
         for name, result in self.verdicts.items():
             for finding in result.breaches:
-                return Breach(name, finding.guard, finding.detail, result.to_json())
+                evidence = {**result.to_json(), "commits": self._commits_json()}
+                return Breach(name, finding.guard, finding.detail, evidence)
         return None
 
     def without_data(self, challenger: str) -> tuple[str, ...]:
@@ -83,11 +85,14 @@ class Assessment:
             "verdict": self.outcome.value,
             "overdue": self.is_overdue,
             "challengers": {name: result.to_json() for name, result in self.verdicts.items()},
-            "commits": {str(group): commit for group, commit in sorted(self.commits.items())},
+            "commits": self._commits_json(),
             "log_time": self.log_time,
             "shadow_started_at": self.shadow_started_at,
             "waiting_for": self.waiting_for,
         }
+
+    def _commits_json(self) -> dict[str, int]:
+        return {str(group): commit for group, commit in sorted(self.commits.items())}
 
 
 def assess(
