@@ -1,6 +1,7 @@
 """`fraud bench`: the benchmarks' command line."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,11 +71,13 @@ def calibrate(
     to: Report = None,
     rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 9,
 ) -> None:
-    """Decode and score 100,000 events in one process, without Spark or Kafka, to compare machines."""
+    """Decode and score 100,000 events without Spark or Kafka, alone and with all cores busy."""
     from loadtests.bench.calibrate import calibrate as bench
 
     def measured(say: Say) -> Iterator[Result]:
         yield bench(rounds)
+        if others := (os.cpu_count() or 1) - 1:
+            yield bench(rounds, others)
 
     run("calibrate", measured, to)
 

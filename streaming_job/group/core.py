@@ -135,7 +135,6 @@ class GroupCore:
             self._fold_rollouts(records)
         elif self.facts is not None:
             self.facts.fold(records, self.silent_before)
-        self.watch.lap("tables")
 
     def _fold_profiles(self, records: Records) -> None:
         decoded = profiles.decode(records, self._rules.key_groups, self._group)

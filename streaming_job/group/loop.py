@@ -156,6 +156,7 @@ class Follower:
             if self._tables.lag():
                 for records in self._tables.poll(IDLE_S):
                     core.fold(records)
+                core.watch.lap("tables")
             else:
                 self._take_and_decide()
             if self._is_due():
@@ -186,6 +187,7 @@ class Follower:
         # Step 2: tables
         for table_records in self._tables.read_to_ends() if batches else self._tables.poll():
             core.fold(table_records)
+        core.watch.lap("tables")
         # Step 3: decide
         for records in batches if self._gate is None else self._gate.release(batches):
             core.decide(records, silent=self._silent)
