@@ -1,6 +1,7 @@
 """`fraud serve`: the sidecar in a process of its own."""
 
 import errno
+import os
 import signal
 import socket
 from pathlib import Path
@@ -11,6 +12,8 @@ import typer
 from feature_store.errors import FraudError
 
 SHUTDOWN_S = 5
+NICE = 5
+"""The priority of the sidecar is lower than that of a job on the same machine, whose decisions are urgent."""
 
 
 class ServiceError(FraudError):
@@ -69,6 +72,7 @@ def serve(
     listening.check(host, settings)
     sidecar = create_app(settings)
     listener = _listen(host, port)
+    os.nice(NICE)
     server = uvicorn.Server(
         uvicorn.Config(
             sidecar,

@@ -1,12 +1,4 @@
-"""Calibration of a machine: events that one process decodes and scores per second, without Spark or Kafka.
-
-On many machines two cores are the two threads of one physical core: each is slower while the other one works,
-as it does while the job runs. So the rate is also measured beside processes that do the same.
-"""
-
-import multiprocessing
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+"""Calibration of a machine: events that one process decodes and scores per second, without Spark or Kafka."""
 
 import pyarrow as pa
 
@@ -27,16 +19,10 @@ CARDS = 20_000
 RATE = 5_000.0
 START_MS = 1_780_000_000_000
 LIMITS = TimeLimits(lateness_ms=7 * 86_400_000, skew_ms=300_000)
-MOST_CALLS = 1_000
 
 
-def calibrate(rounds: int, others: int = 0) -> Figure:
-    """Measure events per second on one core: decoding JSON records, and scoring features with 100 trees.
-
-    Args:
-        rounds: number of rounds.
-        others: number of other processes that do the same meanwhile.
-    """
+def calibrate(rounds: int) -> Figure:
+    """Measure events per second on one core: decoding JSON records, and scoring features with 100 trees."""
     world = World.create(seed=1, cards=CARDS, merchants=1_000)
     stream = Stream(world, RATE, START_MS, disturbances=Disturbances.none())
     batches = list(stream.blocks(events=EVENTS))
@@ -51,30 +37,9 @@ def calibrate(rounds: int, others: int = 0) -> Figure:
         trees.score(features)
 
     call()  # compiles
-    with _beside(others, call):
-        seconds = per_item("", "", rounds, len(records), lambda: call, scale=1.0)
+    seconds = per_item("", "", rounds, len(records), lambda: call, scale=1.0)
     rates = tuple(1 / round_s for round_s in seconds.rounds)
     return Figure(
-        f"calibration beside {others} more" if others else "calibration", 1 / seconds.value, "events/s", rates,
+        "calibration", 1 / seconds.value, "events/s", rates,
         f"{len(records):,} records decoded and scored with 100 trees, one thread",
     )  # fmt: skip
-
-
-@contextmanager
-def _beside(others: int, call: Callable[[], None]) -> Iterator[None]:
-    """Repeat a call in other processes until the context ends."""
-
-    def repeat() -> None:
-        for _ in range(MOST_CALLS):  # an end, should this process be killed
-            call()
-
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=repeat, daemon=True) for _ in range(others)]
-    for process in processes:
-        process.start()
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.terminate()
-            process.join()

@@ -1,7 +1,6 @@
 """`fraud bench`: the benchmarks' command line."""
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,13 +70,11 @@ def calibrate(
     to: Report = None,
     rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 9,
 ) -> None:
-    """Decode and score 100,000 events without Spark or Kafka, alone and with all cores busy."""
+    """Decode and score 100,000 events in one process, without Spark or Kafka, to compare machines."""
     from loadtests.bench.calibrate import calibrate as bench
 
     def measured(say: Say) -> Iterator[Result]:
         yield bench(rounds)
-        if others := (os.cpu_count() or 1) - 1:
-            yield bench(rounds, others)
 
     run("calibrate", measured, to)
 
@@ -114,6 +111,9 @@ def throughput(
     warm_up: Annotated[
         int, typer.Option(min=0, help="Transactions before the backlog, 10,000/s")
     ] = 2_000_000,
+    span: Annotated[
+        str, typer.Option(help="Event time of all transactions, at most 7d; they end now")
+    ] = "6d",
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
     profiles: Profiles = True,
     shadows: Shadows = 0,
@@ -125,13 +125,15 @@ def throughput(
     from loadtests.bench.calibrate import calibrate
     from loadtests.bench.rig import Plan, rig
 
-    backlog = bench.Backlog(warm_up, events)
+    backlog = bench.Backlog(warm_up, events, seconds(span))
 
     def measured(say: Say) -> Iterator[Result]:
         say("calibrating")
         yardstick = calibrate(rounds=5)
         yield yardstick
-        plan = Plan(data_dir.resolve(), cards, rate=backlog.rate, profiles=profiles, shadows=shadows)
+        plan = Plan(
+            data_dir.resolve(), cards, rate=backlog.rate, profiles=profiles, shadows=shadows, archive=True
+        )
         with rig(plan, say) as system:
             yield settings_of(system.installed.settings)
             for figure in bench.measure(system, backlog, say, verify=verify):

@@ -13,25 +13,25 @@ from loadtests.simulator.pacing import Pace
 from loadtests.simulator.timeline import timeline
 from loadtests.simulator.transactions import Stream
 
-SPAN_S = 6 * 86_400
-"""Event time that the transactions span, seconds; less than the allowed lateness."""
+SPAN_S = 6 * 86_400.0
+"""Event time that the transactions span by default, seconds; less than the allowed lateness."""
 _AT_ONCE = {"transactional.id": "bench-history"}
 
 
-def rate(events: int) -> float:
+def rate(events: int, span_s: float = SPAN_S) -> float:
     """Return the rate of a history of so many transactions, per second of event time."""
-    return events / SPAN_S
+    return events / span_s
 
 
 class History:
-    """Transactions evenly spread over the `SPAN_S` before now, sent in parts."""
+    """Transactions evenly spread over a time before now, sent in parts."""
 
-    def __init__(self, installed: Installation, events: int) -> None:
+    def __init__(self, installed: Installation, events: int, span_s: float = SPAN_S) -> None:
         self._installed = installed
         # timestamps are the event times: stamped by the broker now, all would be a burst
         broker.create(installed.stack.bootstrap_servers, installed.topics, replay=True)
-        self._rate = rate(events)
-        self._start_ms = int((time.time() - SPAN_S) * 1_000)
+        self._rate = rate(events, span_s)
+        self._start_ms = int((time.time() - span_s) * 1_000)
         stream = Stream(installed.world, self._rate, self._start_ms, disturbances=Disturbances.none())
         self._sent = 0
         self._blocks = stream.blocks(events=events)

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 from deploy.demo import training
 from deploy.demo.training import Champion
 from deploy.local import processes, stack, state
+from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
 from feature_store.errors import FraudError
+from loadtests.bench.history import SPAN_S
 from loadtests.faults.installation import POLL_S, Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.simulator.profiles import ProfileLoader
@@ -54,6 +56,8 @@ class Plan:
     """Whether profiles are fed through Postgres and Debezium."""
     shadows: int = 0
     """Number of challengers in shadow, with as many trees as the champion."""
+    archive: bool = False
+    """Whether the transactions have the Kafka timestamps of a `History`, and the rollouts one before them."""
 
 
 class Commit(NamedTuple):
@@ -221,9 +225,15 @@ def _roll_out(plan: Plan, installed: Installation) -> Champion:
         _trained(plan, plan.seed + number, installed, now_ms) for number in range(plan.shadows + 1)
     )
     policy = Policy(champion.threshold, champion.max_count_5m)
-    publish(installation(champion.ref, policy, "bench", ACTOR, now_ms), servers, topic)
+    timestamp_ms = None
+    if plan.archive:
+        # a later rollout would not hold for them
+        broker.create(servers, installed.topics, replay=True)
+        timestamp_ms = now_ms - int(2_000 * SPAN_S)
+    events = [*installation(champion.ref, policy, "bench", ACTOR, now_ms)]
     if others:
-        publish(_in_shadow(others, champion, now_ms), servers, topic)
+        events += _in_shadow(others, champion, now_ms)
+    publish(events, servers, topic, timestamp_ms=timestamp_ms)
     return champion
 
 

@@ -26,11 +26,13 @@ class Backlog:
     """Transactions before the backlog, at `WARM_UP_RATE`, so that the job has been running for a while."""
     events: int
     """Transactions of the backlog."""
+    span_s: float = history.SPAN_S
+    """Event time of all transactions, seconds."""
 
     @property
     def rate(self) -> float:
         """Transactions per second of event time."""
-        return history.rate(self.warm_up + self.events)
+        return history.rate(self.warm_up + self.events, self.span_s)
 
 
 def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Iterator[Figure]:
@@ -42,7 +44,7 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     Raises:
         FraudError: the job ended, or its results are wrong.
     """
-    past = history.History(rig.installed, backlog.warm_up + backlog.events)
+    past = history.History(rig.installed, backlog.warm_up + backlog.events, backlog.span_s)
     rig.start_job()
     rig.catch_up(say)
     started = time.monotonic()

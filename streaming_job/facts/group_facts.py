@@ -12,6 +12,7 @@ The facts of records before Q have been written: labels there are skipped, and h
 dropped.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,11 @@ class GroupFacts:
         """The last promise made here, which may not be on the log yet."""
 
     @property
+    def label_topics(self) -> Collection[str]:
+        """The topics of labels."""
+        return self._contracts.keys()
+
+    @property
     def promised(self) -> int:
         """Time before which all own facts that take effect are written, ms."""
         return max(self._last_promise, self.table.promise(self._group))
@@ -135,6 +141,7 @@ class GroupFacts:
             # without the hours that an earlier run has written: they are decided again
             outcome.facts += self._author.counts(counts[counts["hour"] >= written])
             outcome.facts.append(self._author.promise(promise))
+            outcome.has_promise = True
             self._last_promise = promise
 
     def _next_promise(self, time: int, seen: int) -> int:
@@ -166,7 +173,7 @@ class GroupFacts:
             report["effective_at"] = max(effective_at, self.promised)
             outcome.facts.append(self._author.report(report, source))
 
-    def seal(self, store: PieceStore) -> None:
+    def persist(self, store: PieceStore) -> None:
         """Write the changes since the last call."""
-        self.table.seal(store)
-        self._hours.seal(store)
+        self.table.persist(store)
+        self._hours.persist(store)

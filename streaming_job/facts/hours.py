@@ -27,7 +27,7 @@ class OpenHours:
         Raises:
             StateDamagedError: a piece is missing or damaged.
         """
-        self._tiers = Tiers("mo", HOUR_COUNT, extra, "hour")
+        self._tiers = Tiers("mo", HOUR_COUNT, extra, "hour", added_up)
         self._counts = GrowingHours()
         for part in self._tiers.parts(store):
             self._counts.add(part, FIRST_HOUR)
@@ -53,10 +53,10 @@ class OpenHours:
         self._has_closed |= counts.size > 0
         return counts
 
-    def seal(self, store: PieceStore) -> None:
+    def persist(self, store: PieceStore) -> None:
         """Write the changes since the last call."""
         if self._has_closed:
             self._tiers.replace(store, self._counts.before(NEVER))
         elif self._unsaved:
-            self._tiers.add(store, added_up(np.concatenate(self._unsaved)))
+            self._tiers.add(store, np.concatenate(self._unsaved))
         self._unsaved, self._has_closed = [], False

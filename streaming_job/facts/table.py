@@ -132,7 +132,7 @@ class FactTable:
         reports = sum(part.nbytes for part in self._reports)
         return self._hours.nbytes + facts.frauds.nbytes + facts.merchants.nbytes + reports
 
-    def seal(self, store: PieceStore) -> None:
+    def persist(self, store: PieceStore) -> None:
         """Write the changes since the last call."""
         for tiers, unsaved in (
             (self._counted, self._unsaved_counts),

@@ -1,11 +1,11 @@
-"""Append-only rows persisted in tiered pieces: each epoch adds a piece, and small pieces are merged.
+"""Append-only rows persisted in tiered pieces: each call adds a piece, and small pieces are merged.
 
 A piece is merged with the previous one while that has less than twice its rows, and both have at most
 MOST_ROWS. So there are about log2(MOST_ROWS) pieces that are still merged, each row is written about as many
 times, and no write is longer than a full piece's. Old rows leave with their piece.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,21 @@ from numpy.typing import NDArray
 from feature_store.state.codec import StateDamagedError, decode, encode, records
 from feature_store.state.journal import PieceStore
 
+Condense = Callable[[NDArray[np.void]], NDArray[np.void]]
 MOST_ROWS = 1 << 20
 
 
 class Tiers:
     """The pieces of a set of rows: their names and sizes, without the rows."""
 
-    def __init__(self, prefix: str, dtype: np.dtype[np.void], extra: dict[str, Any], time: str) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        dtype: np.dtype[np.void],
+        extra: dict[str, Any],
+        time: str,
+        condense: Condense = lambda rows: rows,
+    ) -> None:
         """Continue from persisted state.
 
         Args:
@@ -28,7 +36,9 @@ class Tiers:
             dtype: dtype of the rows.
             extra: `Meta.extra`, which lists the pieces under `prefix`.
             time: field by which rows grow old.
+            condense: returns fewer rows that say the same as the rows of a piece, if there are.
         """
+        self._condense = condense
         self._prefix, self._dtype, self._time = prefix, dtype, time
         self._newest: dict[int, int] = {}
         """Greatest time of each piece that was loaded or written here, by number."""
@@ -59,6 +69,7 @@ class Tiers:
         """Add rows."""
         if not rows.size:
             return
+        rows = self._condense(rows)
         number = self._next()
         while (
             self._pieces
@@ -66,7 +77,7 @@ class Tiers:
             and self._pieces[-1][1] + rows.size <= MOST_ROWS
         ):
             before, _ = self._pieces.pop()
-            rows = np.concatenate([self._read(store, before), rows])
+            rows = self._condense(np.concatenate([self._read(store, before), rows]))
             store.remove(f"{self._prefix}{before}")
         self._put(store, number, rows)
 

@@ -121,6 +121,11 @@ class GroupCore:
         """Arrival of the last row of the profiles' first snapshot, ms; None if it has not been read yet."""
         return self._meta.extra.get(SNAPSHOT_END)
 
+    @property
+    def decisive_tables(self) -> tuple[str, ...]:
+        """The tables that must be read to their ends before transactions are decided."""
+        return self._rules.topics.tables
+
     def note_snapshot_end(self, arrival: int | None) -> None:
         """Record when a snapshot of the profiles ended, if one did; the earliest counts."""
         end = snapshots.first_end(self.snapshot_end, arrival)
@@ -192,8 +197,8 @@ class GroupCore:
     def decide(self, records: Records, *, silent: bool = False) -> None:
         """Decide transactions, each partition in the order of offsets.
 
-        Every table must have been folded at least up to its end at the time when the last transaction was
-        read.
+        The decisive tables must have been folded at least up to their ends at the time when the last
+        transaction was read.
 
         Args:
             records: records of the transactions topic.
@@ -267,7 +272,9 @@ class GroupCore:
         return positions if self.facts is None else self.facts.positions(positions)
 
     def append(self, store: PieceStore) -> int:
-        """Write the pending changes as a delta; returns the number of bytes written."""
+        """Write the pending changes as a delta, and those of facts; returns the number of bytes of the delta."""
+        if self.facts is not None:
+            self.facts.persist(store)
         if not self.pending:
             return 0
         written = append(store, self._meta, self._state, self._pending.take())
@@ -281,8 +288,6 @@ class GroupCore:
             store.put(ROLLOUTS, orjson.dumps(self._rollouts.records))
             self._new_rollouts = False
         self._trial.seal(store)
-        if self.facts is not None:
-            self.facts.seal(store)
         save_positions(self._meta, positions)
         seal(store, self._meta)
 

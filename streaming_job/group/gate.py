@@ -6,7 +6,7 @@ too, and no more of that partition are read. The group's own facts are written a
 is past them, so that other groups do not wait for it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -84,16 +84,19 @@ class Gate:
         )
         return passed
 
-    def settle(self, tables: Callable[[], Iterator[Records]]) -> None:
+    def settle(self, read_to_ends: Callable[[Collection[str]], Iterator[Records]]) -> None:
         """Write the facts that are due; all released transactions have been decided.
 
+        Labels are read to their ends first: those of two topics become facts in the order of arrival, and a
+        promise covers all that arrived before it.
+
         Args:
-            tables: returns the new records of all tables up to their current ends.
+            read_to_ends: returns all records up to the current ends of tables.
         """
         facts, seen = self._facts, self._facts.table.greatest_promise
         time = self._clock.time()
         if facts.has_due_facts(time, seen):
-            self._core.settle(time, seen)
+            self._settle(time, seen, read_to_ends)
         since = self._wall() - IDLE_AFTER_S
         idle = {tp for tp, last in self._last_seen.items() if last <= since}
         if not idle or not facts.has_due_facts(self._clock.time({partition for _, partition in idle}), seen):
@@ -105,9 +108,14 @@ class Gate:
         }
         time = self._clock.time(drained)
         if facts.has_due_facts(time, seen):
-            for records in tables():
-                self._core.fold(records)
-            self._core.settle(time, seen)
+            self._settle(time, seen, read_to_ends)
+
+    def _settle(
+        self, time: int, seen: int, read_to_ends: Callable[[Collection[str]], Iterator[Records]]
+    ) -> None:
+        for records in read_to_ends(self._facts.label_topics):
+            self._core.fold(records)
+        self._core.settle(time, seen)
 
 
 def _split(batches: list[Records], horizon: int) -> tuple[list[Records], list[Records]]:

@@ -1,7 +1,7 @@
 """The loop of a key group, which runs one epoch. The order of its statements is the guarantee.
 
     Step 1  read      new transactions, in the order of their partitions
-    Step 2  tables    fold every table at least up to its current end, after the transactions were read
+    Step 2  tables    fold profiles and rollouts up to their current ends, after the transactions were read
     Step 3  decide    decode, features, scores, policy: updates the state, returns alerts and dead letters
     Step 4  commit    alerts, dead letters, progress and input offsets (Q) in one Kafka transaction
     Step 5  persist   write the changes of the state to the state store, piece by piece
@@ -16,7 +16,7 @@ may see have been folded, and positions do not pass it.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,8 +72,8 @@ class Tables(Protocol):
     def poll(self, wait_s: float = 0.0) -> list[Records]:
         """Return some new records."""
 
-    def read_to_ends(self) -> Iterator[Records]:
-        """Yield all records up to the current ends of the tables."""
+    def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
+        """Yield all records up to the current ends of some tables, and new ones of the others."""
 
 
 class Committer(Protocol):
@@ -185,14 +185,15 @@ class Follower:
         if batches:
             reach(Step.TAKEN)
         # Step 2: tables
-        for table_records in self._tables.read_to_ends() if batches else self._tables.poll():
+        tables = self._tables
+        for table_records in tables.read_to_ends(core.decisive_tables) if batches else tables.poll():
             core.fold(table_records)
         core.watch.lap("tables")
         # Step 3: decide
         for records in batches if self._gate is None else self._gate.release(batches):
             core.decide(records, silent=self._silent)
         if self._gate is not None:
-            self._gate.settle(self._tables.read_to_ends)
+            self._gate.settle(tables.read_to_ends)
         self._silent = self._silent and self._behind_q()
         self._set_limit()
 
@@ -215,7 +216,7 @@ class Follower:
 
     def _is_due(self) -> bool:
         outcome = self.core.outcome
-        if outcome.alerts or outcome.dead_letters or outcome.facts:
+        if outcome.alerts or outcome.dead_letters or outcome.has_promise:
             return True
         silent_s = self._clock() - self._last_commit
         if silent_s < self._pace.commit_interval_s:

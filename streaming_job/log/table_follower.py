@@ -1,4 +1,4 @@
-"""The follower of the tables, which every group reads at least up to their ends before it decides.
+"""The follower of the tables. A group reads those that decisions depend on to their ends before it decides.
 
 The end of a table is its last stable offset. That of the topics in `awaited` is the high watermark: a record
 of a transaction takes effect at its own timestamp, some milliseconds before the transaction is committed, and
@@ -9,6 +9,7 @@ it is passed over, with a warning.
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogError
@@ -83,13 +84,20 @@ class TableFollower:
         """Return a batch of new records."""
         return self._log.take(self._most, self._most_bytes, wait_s)
 
-    def read_to_ends(self) -> Iterator[Records]:
-        """Yield all records up to the tables' current ends, in batches.
+    def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
+        """Yield all records up to the current ends of some tables, in batches, and new ones of the others.
+
+        A table that is written in Kafka transactions, as merchant facts are, costs up to 50 ms after each: the
+        transaction's marker is only known to be read when the next fetch has found nothing.
+
+        Args:
+            topics: the tables to read to their ends.
 
         Raises:
             LogError: records are gone or do not arrive, or the brokers do not answer.
         """
-        ends = self._current_ends()
+        yield from self.poll()
+        ends = self._current_ends(topics)
         if new := ends.keys() - self.positions.keys():
             raise LogError(
                 f"{_describe(dict.fromkeys(new, 0))}: a table has new partitions; the group is opened again"
@@ -107,13 +115,13 @@ class TableFollower:
                     "check the brokers, and whether a topic was recreated or has lost records"
                 )
 
-    def _current_ends(self) -> Offsets:
-        """Return the offsets up to which the tables are read before a decision."""
-        watermarks = with_retries(self._watermarks.last)
+    def _current_ends(self, topics: Collection[str]) -> Offsets:
+        """Return the offsets up to which tables are to be read."""
+        watermarks = with_retries(partial(self._watermarks.last, topics))
         positions = self.positions
         if all(positions.get(tp, -1) >= end for tp, end in watermarks.items()):
             return watermarks  # nothing is new: one request, as in most rounds
-        ends = self.ends()
+        ends = with_retries(partial(self._ends.last, topics))
         for tp, watermark in watermarks.items():
             if tp[0] in self._awaited and self._passed_over.get(tp) != ends.get(tp):
                 ends[tp] = max(watermark, ends.get(tp, 0))

@@ -82,6 +82,8 @@ class Outcome:
     dead_letters: list[DeadLetter] = field(default_factory=list)
     facts: list[bytes] = field(default_factory=list)
     """Records of merchant facts, in the order in which they are to be written."""
+    has_promise: bool = False
+    """Whether the facts hold a promise, for which other groups may wait."""
     counts: Counter[str] = field(default_factory=Counter)
     """Counts of the contract's `counts`, except those that follow from the lists; and rebuilds."""
     rules: Counter[str] = field(default_factory=Counter)

@@ -7,7 +7,7 @@ process may be killed at each call.
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from random import Random
 
 from harness.group_batches import as_records
@@ -106,7 +106,7 @@ class MemoryLog:
         count = len(self._by_place[place])
         return count + count // MARKED
 
-    def ends(self, topics: Sequence[str]) -> Offsets:
+    def ends(self, topics: Collection[str]) -> Offsets:
         """End offsets of all partitions of some topics."""
         return {partition: self.end(partition) for partition in self._by_place if partition[0] in topics}
 
@@ -164,7 +164,7 @@ class MemoryTables:
 
     def __init__(self, log: MemoryLog, fate: Fate, positions: Offsets, topics: Sequence[str]) -> None:
         """Follow from some positions on."""
-        self._log, self._fate, self._topics = log, fate, topics
+        self._log, self._fate = log, fate
         self.positions = positions
         self._first_ends = log.ends(topics)
 
@@ -182,8 +182,8 @@ class MemoryTables:
         self._log.grow(2)
         return self._log.read(self.positions, 8, {})
 
-    def read_to_ends(self) -> Iterator[Records]:
+    def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
         """See `loop.Tables`."""
-        ends = self._log.ends(self._topics)
+        ends = self._log.ends(topics)
         while any(self.positions[partition] < end for partition, end in ends.items()):
             yield from self.poll()

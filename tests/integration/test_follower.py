@@ -461,8 +461,10 @@ class OpenTransaction:
         assert self.producer.flush(DEADLINE_S) == 0
 
 
-def read_to_ends(tables: TableFollower) -> list[bytes]:
-    return [value for records in tables.read_to_ends() for value in records.values.to_pylist()]
+def read_to_ends(tables: TableFollower, *topics: str) -> list[bytes]:
+    """Read tables to their ends, by default all of them."""
+    every = topics or {topic for topic, _ in tables.positions}
+    return [value for records in tables.read_to_ends(every) for value in records.values.to_pylist()]
 
 
 def read_committed(tables: TableFollower) -> list[bytes]:
@@ -518,6 +520,23 @@ def test_an_open_transaction_on_another_table_is_not_waited_for(
     assert read_to_ends(follower_of_tables) == [b"an event"]
     open_one.producer.commit_transaction(DEADLINE_S)
     assert read_committed(follower_of_tables) == [b"a fact"]
+
+
+def test_the_end_of_another_table_is_not_waited_for_but_its_records_come_with_the_rest(
+    brokers: dict[str, str], tables: tuple[TableFollower, str, str]
+) -> None:
+    follower_of_tables, awaited, other = tables
+    read_to_ends(follower_of_tables)
+    open_one = OpenTransaction(brokers, other, b"a fact")
+    open_one.producer.commit_transaction(DEADLINE_S)
+    produce(brokers, awaited, b"an event")
+    values: list[bytes] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while b"a fact" not in values:
+        values += read_to_ends(follower_of_tables, awaited)
+        assert b"an event" in values
+        assert time.monotonic() < deadline
+    assert sorted(values) == [b"a fact", b"an event"]
 
 
 def test_a_transaction_that_hangs_is_waited_for_once_and_the_next_one_again(

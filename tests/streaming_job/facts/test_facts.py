@@ -13,7 +13,7 @@ from thoroughness import examples
 
 from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION
-from feature_store.merchants.facts import REPORT, spans
+from feature_store.merchants.facts import REPORT, added_up, spans
 from feature_store.merchants.hours import HOUR_COUNT
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
@@ -83,6 +83,23 @@ def test_pieces_hold_all_rows_in_order_and_stay_few(steps):
         held += rows["hour"].tolist()
         assert tiers.load(store)["hour"].tolist() == held
         assert len(store) == len(extra["x"]) <= max(1, len(held)).bit_length()
+
+
+@examples(60)
+@given(st.lists(st.lists(st.integers(0, 4), max_size=9), max_size=20))
+def test_condensed_pieces_say_the_same_in_no_more_rows_than_there_are_merchants_and_hours(steps):
+    store, extra = MemoryPieces(), {}
+    tiers = Tiers("x", HOUR_COUNT, extra, "hour", added_up)
+    every = np.zeros(sum(map(len, steps)), dtype=HOUR_COUNT)
+    every["merchant"], every["count"] = [merchant for step in steps for merchant in step], 1
+    added = 0
+    for step in steps:
+        tiers.add(store, every[added : added + len(step)])
+        added += len(step)
+    assert added_up(tiers.load(store)).tolist() == added_up(every).tolist()
+    # a piece has at least twice the rows of the next one, and no merchant twice
+    assert all(rows <= 5 for _, rows in extra["x"])
+    assert len(extra["x"]) <= 3
 
 
 @examples(60)
@@ -253,7 +270,7 @@ def test_open_hours_of_an_older_checkpoint_are_dropped_if_they_were_written_sinc
     before, batch = opened(), np.zeros(2, dtype=TRANSACTION)
     batch["merchant"], batch["arrival"] = hash_string("m")[0], [NOW * HOUR, (NOW + 1) * HOUR]
     before.count(batch, Outcome(), silent=False)
-    before.seal(store)
+    before.persist(store)
     after, outcome = opened(), Outcome()
     after.table.fold(read(records([Author("card-fraud", 0).promise(promise_of(NOW + 1))]), "card-fraud"))
     after.settle((NOW + 3) * HOUR, 0, outcome)

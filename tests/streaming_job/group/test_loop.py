@@ -1,6 +1,6 @@
 """The loop of an epoch: when it commits; output equal to one uninterrupted pass, whatever is killed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from typing import Any
 
@@ -165,7 +165,7 @@ class Turns:
     def poll(self, wait_s: float = 0.0) -> list[Records]:
         return []
 
-    def read_to_ends(self) -> Iterator[Records]:
+    def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
         yield from ()
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
