@@ -272,7 +272,7 @@ class GroupCore:
         return positions if self.facts is None else self.facts.positions(positions)
 
     def append(self, store: PieceStore) -> int:
-        """Write the pending changes as a delta, and those of facts; returns the number of bytes of the delta."""
+        """Write the pending changes as a delta, and new facts; returns the number of bytes of the delta."""
         if self.facts is not None:
             self.facts.persist(store)
         if not self.pending:

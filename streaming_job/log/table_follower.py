@@ -85,10 +85,10 @@ class TableFollower:
         return self._log.take(self._most, self._most_bytes, wait_s)
 
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
-        """Yield all records up to the current ends of some tables, in batches, and new ones of the others.
+        """Yield records, in batches: all up to the current ends of some tables, and new ones of the others.
 
-        A table that is written in Kafka transactions, as merchant facts are, costs up to 50 ms after each: the
-        transaction's marker is only known to be read when the next fetch has found nothing.
+        A table that is written in Kafka transactions, as merchant facts are, costs up to 50 ms after each:
+        that the transaction's marker has been read is known when the next fetch has found nothing.
 
         Args:
             topics: the tables to read to their ends.

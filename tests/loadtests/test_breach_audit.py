@@ -1,4 +1,4 @@
-"""The audit of breached rollouts: evidence with the job's own counts is right; all other evidence is found."""
+"""The audit of breached rollouts: evidence with the job's own counts is right, all other is found."""
 
 from collections.abc import Callable
 from typing import Any
