@@ -82,7 +82,7 @@ def _of_a_running_table(
     for hour in range(BEGIN_HOUR, last):
         batch = traffic.hour(hour, rng)
         folded.append(_ms(partial(table.fold, batch)))
-        sealed.append(_ms(partial(table.seal, store)))
+        sealed.append(_ms(partial(table.persist, store)))
         if (hour - BEGIN_HOUR) % 24 == 0:
             say(f"day {(hour - BEGIN_HOUR) // 24 + 1} of {KEPT_DAYS + SEEN_DAYS}")
     detail = f"{traffic.merchants:,} merchants, {traffic.per_day:g} transactions a day of each"
