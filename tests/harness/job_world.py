@@ -245,8 +245,11 @@ class World:
         )
 
     def in_order(self) -> list[Record]:
-        """All records in the order of writing; at equal times those of tables come first."""
-        logs = (self.profiles, self.rollouts, self.labels, self.chargebacks, self.transactions)
+        """All records in the order of writing; at equal times changes come first, and labels last.
+
+        A transaction is labelled after it has been written, also within the same millisecond.
+        """
+        logs = (self.profiles, self.rollouts, self.transactions, self.labels, self.chargebacks)
         return [record for _, record in sorted((r for log in logs for r in _when_written(log)), key=_time)]
 
     def run(

@@ -8,6 +8,7 @@ from harness.job_world import DAY, HOUR, MINUTE, SECOND, World
 from harness.memory_job import FACTS, MemoryJob
 from harness.memory_log import Fate, KilledError, MemoryLog
 from loadtests.oracle import Record
+from streaming_job.facts.clock import hour_of
 from streaming_job.facts.table import MerchantRules
 from streaming_job.group.rules import Rules
 
@@ -107,6 +108,18 @@ class MemoryGroups:
         """All facts on the log except promises."""
         written = [json.loads(value) for job in self.jobs for value in job.output.facts]
         return [fact for fact in written if fact["kind"] != "promise"]
+
+    def reports(self) -> list[str]:
+        """All reports of labels, in any order."""
+        return sorted(json.dumps(fact) for fact in self.facts() if fact["kind"] == "report")
+
+    def hours_over(self) -> int:
+        """First hour whose counts some group has not written yet."""
+        promises = [
+            [fact["until"] for fact in map(json.loads, job.output.facts) if fact["kind"] == "promise"]
+            for job in self.jobs
+        ]
+        return min(hour_of(max(own)) if own else 0 for own in promises)
 
 
 def _letters(jobs: list[MemoryJob]) -> Iterator[tuple[str, int, int, str]]:

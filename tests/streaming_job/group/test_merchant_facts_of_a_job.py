@@ -190,14 +190,17 @@ def test_kills_and_restored_checkpoints_change_nothing(world_of, epochs, chance)
     calm = undisturbed(seed, shape, delay_ms)
     assert groups.alerts() == calm.alerts()
     assert groups.dead_letters() == calm.dead_letters()
-    assert added_up(groups) == added_up(calm)
+    assert groups.reports() == calm.reports()
+    # which hours are over at the end depends on who noticed first that its partitions are drained
+    over = min(groups.hours_over(), calm.hours_over())
+    assert counts(groups, over) == counts(calm, over)
 
 
-def added_up(groups: MemoryGroups) -> tuple[dict[tuple[int, int], int], list[str]]:
-    """Sum the counts of each merchant and hour; return them and all reports."""
-    counts: dict[tuple[int, int], int] = {}
+def counts(groups: MemoryGroups, over: int) -> dict[tuple[int, int], int]:
+    """Sum the counts of each merchant and hour before `over`."""
+    summed: dict[tuple[int, int], int] = {}
     for fact in groups.facts():
-        if fact["kind"] == "counts":
+        if fact["kind"] == "counts" and fact["hour"] < over:
             for merchant, count in zip(fact["merchants"], fact["counts"], strict=True):
-                counts[merchant, fact["hour"]] = counts.get((merchant, fact["hour"]), 0) + count
-    return counts, sorted(json.dumps(fact) for fact in groups.facts() if fact["kind"] == "report")
+                summed[merchant, fact["hour"]] = summed.get((merchant, fact["hour"]), 0) + count
+    return summed
