@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from loadtests.audit.trial_audit import TrialCounts, trial_counts
+from loadtests.audit.trial_audit import TrialCounts, challenger_counts
 from models.errors import GuardError
 from models.guards.verdict import recomputed
 
@@ -33,16 +33,16 @@ def problems(breaches: Iterable[Breached], totals: Totals) -> Iterator[str]:
     for breach in breaches:
         name = f"the breach of {breach.rollout_id} by {breach.challenger}"
         try:
-            result = recomputed(breach.evidence).to_json()
-            counted = _flat(breach)
+            result = recomputed(breach.evidence)
+            counted = challenger_counts(breach.evidence["counts"])
             commits = {
                 int(group): int(commit) for group, commit in breach.evidence.get("commits", {}).items()
             }
         except (GuardError, ValueError, KeyError, TypeError, AttributeError) as fault:
             yield f"{name} has no evidence that can be read: {fault}"
             continue
-        if any(breach.evidence.get(field) != value for field, value in result.items()):
-            yield f"{name}: the verdict does not follow from its counts, which give {result['verdict']}"
+        if not result.agrees_with(breach.evidence):
+            yield f"{name}: the verdict does not follow from its counts, which give {result.outcome.value}"
         records = [record for commit in commits.items() if (record := totals(*commit)) is not None]
         if not records or len(records) < len(commits):
             continue
@@ -51,8 +51,3 @@ def problems(breaches: Iterable[Breached], totals: Totals) -> Iterator[str]:
             summed.update(record.get((breach.rollout_id, breach.challenger), Counter()))
         if summed != counted:
             yield f"{name}: its counts are not the sum of the progress records that it names"
-
-
-def _flat(breach: Breached) -> Counter[str]:
-    trial = {"challengers": {breach.challenger: breach.evidence["counts"]}}
-    return trial_counts({breach.rollout_id: trial})[breach.rollout_id, breach.challenger]

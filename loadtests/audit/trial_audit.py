@@ -34,13 +34,18 @@ def trial_counts(trials: Mapping[str, Any]) -> dict[Pair, Counter[str]]:
         ValueError, KeyError, TypeError, AttributeError: malformed trials.
     """
     return {
-        (rollout_id, name): _flat(counts)
+        (rollout_id, name): challenger_counts(counts)
         for rollout_id, trial in trials.items()
         for name, counts in trial["challengers"].items()
     }
 
 
-def _flat(counts: Mapping[str, Any]) -> Counter[str]:
+def challenger_counts(counts: Mapping[str, Any]) -> Counter[str]:
+    """Return the counts of one challenger, see `trial_counts`.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: malformed counts.
+    """
     flat = Counter({name: int(counts[name]) for name in PLAIN})
     for name in UNITS:
         flat.update({f"{name}.{side}": int(count) for side, count in counts[name].items()})

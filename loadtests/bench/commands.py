@@ -210,7 +210,7 @@ def restart(
     from loadtests.bench import restart as bench
     from loadtests.bench.rig import Plan, rig
 
-    plan = Plan(data_dir.resolve(), cards, rate=history.rate(events), profiles=profiles)
+    plan = Plan(data_dir.resolve(), cards, rate=history.rate(events), profiles=profiles, archive=True)
 
     def measured(say: Say) -> Iterator[Result]:
         with rig(plan, say) as system:

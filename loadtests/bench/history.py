@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator
 from math import inf
 
-from deploy.local import topics as broker
 from loadtests.faults.installation import Installation
 from loadtests.simulator.batch import EventBatch
 from loadtests.simulator.disturbances import Disturbances
@@ -24,12 +23,10 @@ def rate(events: int, span_s: float = SPAN_S) -> float:
 
 
 class History:
-    """Transactions evenly spread over a time before now, sent in parts."""
+    """Transactions evenly spread over a time before now, sent in parts to a rig with `Plan.archive`."""
 
     def __init__(self, installed: Installation, events: int, span_s: float = SPAN_S) -> None:
         self._installed = installed
-        # timestamps are the event times: stamped by the broker now, all would be a burst
-        broker.create(installed.stack.bootstrap_servers, installed.topics, replay=True)
         self._rate = rate(events, span_s)
         self._start_ms = int((time.time() - span_s) * 1_000)
         stream = Stream(installed.world, self._rate, self._start_ms, disturbances=Disturbances.none())

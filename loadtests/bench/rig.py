@@ -227,7 +227,8 @@ def _roll_out(plan: Plan, installed: Installation) -> Champion:
     policy = Policy(champion.threshold, champion.max_count_5m)
     timestamp_ms = None
     if plan.archive:
-        # a later rollout would not hold for them
+        # timestamps are the event times: stamped by the broker now, all transactions would be a burst, and a
+        # rollout of now would not hold for them
         broker.create(servers, installed.topics, replay=True)
         timestamp_ms = now_ms - int(2_000 * SPAN_S)
     events = [*installation(champion.ref, policy, "bench", ACTOR, now_ms)]

@@ -45,6 +45,10 @@ class Verdict:
             "guards": self.guards.to_json(),
         }
 
+    def agrees_with(self, evidence: Mapping[str, Any]) -> bool:
+        """Return whether evidence holds this verdict; it may hold other fields beside."""
+        return all(evidence.get(field) == value for field, value in self.to_json().items())
+
 
 def verdict(counts: Mapping[str, Any] | Counts, guards: Guards) -> Verdict:
     """Judge a challenger.
@@ -62,7 +66,7 @@ def verdict(counts: Mapping[str, Any] | Counts, guards: Guards) -> Verdict:
 
 
 def recomputed(evidence: Mapping[str, Any]) -> Verdict:
-    """Compute a verdict again from the counts and guards in its evidence; `to_json` must equal the evidence.
+    """Compute a verdict again from the counts and guards in its evidence, with which it must agree.
 
     Raises:
         GuardError: the evidence cannot be read.

@@ -36,12 +36,12 @@ def recompute(path: Path) -> str:
         raise RefusedError("evidence", f"{path} holds no JSON: {fault}; give a verdict") from fault
     verdicts = content.get("challengers", {"": content}) if isinstance(content, dict) else {"": content}
     for name, evidence in verdicts.items():
-        result = recomputed(evidence).to_json()
-        if any(evidence.get(field) != value for field, value in result.items()):
+        result = recomputed(evidence)
+        if not result.agrees_with(evidence):
             raise RefusedError(
                 "evidence",
                 f"{path}: the verdict{name and f' on {name}'} does not follow from its counts, which give "
-                f"{result['verdict']}; do not rely on the file",
+                f"{result.outcome.value}; do not rely on the file",
             )
     outcomes = sorted({evidence["verdict"] for evidence in verdicts.values()})
     return f"the same, computed again: {', '.join(outcomes)}"

@@ -62,13 +62,13 @@ class TableFollower:
         """Offset after the last record returned, by partition."""
         return self._log.positions
 
-    def ends(self) -> Offsets:
-        """Return the last stable offset of each partition of the tables.
+    def ends(self, topics: Collection[str] | None = None) -> Offsets:
+        """Return the last stable offset of each partition of some tables, by default all of them.
 
         Raises:
             LogError: the brokers did not answer for PATIENCE_S.
         """
-        return with_retries(self._ends.last)
+        return with_retries(partial(self._ends.last, topics))
 
     def lag(self) -> dict[str, int]:
         """Return by topic the records to be read before deciding; empty once the tables are loaded."""
@@ -121,7 +121,7 @@ class TableFollower:
         positions = self.positions
         if all(positions.get(tp, -1) >= end for tp, end in watermarks.items()):
             return watermarks  # nothing is new: one request, as in most rounds
-        ends = with_retries(partial(self._ends.last, topics))
+        ends = self.ends(topics)
         for tp, watermark in watermarks.items():
             if tp[0] in self._awaited and self._passed_over.get(tp) != ends.get(tp):
                 ends[tp] = max(watermark, ends.get(tp, 0))
