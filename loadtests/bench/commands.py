@@ -176,8 +176,10 @@ def sidecar(
     clients: Annotated[int, typer.Option(min=1, help="Number of concurrent clients")] = 50,
     per_minute: Annotated[int, typer.Option(min=1, help="Requests of all clients together")] = 10_000,
     rate: Annotated[float, typer.Option(min=1, help="Transactions per second")] = 2_000.0,
-    length: Annotated[str, typer.Option("--for", help="Length of each stretch: 60s, 5m")] = "30s",
-    turns: Annotated[int, typer.Option(min=1, help="Stretches with requests, and as many without")] = 3,
+    length: Annotated[
+        str, typer.Option("--for", help="Length of each stretch: 60s, 5m; best a multiple of an epoch's")
+    ] = "40s",
+    turns: Annotated[int, typer.Option(min=1, help="Stretches with requests, and as many without")] = 4,
     warm_up: Annotated[str, typer.Option(help="Warm-up before the measurement")] = "110s",
     profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,

@@ -145,7 +145,8 @@ class GroupProcessor(StatefulProcessor):
         group, epoch = self._groups[key[0]], int(task.getLocalProperty(EPOCH) or 0)
         with Epoch(self._address, epoch, group) as running:
             summary = self._follow(group, running, str(task.getLocalProperty(QUERY)))
-        freeze_after_warm_up()
+            freeze_after_warm_up()
+            running.wait_for_turn()
         yield Row(key_group=group, **summary)
 
     def _follow(self, group: int, epoch: Epoch, query_id: str) -> dict[str, Any]:

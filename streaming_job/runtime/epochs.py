@@ -1,14 +1,21 @@
 """The end of epochs: the driver decides when an epoch ends, and tells its tasks over a socket.
 
-Each task of an epoch keeps a connection to the driver. One byte from the driver ends the task's loop, and so
-does a closed connection: a task whose driver is gone must not continue. A byte from the task asks the driver
-to end the epoch early. A client has to send a secret, which Spark gives to the tasks.
+Each task of an epoch keeps a connection to the driver, and they send each other single bytes:
+
+    END   from the driver: the epoch is over. A closed connection says the same: a task whose driver is gone
+          must not continue.
+    END   from the task: the driver is asked to end the epoch early.
+    DONE  from the task: its state is written, and it waits for its turn to finish.
+    TURN  from the driver: the tasks of all lower groups have finished.
+
+Spark gives idle Python workers to tasks first in, first out. So groups that finish in their order mostly get
+the same worker in the next epoch, which still has their partitions and their producer open. A client has to
+send a secret, which Spark gives to the tasks.
 """
 
 import hmac
 import logging
 import secrets
-import select
 import selectors
 import socket
 import struct
@@ -25,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _HELLO = struct.Struct("<32sqi")
 """Secret, epoch, key group."""
-_END = b"."
+_END, _DONE, _TURN = b".", b"d", b"t"
 LOOK_S = 0.1
 """Interval at which the driver checks whether the epoch has to end early."""
 CONNECT_TIMEOUT_S = 20.0
@@ -33,12 +40,10 @@ GREETING_S = 10.0
 """Time in which a client has to send its secret; a task does so at once."""
 MAX_STRANGERS = 64
 """Maximum number of connections without a secret, beside one for each task; then the oldest is dropped."""
-APART_S = 0.05
-"""Maximum wait for one group before the next one is ended. Spark gives idle Python workers to tasks first in,
-first out. So groups that end in their order get the same process in the next epoch, which still has their
-partitions and their producer open."""
-ALL_APART_S = 0.1
-"""Maximum wait for all groups together."""
+APART_S = 0.005
+"""Time from the end of a task's connection until its worker is idle: then the next group's turn comes."""
+ALL_APART_S = 0.05
+"""The same for all groups together, at most."""
 
 
 class EpochError(FraudError):
@@ -71,7 +76,10 @@ class EpochServer:
         self.address = Address(host, self._listener.getsockname()[1], secrets.token_hex(16).encode())
         self._lock = threading.Lock()
         self._epoch, self._deadline, self._ended = -1, 0.0, True
-        self._tasks: dict[socket.socket, int] = {}
+        self._tasks: dict[socket.socket, tuple[int, int]] = {}
+        """Connection -> epoch and key group."""
+        self._done: set[socket.socket] = set()
+        """Connections of tasks that wait for their turn."""
         self._max_strangers = MAX_STRANGERS + tasks
         self._strangers: dict[socket.socket, float] = {}
         """Connection that has not sent the secret yet -> time by which it has to, oldest first."""
@@ -105,6 +113,8 @@ class EpochServer:
             log.exception("epochs can no longer be ended")
         with self._lock:
             self._end()
+        for connection in [*self._tasks]:  # a task that waits for its turn finishes
+            self._forget(connection)
         self._selector.close()
         self._listener.close()
 
@@ -160,21 +170,47 @@ class EpochServer:
         if not hmac.compare_digest(secret, self.address.secret):
             self._drop(connection)
             return
-        self._tasks[connection] = group
         with self._lock:
-            if epoch != self._epoch or self._ended:
-                _send_end(connection)
+            is_current = epoch == self._epoch
+            if not is_current or self._ended:
+                _send(connection, _END)
+        if is_current:  # Spark has given an earlier task of the group up: it may be on a machine that is gone
+            for earlier in [other for other, task in self._tasks.items() if task == (epoch, group)]:
+                self._forget(earlier)
+        self._tasks[connection] = epoch, group
 
     def _hear(self, connection: socket.socket) -> None:
         try:
             request = connection.recv(1)
         except OSError:
             request = b""
-        if request:
+        if request == _END:
             with self._lock:
                 self._deadline = 0.0
             return
+        if request == _DONE:
+            self._done.add(connection)
+        else:
+            if self._done:
+                time.sleep(min(APART_S, ALL_APART_S / len(self._tasks)))
+            self._forget(connection)
+        self._give_turns()
+
+    def _give_turns(self) -> None:
+        """Let the lowest group's task finish, if it is done, and tasks of no epoch that is ending."""
+        with self._lock:
+            ending = self._epoch if self._ended else None
+        lowest = min((task for task in self._tasks.values() if task[0] == ending), default=None)
+        for connection in [*self._done]:
+            task = self._tasks[connection]
+            if task == lowest or task[0] != ending:
+                self._done.remove(connection)
+                _send(connection, _TURN)
+
+    def _forget(self, connection: socket.socket) -> None:
+        """Close the connection of a task."""
         del self._tasks[connection]
+        self._done.discard(connection)
         self._drop(connection)
 
     def _drop(self, connection: socket.socket) -> None:
@@ -182,17 +218,15 @@ class EpochServer:
         connection.close()
 
     def _end(self) -> None:
-        """End every task, in the order of the groups."""
+        """End every task."""
         self._ended = True
-        apart_s = min(APART_S, ALL_APART_S / max(1, len(self._tasks)))
-        for connection, _ in sorted(self._tasks.items(), key=lambda task: task[1]):
-            _send_end(connection)
-            select.select([connection], [], [], apart_s)  # a task closes its connection when it has ended
+        for connection in self._tasks:
+            _send(connection, _END)
 
 
-def _send_end(connection: socket.socket) -> None:
+def _send(connection: socket.socket, message: bytes) -> None:
     with suppress(OSError):  # the task has ended already
-        connection.send(_END)
+        connection.send(message)
 
 
 class Epoch:
@@ -236,6 +270,14 @@ class Epoch:
                 self._socket.send(_END)
             except OSError:
                 self._over = True
+
+    def wait_for_turn(self) -> None:
+        """Wait until the tasks of all lower groups have finished, or the driver is gone."""
+        with suppress(OSError):
+            self._socket.setblocking(True)
+            self._socket.send(_DONE)
+            while self._socket.recv(1) not in (_TURN, b""):
+                pass
 
     def __enter__(self) -> "Epoch":
         return self

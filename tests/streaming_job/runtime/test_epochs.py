@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -178,18 +179,88 @@ def test_the_driver_may_end_an_epoch_for_another_reason(wait_for: WaitFor) -> No
             wait_for(task.is_over)
 
 
-def test_groups_end_one_after_the_other_in_their_order(
-    server: EpochServer, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(epochs, "APART_S", 1.0)
-    monkeypatch.setattr(epochs, "ALL_APART_S", 2.0)
+def finishing(task: Epoch, order: list[str], name: str) -> threading.Thread:
+    def finish() -> None:
+        task.wait_for_turn()
+        order.append(name)
+        task.__exit__(None, None, None)
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    return thread
+
+
+def over(server: EpochServer, wait_for: WaitFor, *tasks: Epoch) -> None:
+    """End the epoch of some tasks."""
+    welcomed(server, len(tasks), wait_for)
+    tasks[0].ask_for_end()
+    wait_for(lambda: all(task.is_over() for task in tasks))
+
+
+def test_groups_finish_in_their_order(server: EpochServer, wait_for: WaitFor) -> None:
     server.begin(7, LONG_S)
-    with Epoch(server.address, 7, 1) as second, Epoch(server.address, 7, 0) as first:
-        welcomed(server, 2, wait_for)
-        second.ask_for_end()
-        wait_for(first.is_over)
-        assert not second.is_over()
-        wait_for(second.is_over)
+    tasks = {group: Epoch(server.address, 7, group) for group in (2, 0, 1)}
+    over(server, wait_for, *tasks.values())
+    order: list[str] = []
+    threads = [finishing(tasks[group], order, str(group)) for group in (2, 1)]
+    wait_for(lambda: len(server._done) == 2)
+    time.sleep(0.2)
+    assert order == []
+    threads.append(finishing(tasks[0], order, "0"))
+    for thread in threads:
+        thread.join(10)
+    assert order == ["0", "1", "2"]
+
+
+def test_a_failed_task_lets_the_others_finish(server: EpochServer, wait_for: WaitFor) -> None:
+    server.begin(7, LONG_S)
+    order: list[str] = []
+    second = Epoch(server.address, 7, 1)
+    with Epoch(server.address, 7, 0) as first:
+        over(server, wait_for, first, second)
+        thread = finishing(second, order, "second")
+        wait_for(lambda: bool(server._done))
+    thread.join(10)
+    assert order == ["second"]
+
+
+def test_a_repeated_task_replaces_the_one_on_a_machine_that_is_gone(
+    server: EpochServer, wait_for: WaitFor
+) -> None:
+    server.begin(7, LONG_S)
+    order: list[str] = []
+    gone, second = Epoch(server.address, 7, 0), Epoch(server.address, 7, 1)
+    over(server, wait_for, gone, second)
+    thread = finishing(second, order, "second")
+    wait_for(lambda: bool(server._done))
+    again = Epoch(server.address, 7, 0)
+    wait_for(again.is_over)
+    assert order == []
+    finishing(again, order, "again").join(10)
+    thread.join(10)
+    assert order == ["again", "second"]
+    gone.wait_for_turn()
+    gone.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("number", [7, 6])
+def test_a_task_that_no_ending_epoch_waits_for_finishes_at_once(server: EpochServer, number: int) -> None:
+    server.begin(7, LONG_S)
+    with Epoch(server.address, 7, 0), Epoch(server.address, number, 1) as done:
+        done.wait_for_turn()
+
+
+def test_a_server_that_closes_lets_all_tasks_finish(wait_for: WaitFor) -> None:
+    order: list[str] = []
+    with running() as server:
+        server.begin(7, LONG_S)
+        first, second = Epoch(server.address, 7, 0), Epoch(server.address, 7, 1)
+        over(server, wait_for, first, second)
+        thread = finishing(second, order, "second")
+        wait_for(lambda: bool(server._done))
+    thread.join(10)
+    assert order == ["second"]
+    first.__exit__(None, None, None)
 
 
 def test_a_closed_server_ends_the_epoch(wait_for: WaitFor) -> None:
