@@ -3,16 +3,19 @@
 Only rows on which the champion or a challenger alerts are handled one by one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from feature_store.state.group_state import AlertTerms, Applied, GroupState
+from feature_store.layout import country_name
+from feature_store.state.group_state import AlertCounts, AlertTerms, Applied, GroupState
 from streaming_job.decide import alerts, shadow_alerts
 from streaming_job.decide.alerts import AlertContext
 from streaming_job.decide.ruling import Ruling
+from streaming_job.decode.transactions import split_quote
 from streaming_job.progress.outcome import Outcome
 
 RulingRow = tuple[Ruling, int]
@@ -65,21 +68,15 @@ def alert(
         _terms(block.size, rulings, rows),
     )  # fmt: skip
     suppressed[rows] = counts.held_since > 0
-    contributions, failures = _explain(rulings, alerted)
-    for row, day, total, held_since in zip(
-        rows.tolist(), counts.day.tolist(), counts.total.tolist(), counts.held_since.tolist(), strict=True
-    ):
+    top_features, failures = _explain(rulings, alerted)
+    contexts = _contexts(state, topic, block, quotes, applied, rows, counts)
+    for row, held_since, context in zip(rows.tolist(), counts.held_since.tolist(), contexts, strict=True):
         if row not in ruling_rows:
             continue
         ruling, index = ruling_rows[row]
-        version = int(applied.version[row])
-        context = AlertContext(
-            quotes[row].as_py(), block[row], topic, state.profiles[version] if version >= 0 else None,
-            bool(applied.late[row]), bool(applied.conflicting[row]), day, total,
-        )  # fmt: skip
         if alerted[row]:
             record, rules = alerts.build(
-                context, ruling, index, contributions[row], failures.get(row), held_since
+                context, ruling, index, top_features[row], failures.get(row), held_since
             )
             if held_since:
                 outcome.suppressed.append(record)
@@ -101,16 +98,48 @@ def _terms(n: int, rulings: Sequence[Ruling], rows: NDArray[np.int64]) -> AlertT
     return AlertTerms(declined[rows], escalate_after[rows], cooldown_ms[rows])
 
 
+def _contexts(
+    state: GroupState,
+    topic: str,
+    block: NDArray[np.void],
+    quotes: pa.BinaryArray,
+    applied: Applied,
+    rows: NDArray[np.int64],
+    counts: AlertCounts,
+) -> Iterator[AlertContext]:
+    """Yield the contexts of some of a block's rows."""
+    records, versions, profiles = block[rows], applied.version[rows].tolist(), state.profiles
+    columns = (
+        *(records[name].tolist() for name in ("amount", "country", "time", "arrival", "partition", "offset")),
+        applied.late[rows].tolist(),
+        applied.conflicting[rows].tolist(),
+        counts.day.tolist(),
+        counts.total.tolist(),
+    )
+    texts = map(split_quote, quotes.take(pa.array(rows)).to_pylist())
+    for text, version, row in zip(texts, versions, zip(*columns, strict=True), strict=True):
+        units, country, time, arrival, partition, offset, *flags_and_counts = row
+        profile = profiles[version] if version >= 0 else None
+        yield AlertContext._make(
+            (*text, units, country_name(country), time, arrival, topic, partition, offset, profile,
+             *flags_and_counts)
+        )  # fmt: skip
+
+
 def _explain(
     rulings: Sequence[Ruling], alerted: NDArray[np.bool_]
-) -> tuple[dict[int, NDArray[np.float64]], dict[int, str]]:
-    """Return, by block row of each alert, the features' contributions and the deciding model's failure."""
-    contributions: dict[int, NDArray[np.float64]] = {}
+) -> tuple[dict[int, list[dict[str, Any]]], dict[int, str]]:
+    """Return, by block row of each alert, its `reasons` and the deciding model's failure."""
+    top_features: dict[int, list[dict[str, Any]]] = {}
     failures: dict[int, str] = {}
     for ruling in rulings:
         indices = np.flatnonzero(alerted[ruling.rows])
         if indices.size:
-            explanations, failed = ruling.explained(indices)
-            contributions |= zip(ruling.rows[indices].tolist(), explanations, strict=True)
+            contributions, failed = ruling.explained(indices)
+            top_features |= zip(
+                ruling.rows[indices].tolist(),
+                alerts.reasons(ruling.features[indices], contributions),
+                strict=True,
+            )
             failures |= {int(ruling.rows[index]): failure for index, failure in failed.items()}
-    return contributions, failures
+    return top_features, failures

@@ -1,44 +1,61 @@
 """Alert records (contract alert.v1), built with their fields in a fixed order."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from feature_store.layout import BEGINNING, STATUSES, UNITS_PER_CURRENCY, country_name
+from feature_store.layout import BEGINNING, STATUSES, UNITS_PER_CURRENCY
 from feature_store.merchants.catalogue import ALL_NAMES
 from models.policy import DECLINE, REVIEW, alert_id
 from models.rollouts.state import Decides
 from streaming_job.decide.ruling import Ruling, digest_of
-from streaming_job.decode.transactions import split_quote
 from streaming_job.progress.outcome import Alert
 
 REASONS = 5
 """Maximum number of features that an alert names as reasons."""
 
 
-def reasons(features: NDArray[np.float64], contributions: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """Return the features that raised the score most, strongest first; ties in column order."""
-    strongest = np.argsort(-contributions, kind="stable")[:REASONS]
+def reasons(features: NDArray[np.float64], contributions: NDArray[np.float64]) -> list[list[dict[str, Any]]]:
+    """Return the features that raised each score most, strongest first; ties in column order.
+
+    Args:
+        features: shape (k, number of features).
+        contributions: contribution of each feature to the log-odds, the same shape.
+    """
+    strongest = np.argsort(-contributions, axis=1, kind="stable")[:, :REASONS]
+    columns = (
+        strongest,
+        np.take_along_axis(features, strongest, axis=1),
+        np.take_along_axis(contributions, strongest, axis=1),
+    )
     return [
-        {"feature": ALL_NAMES[c], "value": float(features[c]), "contribution": float(contributions[c])}
-        for c in strongest.tolist()
-        if contributions[c] > 0
+        [
+            {"feature": ALL_NAMES[column], "value": value, "contribution": contribution}
+            for column, value, contribution in zip(*row, strict=True)
+            if contribution > 0
+        ]
+        for row in zip(*(values.tolist() for values in columns), strict=True)
     ]
 
 
-@dataclass(frozen=True)
-class AlertContext:
+class AlertContext(NamedTuple):
     """A transaction with the facts that its alerts and shadow alerts share."""
 
-    quote: bytes
-    """The transaction's texts that are copied unchanged (`transactions.quote`)."""
-    record: np.void
-    """The transaction (TRANSACTION)."""
+    card_id: str
+    transaction_id: str
+    merchant_id: str
+    currency: str
+    units: int
+    """Amount in 1/10,000 of the currency unit."""
+    country: str
+    event_time: int
+    arrival_time: int
     topic: str
     """Topic of the transaction."""
+    partition: int
+    offset: int
     profile: np.void | None
     """The profile version in force (PROFILE); None without one."""
     late: bool
@@ -55,7 +72,7 @@ def build(
     context: AlertContext,
     ruling: Ruling,
     row: int,
-    contributions: NDArray[np.float64],
+    top_features: list[dict[str, Any]],
     failure: str | None,
     held_since: int = 0,
 ) -> tuple[Alert, tuple[str, ...]]:
@@ -65,29 +82,27 @@ def build(
         context: the transaction.
         ruling: the ruling that decided it.
         row: row of the transaction in the ruling.
-        contributions: contribution of each feature to the log-odds, shape (len(FEATURES),).
+        top_features: the alert's `reasons`.
         failure: how the deciding model failed (`models.guarded`); None if it did not.
         held_since: for a suppressed alert, arrival of the card's last alert that was sent, ms; else 0.
 
     Returns:
         The alert, and the rules that fired.
     """
-    record, result = context.record, ruling.deciding_result(row)
+    result = ruling.deciding_result(row)
     decider, verdicts = result.decider, result.verdicts
     rules = verdicts.rules(row, context.suspicious_day)
-    card_id, transaction_id, merchant_id, currency = split_quote(context.quote)
-    features = ruling.features[row]
     alert = {
         "schema_version": 1,
         "alert_id": name_of(context),
-        "card_id": card_id,
-        "transaction_id": transaction_id,
-        "merchant_id": merchant_id,
-        "amount": int(record["amount"]) / UNITS_PER_CURRENCY,
-        "currency": currency,
-        "country": country_name(int(record["country"])),
-        "event_time": int(record["time"]),
-        "arrival_time": int(record["arrival"]),
+        "card_id": context.card_id,
+        "transaction_id": context.transaction_id,
+        "merchant_id": context.merchant_id,
+        "amount": context.units / UNITS_PER_CURRENCY,
+        "currency": context.currency,
+        "country": context.country,
+        "event_time": context.event_time,
+        "arrival_time": context.arrival_time,
         "decision": DECLINE if verdicts.declines(rules) else REVIEW,
         "rules": rules,
         "score": result.score(row),
@@ -96,15 +111,15 @@ def build(
         "challenger_failure": ruling.challenger_failure(row),
         "threshold": decider.policy.threshold,
         "policy": digest_of(decider.policy),
-        "reasons": reasons(features, contributions),
+        "reasons": top_features,
         # without merchant facts there are the first columns only
-        "features": dict(zip(ALL_NAMES, features.tolist(), strict=False)),
+        "features": dict(zip(ALL_NAMES, ruling.features[row].tolist(), strict=False)),
         "model": model_of(decider),
         "rollout_id": decider.rollout_id,
         "rollout_seq": decider.seq,
         "role": decider.role,
         "membership": ruling.member(row),
-        "profile": None if context.profile is None else _profile(context.profile, int(record["arrival"])),
+        "profile": None if context.profile is None else _profile(context.profile, context.arrival_time),
         "suspicious_count": {"day": context.suspicious_day, "total": context.suspicious_total},
         "late": context.late,
         "conflicting_repetition": context.conflicting,
@@ -113,19 +128,18 @@ def build(
     if held_since:
         alert["suppressed_by"] = {"arrival_time": held_since}
     value = orjson.dumps(alert)
-    return Alert(int(record["partition"]), int(record["offset"]), card_id.encode(), value), rules
+    return Alert(context.partition, context.offset, context.card_id.encode(), value), rules
 
 
 def name_of(context: AlertContext) -> str:
     """Return the alert's id (`models.policy.alert_id`)."""
-    card_id, transaction_id, merchant_id, _ = split_quote(context.quote)
     return alert_id(
-        card_id,
-        transaction_id,
-        event_time=int(context.record["time"]),
-        units=int(context.record["amount"]),
-        merchant_id=merchant_id,
-        country=country_name(int(context.record["country"])),
+        context.card_id,
+        context.transaction_id,
+        event_time=context.event_time,
+        units=context.units,
+        merchant_id=context.merchant_id,
+        country=context.country,
     )
 
 
@@ -136,8 +150,7 @@ def model_of(decider: Decides) -> dict[str, str]:
 
 def source_of(context: AlertContext) -> dict[str, Any]:
     """Return the field `source` of a record."""
-    record = context.record
-    return {"topic": context.topic, "partition": int(record["partition"]), "offset": int(record["offset"])}
+    return {"topic": context.topic, "partition": context.partition, "offset": context.offset}
 
 
 def _profile(profile: np.void, seen_at: int) -> dict[str, Any]:

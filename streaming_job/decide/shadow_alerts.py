@@ -6,7 +6,6 @@ import orjson
 
 from streaming_job.decide.alerts import AlertContext, model_of, name_of, source_of
 from streaming_job.decide.ruling import ModelResult, Ruling
-from streaming_job.decode.transactions import split_quote
 from streaming_job.progress.outcome import Alert
 
 
@@ -21,7 +20,6 @@ def build(context: AlertContext, ruling: Ruling, row: int) -> list[Alert]:
         row: row of the transaction in the ruling.
     """
     champion = ruling.champion
-    card_id, transaction_id, *_ = split_quote(context.quote)
     shadow_alerts = []
     for result in ruling.challengers:
         if result.verdicts.alerts[row] == champion.verdicts.alerts[row]:
@@ -30,9 +28,9 @@ def build(context: AlertContext, ruling: Ruling, row: int) -> list[Alert]:
         record = {
             "schema_version": 1,
             "alert_id": name_of(context),
-            "card_id": card_id,
-            "transaction_id": transaction_id,
-            "arrival_time": int(context.record["arrival"]),
+            "card_id": context.card_id,
+            "transaction_id": context.transaction_id,
+            "arrival_time": context.arrival_time,
             "rollout_id": decider.rollout_id,
             "seq": decider.seq,
             "challenger": decider.challenger,
@@ -43,8 +41,9 @@ def build(context: AlertContext, ruling: Ruling, row: int) -> list[Alert]:
             "champion": _verdict(champion, row, context.suspicious_day),
             "source": source_of(context),
         }
-        partition_offset = int(context.record["partition"]), int(context.record["offset"])
-        shadow_alerts.append(Alert(*partition_offset, card_id.encode(), orjson.dumps(record)))
+        shadow_alerts.append(
+            Alert(context.partition, context.offset, context.card_id.encode(), orjson.dumps(record))
+        )
     return shadow_alerts
 
 

@@ -143,10 +143,9 @@ class GroupProcessor(StatefulProcessor):
         task = TaskContext.get()
         assert task is not None
         group, epoch = self._groups[key[0]], int(task.getLocalProperty(EPOCH) or 0)
-        with Epoch(self._address, epoch, group) as running:
+        with Epoch(self._address, epoch) as running:
             summary = self._follow(group, running, str(task.getLocalProperty(QUERY)))
-            freeze_after_warm_up()
-            running.wait_for_turn()
+        freeze_after_warm_up()
         yield Row(key_group=group, **summary)
 
     def _follow(self, group: int, epoch: Epoch, query_id: str) -> dict[str, Any]:

@@ -1,16 +1,8 @@
 """The end of epochs: the driver decides when an epoch ends, and tells its tasks over a socket.
 
-Each task of an epoch keeps a connection to the driver, and they send each other single bytes:
-
-    END   from the driver: the epoch is over. A closed connection says the same: a task whose driver is gone
-          must not continue.
-    END   from the task: the driver is asked to end the epoch early.
-    DONE  from the task: its state is written, and it waits for its turn to finish.
-    TURN  from the driver: the tasks of all lower groups have finished.
-
-Spark gives idle Python workers to tasks first in, first out. So groups that finish in their order mostly get
-the same worker in the next epoch, which still has their partitions and their producer open. A client has to
-send a secret, which Spark gives to the tasks.
+Each task of an epoch keeps a connection to the driver. One byte from the driver ends the task's loop, and so
+does a closed connection: a task whose driver is gone must not continue. A byte from the task asks the driver
+to end the epoch early. A client has to send a secret, which Spark gives to the tasks.
 """
 
 import hmac
@@ -30,9 +22,9 @@ from feature_store.errors import FraudError
 
 log = logging.getLogger(__name__)
 
-_HELLO = struct.Struct("<32sqi")
-"""Secret, epoch, key group."""
-_END, _DONE, _TURN = b".", b"d", b"t"
+_HELLO = struct.Struct("<32sq")
+"""Secret and epoch."""
+_END = b"."
 LOOK_S = 0.1
 """Interval at which the driver checks whether the epoch has to end early."""
 CONNECT_TIMEOUT_S = 20.0
@@ -40,10 +32,6 @@ GREETING_S = 10.0
 """Time in which a client has to send its secret; a task does so at once."""
 MAX_STRANGERS = 64
 """Maximum number of connections without a secret, beside one for each task; then the oldest is dropped."""
-APART_S = 0.005
-"""Time from the end of a task's connection until its worker is idle: then the next group's turn comes."""
-ALL_APART_S = 0.05
-"""The same for all groups together, at most."""
 
 
 class EpochError(FraudError):
@@ -76,10 +64,7 @@ class EpochServer:
         self.address = Address(host, self._listener.getsockname()[1], secrets.token_hex(16).encode())
         self._lock = threading.Lock()
         self._epoch, self._deadline, self._ended = -1, 0.0, True
-        self._tasks: dict[socket.socket, tuple[int, int]] = {}
-        """Connection -> epoch and key group."""
-        self._done: set[socket.socket] = set()
-        """Connections of tasks that wait for their turn."""
+        self._tasks: set[socket.socket] = set()
         self._max_strangers = MAX_STRANGERS + tasks
         self._strangers: dict[socket.socket, float] = {}
         """Connection that has not sent the secret yet -> time by which it has to, oldest first."""
@@ -113,8 +98,6 @@ class EpochServer:
             log.exception("epochs can no longer be ended")
         with self._lock:
             self._end()
-        for connection in [*self._tasks]:  # a task that waits for its turn finishes
-            self._forget(connection)
         self._selector.close()
         self._listener.close()
 
@@ -166,51 +149,25 @@ class EpochServer:
         if len(hello) != _HELLO.size:
             self._drop(connection)
             return
-        secret, epoch, group = _HELLO.unpack(hello)
+        secret, epoch = _HELLO.unpack(hello)
         if not hmac.compare_digest(secret, self.address.secret):
             self._drop(connection)
             return
+        self._tasks.add(connection)
         with self._lock:
-            is_current = epoch == self._epoch
-            if not is_current or self._ended:
-                _send(connection, _END)
-        if is_current:  # Spark has given an earlier task of the group up: it may be on a machine that is gone
-            for earlier in [other for other, task in self._tasks.items() if task == (epoch, group)]:
-                self._forget(earlier)
-        self._tasks[connection] = epoch, group
+            if epoch != self._epoch or self._ended:
+                _send_end(connection)
 
     def _hear(self, connection: socket.socket) -> None:
         try:
             request = connection.recv(1)
         except OSError:
             request = b""
-        if request == _END:
+        if request:
             with self._lock:
                 self._deadline = 0.0
             return
-        if request == _DONE:
-            self._done.add(connection)
-        else:
-            if self._done:
-                time.sleep(min(APART_S, ALL_APART_S / len(self._tasks)))
-            self._forget(connection)
-        self._give_turns()
-
-    def _give_turns(self) -> None:
-        """Let the lowest group's task finish, if it is done, and tasks of no epoch that is ending."""
-        with self._lock:
-            ending = self._epoch if self._ended else None
-        lowest = min((task for task in self._tasks.values() if task[0] == ending), default=None)
-        for connection in [*self._done]:
-            task = self._tasks[connection]
-            if task == lowest or task[0] != ending:
-                self._done.remove(connection)
-                _send(connection, _TURN)
-
-    def _forget(self, connection: socket.socket) -> None:
-        """Close the connection of a task."""
-        del self._tasks[connection]
-        self._done.discard(connection)
+        self._tasks.remove(connection)
         self._drop(connection)
 
     def _drop(self, connection: socket.socket) -> None:
@@ -221,18 +178,18 @@ class EpochServer:
         """End every task."""
         self._ended = True
         for connection in self._tasks:
-            _send(connection, _END)
+            _send_end(connection)
 
 
-def _send(connection: socket.socket, message: bytes) -> None:
+def _send_end(connection: socket.socket) -> None:
     with suppress(OSError):  # the task has ended already
-        connection.send(message)
+        connection.send(_END)
 
 
 class Epoch:
     """A task's side of the connection; a context manager."""
 
-    def __init__(self, address: Address, number: int, group: int) -> None:
+    def __init__(self, address: Address, number: int) -> None:
         """Connect.
 
         Raises:
@@ -240,7 +197,7 @@ class Epoch:
         """
         try:
             self._socket = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
-            self._socket.sendall(_HELLO.pack(address.secret, number, group))
+            self._socket.sendall(_HELLO.pack(address.secret, number))
         except OSError as fault:
             raise EpochError(
                 f"the job's driver does not answer at {address.host}:{address.port} ({fault}); executors "
@@ -270,14 +227,6 @@ class Epoch:
                 self._socket.send(_END)
             except OSError:
                 self._over = True
-
-    def wait_for_turn(self) -> None:
-        """Wait until the tasks of all lower groups have finished, or the driver is gone."""
-        with suppress(OSError):
-            self._socket.setblocking(True)
-            self._socket.send(_DONE)
-            while self._socket.recv(1) not in (_TURN, b""):
-                pass
 
     def __enter__(self) -> "Epoch":
         return self

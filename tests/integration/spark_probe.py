@@ -1,8 +1,10 @@
 """Program that starts Spark with the job's settings (environment), and prints their effects as JSON."""
 
 import json
+import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +25,7 @@ from streaming_job.settings import JobSettings
 GROUPS = (1, 2, 3, 12, 48, 200)
 DEADLINE_S = 60.0
 GROUP = "waiting"
+DAEMON = "streaming_job.runtime.workers.daemon"
 STARTS = {"killed": (FIXED,), "lost": ("offsets/0",), "damaged": (FIXED, "offsets/0")}
 """Name of a checkpoint -> its files, all of them empty."""
 
@@ -56,9 +59,62 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
             if connection.status == psutil.CONN_LISTEN
         ],
         "fixed": [fixed_by(spark, settings.work_dir / name, *files) for name, files in STARTS.items()],
+        "residents": residents(spark, settings.work_dir),
         "ended_by_kill_links": is_ended_by_kill_links(spark, settings.work_dir / "release"),
         "settings": dict(spark.sparkContext.getConf().getAll()),
     }
+
+
+def residents(spark: SparkSession, directory: Path) -> dict[str, Any]:
+    """Process of each partition in a row of jobs, and in jobs in which processes are killed."""
+    context, mark = spark.sparkContext, str(directory / "first-attempt")
+
+    def processes(act: Callable[[int], None] = lambda partition: None) -> list[int]:
+        def task(partition: int, _: Iterator[int]) -> list[int]:
+            act(partition)
+            return [os.getpid()]
+
+        return context.parallelize(range(3), 3).mapPartitionsWithIndex(task).collect()
+
+    def only_once(act: Callable[[], object]) -> Callable[[int], None]:
+        def act_once(partition: int) -> None:
+            with suppress(FileExistsError):
+                os.close(os.open(f"{mark}-{partition}", os.O_CREAT | os.O_EXCL))
+                act()
+
+        return act_once
+
+    def start_anew() -> None:
+        for partition in range(3):
+            Path(f"{mark}-{partition}").unlink(missing_ok=True)
+
+    def kill_workers() -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not Path(f"{mark}-0").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for process in psutil.Process().children(recursive=True):
+            words = " ".join(process.cmdline()).split()
+            parent = process.parent()
+            if (
+                DAEMON in words
+                and "partition" not in words
+                and parent
+                and DAEMON in " ".join(parent.cmdline())
+            ):
+                process.kill()
+
+    rounds = [processes() for _ in range(20)]
+    os.kill(rounds[-1][0], signal.SIGKILL)
+    result = {"rounds": rounds, "one_killed": processes()}
+    result["killed_in_a_task"] = processes(only_once(lambda: os.kill(os.getpid(), signal.SIGKILL)))
+    start_anew()
+    result["raised_in_a_task"] = processes(only_once(lambda: 1 / 0))
+    start_anew()
+    with ThreadPoolExecutor(1) as thread:
+        killing = thread.submit(kill_workers)
+        result["worker_killed"] = processes(only_once(lambda: time.sleep(DEADLINE_S)))
+        killing.result()
+    return result
 
 
 def fixed_by(spark: SparkSession, directory: Path, *files: str) -> str:

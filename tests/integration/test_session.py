@@ -44,6 +44,28 @@ def test_spark_puts_each_key_group_in_the_partition_of_its_number(probed: dict[s
     assert probed["partitions"] == {str(groups): list(range(groups)) for groups in spark_probe.GROUPS}
 
 
+def test_the_tasks_of_a_partition_run_in_one_process(probed: dict[str, Any]) -> None:
+    rounds = probed["residents"]["rounds"]
+    assert rounds == rounds[:1] * 20
+    assert len(set(rounds[0])) == 3
+
+
+def test_a_killed_process_is_replaced(probed: dict[str, Any]) -> None:
+    residents = probed["residents"]
+    before, after = residents["rounds"][-1], residents["one_killed"]
+    assert after[0] != before[0]
+    assert after[1:] == before[1:]
+
+
+@pytest.mark.parametrize("how", ["killed_in_a_task", "raised_in_a_task", "worker_killed"])
+def test_spark_repeats_a_task_in_a_new_process(probed: dict[str, Any], how: str) -> None:
+    """As without residents: they end with a task that failed, and with the worker that Spark kills."""
+    order = list(probed["residents"])
+    before, after = probed["residents"][order[order.index(how) - 1]], probed["residents"][how]
+    assert len(after) == 3
+    assert not set(before) & set(after)
+
+
 def test_checkpoint_files_are_written_without_child_processes(probed: dict[str, Any]) -> None:
     assert probed["file_system"] == "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
     assert probed["file_manager"].endswith(".FileSystemBasedCheckpointFileManager")

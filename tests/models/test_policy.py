@@ -1,12 +1,13 @@
 """The policy's rules, their order and the alert's identity."""
 
 import math
+import uuid
 from dataclasses import replace
 
 import pytest
 
 from models.errors import ModelError
-from models.policy import Counts, Decision, Policy, alert_id, decide
+from models.policy import ALERT_NAMESPACE, Counts, Decision, Policy, alert_id, decide
 
 pytestmark = pytest.mark.unit
 POLICY = Policy(threshold=0.8, max_count_5m=5)
@@ -155,3 +156,5 @@ def test_the_alert_id_never_changes() -> None:
         assert alert_id("card-1", "tx-1", **fields | change) != pinned  # type: ignore[arg-type]
     # every consumer that has read an alert relies on this value
     assert pinned == "14ff46cf-29fd-58ed-a7d2-6be9457e320b"
+    content = "\x00".join(("card-1", "tx-1", "1780000200000", "12345", "m", "FR"))
+    assert pinned == str(uuid.uuid5(ALERT_NAMESPACE, content))

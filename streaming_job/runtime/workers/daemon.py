@@ -1,15 +1,18 @@
-"""Spark's Python worker daemon, which preloads all modules and kernels before it forks workers."""
+"""Spark's Python worker daemon, which preloads all modules and kernels before it forks workers.
+
+Its workers have a partition's tasks run by one process (`residents`).
+"""
 
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from sys import stderr
 
 from pyspark import daemon
 
-from streaming_job.runtime.workers import PRIVATE
+from streaming_job.runtime.workers import PRIVATE, residents
 from streaming_job.runtime.workers.preload import preload
 
 PR_SET_PDEATHSIG = 1
@@ -19,9 +22,11 @@ PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Preload, then serve as Spark's daemon."""
     os.umask(PRIVATE)  # executors of a cluster do not inherit it
-    with redirect_stdout(stderr):  # Spark reads the daemon's address from stdout
+    with redirect_stdout(sys.stderr):  # Spark reads the daemon's address from stdout
         preload()
     os.register_at_fork(after_in_child=die_with(os.getpid()))
+    if sys.platform == "linux":
+        daemon.worker = residents.worker
     daemon.manager()
 
 

@@ -4,7 +4,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -53,7 +52,7 @@ def welcomed(server: EpochServer, number: int, wait_for: WaitFor) -> None:
 def test_an_epoch_ends_for_every_task_at_its_time(server: EpochServer, wait_for: WaitFor) -> None:
     begun = time.monotonic()
     server.begin(7, 0.3)
-    with Epoch(server.address, 7, 0) as epoch, Epoch(server.address, 7, 1) as other:
+    with Epoch(server.address, 7) as epoch, Epoch(server.address, 7) as other:
         assert epoch.number == other.number == 7
         wait_for(lambda: epoch.is_over() and other.is_over())
         assert 0.3 <= time.monotonic() - begun < 10
@@ -62,7 +61,7 @@ def test_an_epoch_ends_for_every_task_at_its_time(server: EpochServer, wait_for:
 
 def test_a_task_may_end_the_epoch_for_all(server: EpochServer, wait_for: WaitFor) -> None:
     server.begin(7, LONG_S)
-    with Epoch(server.address, 7, 0) as epoch, Epoch(server.address, 7, 1) as other:
+    with Epoch(server.address, 7) as epoch, Epoch(server.address, 7) as other:
         welcomed(server, 2, wait_for)
         assert not epoch.is_over()
         assert not other.is_over()
@@ -74,7 +73,7 @@ def test_a_task_may_end_the_epoch_for_all(server: EpochServer, wait_for: WaitFor
 def test_the_next_epoch_begins_anew(server: EpochServer, wait_for: WaitFor) -> None:
     for number in (7, 8):
         server.begin(number, LONG_S)
-        with Epoch(server.address, number, 0) as epoch:
+        with Epoch(server.address, number) as epoch:
             welcomed(server, 1, wait_for)
             assert not epoch.is_over()
             epoch.ask_for_end()
@@ -83,22 +82,22 @@ def test_the_next_epoch_begins_anew(server: EpochServer, wait_for: WaitFor) -> N
 
 
 def test_a_task_of_another_epoch_ends_at_once(server: EpochServer, wait_for: WaitFor) -> None:
-    with Epoch(server.address, 7, 0) as too_early:
+    with Epoch(server.address, 7) as too_early:
         wait_for(too_early.is_over)
     server.begin(7, LONG_S)
-    with Epoch(server.address, 7, 0) as right, Epoch(server.address, 6, 0) as too_late:
+    with Epoch(server.address, 7) as right, Epoch(server.address, 6) as too_late:
         wait_for(too_late.is_over)
         assert not right.is_over()
         right.ask_for_end()
         wait_for(right.is_over)
-        with Epoch(server.address, 7, 0) as after_its_end:
+        with Epoch(server.address, 7) as after_its_end:
             wait_for(after_its_end.is_over)
 
 
 def test_a_client_without_the_secret_is_rejected(server: EpochServer, wait_for: WaitFor) -> None:
     server.begin(7, LONG_S)
-    with Epoch(server.address, 7, 0) as task:
-        with Epoch(replace(server.address, secret=b"0" * 32), 7, 1) as stranger:
+    with Epoch(server.address, 7) as task:
+        with Epoch(replace(server.address, secret=b"0" * 32), 7) as stranger:
             stranger.ask_for_end()
             wait_for(stranger.is_over)
         welcomed(server, 1, wait_for)
@@ -124,7 +123,7 @@ def test_silent_clients_are_limited_and_disconnected(
 ) -> None:
     monkeypatch.setattr(epochs, "GREETING_S", 3.0)
     server.begin(7, LONG_S)
-    with ExitStack() as open_ones, Epoch(server.address, 7, 0) as task:
+    with ExitStack() as open_ones, Epoch(server.address, 7) as task:
         welcomed(server, 1, wait_for)
         strangers = [open_ones.enter_context(silent(server.address)) for _ in range(2 * epochs.MAX_STRANGERS)]
         wait_for(lambda: hung_up(strangers[0]))
@@ -143,7 +142,7 @@ def test_clients_that_exhaust_the_descriptors_do_not_delay_the_end_of_an_epoch(w
         port, secret = driver.stdout.readline().split()
         address = Address(HOST, int(port), secret.encode())
         strangers = [open_ones.enter_context(silent(address)) for _ in range(60)]
-        with Epoch(address, 7, 0) as task:
+        with Epoch(address, 7) as task:
             wait_for(lambda: hung_up(strangers[0]), what="room for others")
             task.ask_for_end()
             wait_for(task.is_over, what="the end of the epoch")
@@ -159,7 +158,7 @@ def test_epochs_end_and_no_new_one_begins_when_the_server_cannot_end_them(wait_f
 
     with running(must_end) as server:
         server.begin(7, LONG_S)
-        with Epoch(server.address, 7, 0) as task:
+        with Epoch(server.address, 7) as task:
             welcomed(server, 1, wait_for)
             faults.append(RuntimeError("nobody expected this"))
             wait_for(task.is_over)
@@ -172,101 +171,17 @@ def test_the_driver_may_end_an_epoch_for_another_reason(wait_for: WaitFor) -> No
     reasons: list[str] = []
     with running(lambda: bool(reasons)) as server:
         server.begin(7, LONG_S)
-        with Epoch(server.address, 7, 0) as task:
+        with Epoch(server.address, 7) as task:
             welcomed(server, 1, wait_for)
             assert not task.is_over()
             reasons.append("somebody asked the job to stop")
             wait_for(task.is_over)
 
 
-def finishing(task: Epoch, order: list[str], name: str) -> threading.Thread:
-    def finish() -> None:
-        task.wait_for_turn()
-        order.append(name)
-        task.__exit__(None, None, None)
-
-    thread = threading.Thread(target=finish)
-    thread.start()
-    return thread
-
-
-def over(server: EpochServer, wait_for: WaitFor, *tasks: Epoch) -> None:
-    """End the epoch of some tasks."""
-    welcomed(server, len(tasks), wait_for)
-    tasks[0].ask_for_end()
-    wait_for(lambda: all(task.is_over() for task in tasks))
-
-
-def test_groups_finish_in_their_order(server: EpochServer, wait_for: WaitFor) -> None:
-    server.begin(7, LONG_S)
-    tasks = {group: Epoch(server.address, 7, group) for group in (2, 0, 1)}
-    over(server, wait_for, *tasks.values())
-    order: list[str] = []
-    threads = [finishing(tasks[group], order, str(group)) for group in (2, 1)]
-    wait_for(lambda: len(server._done) == 2)
-    time.sleep(0.2)
-    assert order == []
-    threads.append(finishing(tasks[0], order, "0"))
-    for thread in threads:
-        thread.join(10)
-    assert order == ["0", "1", "2"]
-
-
-def test_a_failed_task_lets_the_others_finish(server: EpochServer, wait_for: WaitFor) -> None:
-    server.begin(7, LONG_S)
-    order: list[str] = []
-    second = Epoch(server.address, 7, 1)
-    with Epoch(server.address, 7, 0) as first:
-        over(server, wait_for, first, second)
-        thread = finishing(second, order, "second")
-        wait_for(lambda: bool(server._done))
-    thread.join(10)
-    assert order == ["second"]
-
-
-def test_a_repeated_task_replaces_the_one_on_a_machine_that_is_gone(
-    server: EpochServer, wait_for: WaitFor
-) -> None:
-    server.begin(7, LONG_S)
-    order: list[str] = []
-    gone, second = Epoch(server.address, 7, 0), Epoch(server.address, 7, 1)
-    over(server, wait_for, gone, second)
-    thread = finishing(second, order, "second")
-    wait_for(lambda: bool(server._done))
-    again = Epoch(server.address, 7, 0)
-    wait_for(again.is_over)
-    assert order == []
-    finishing(again, order, "again").join(10)
-    thread.join(10)
-    assert order == ["again", "second"]
-    gone.wait_for_turn()
-    gone.__exit__(None, None, None)
-
-
-@pytest.mark.parametrize("number", [7, 6])
-def test_a_task_that_no_ending_epoch_waits_for_finishes_at_once(server: EpochServer, number: int) -> None:
-    server.begin(7, LONG_S)
-    with Epoch(server.address, 7, 0), Epoch(server.address, number, 1) as done:
-        done.wait_for_turn()
-
-
-def test_a_server_that_closes_lets_all_tasks_finish(wait_for: WaitFor) -> None:
-    order: list[str] = []
-    with running() as server:
-        server.begin(7, LONG_S)
-        first, second = Epoch(server.address, 7, 0), Epoch(server.address, 7, 1)
-        over(server, wait_for, first, second)
-        thread = finishing(second, order, "second")
-        wait_for(lambda: bool(server._done))
-    thread.join(10)
-    assert order == ["second"]
-    first.__exit__(None, None, None)
-
-
 def test_a_closed_server_ends_the_epoch(wait_for: WaitFor) -> None:
     with running() as server:
         server.begin(7, LONG_S)
-        task = Epoch(server.address, 7, 0)
+        task = Epoch(server.address, 7)
         welcomed(server, 1, wait_for)
     with task:
         wait_for(task.is_over)
@@ -277,7 +192,7 @@ def test_a_task_whose_driver_is_killed_ends(wait_for: WaitFor) -> None:
     assert driver.stdout is not None
     try:
         port, secret = driver.stdout.readline().split()
-        with Epoch(Address(HOST, int(port), secret.encode()), 7, 0) as task:
+        with Epoch(Address(HOST, int(port), secret.encode()), 7) as task:
             assert not task.is_over()
             driver.send_signal(signal.SIGKILL)
             wait_for(task.is_over)
@@ -292,4 +207,4 @@ def test_a_missing_driver_is_reported_with_a_remedy() -> None:
     with running() as server:
         address = server.address
     with pytest.raises(EpochError, match=rf"127.0.0.1:{address.port} .*set spark.driver.host in FRAUD_SPARK"):
-        Epoch(address, 7, 0)
+        Epoch(address, 7)

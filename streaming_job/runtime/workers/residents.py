@@ -1,0 +1,153 @@
+"""Resident processes: the tasks of a partition always run in the same process.
+
+Spark gives a task to any idle Python worker. But a process that has run a key group's tasks holds the group
+open: its consumers, its producer, and tables that take long to load. So a worker of this daemon runs no task
+itself. It looks at the task's partition, which is the first number that Spark sends, and passes Spark's
+connection on to the resident of that partition, a process that the daemon forks when the first such task
+comes. Data then flows between Spark and the resident directly.
+
+A resident ends with the worker for which it runs a task, as the task would if the worker ran it; with the
+daemon; after a task that raised; and after IDLE_S without a task, as when Spark has moved the partition to
+another machine.
+"""
+
+import os
+import socket
+import struct
+import threading
+import time
+from contextlib import suppress
+from typing import NoReturn
+
+from pyspark import daemon
+from setproctitle import getproctitle, setproctitle
+
+spark_worker = daemon.worker
+
+NUMBER = struct.Struct("!i")
+RESIDENT = struct.Struct("!ii")
+"""First message on a connection to the daemon that asks for a resident: BECOME, and the partition."""
+BECOME = -7
+"""No partition, and not the -1 of Spark's own tests."""
+CREDENTIALS = struct.Struct("3i")
+"""Process, user and group of a peer (SO_PEERCRED)."""
+REUSABLE, SPENT = b"+", b"-"
+"""Answers of a resident after a task: whether Spark may use the connection again."""
+PATIENCE_S = 10.0
+"""Time for a new resident to listen."""
+LOOK_S = 0.002
+IDLE_S = 60.0
+
+
+def worker(sock: socket.socket, authenticated: bool) -> int:
+    """Have the next task of a connection run by its partition's resident; replaces `pyspark.daemon.worker`.
+
+    Args:
+        sock: connection to the JVM, or to a worker that asks for a resident.
+        authenticated: whether the JVM has proved that it may use this process.
+
+    Returns:
+        0 if the connection can be used for another task.
+    """
+    if sock.family != socket.AF_UNIX or not authenticated:
+        return spark_worker(sock, authenticated)
+    first = sock.recv(NUMBER.size, socket.MSG_PEEK | socket.MSG_WAITALL)
+    if len(first) < NUMBER.size:
+        return 1  # Spark has closed it
+    (partition,) = NUMBER.unpack(first)
+    if partition == BECOME:
+        _, partition = RESIDENT.unpack(sock.recv(RESIDENT.size, socket.MSG_WAITALL))
+        sock.close()
+        _reside(partition)
+    resident = _connect(partition) or _create(sock.getsockname(), partition)
+    with resident:
+        socket.send_fds(resident, [b"\0"], [sock.fileno()])
+        answer = resident.recv(1)
+    if not answer:  # the resident was killed: Spark learns it from the end of the connection
+        os._exit(1)
+    return 0 if answer == REUSABLE else 1
+
+
+def _name(partition: int) -> str:
+    """Return the address of a resident; an abstract one, which vanishes with its process."""
+    return f"\0card-fraud-resident-{os.getppid()}-{partition}"
+
+
+def _connect(partition: int) -> socket.socket | None:
+    """Connect to a resident; None if there is none."""
+    resident = socket.socket(socket.AF_UNIX)
+    try:
+        resident.connect(_name(partition))
+    except ConnectionRefusedError:
+        resident.close()
+        return None
+    if not _is_ours(resident):
+        resident.close()
+        raise PermissionError(f"another user's process pretends to serve partition {partition}")
+    return resident
+
+
+def _is_ours(peer: socket.socket) -> bool:
+    """Return whether a process of this user is at the other end: any user can connect to abstract names."""
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return bool(CREDENTIALS.unpack(credentials)[1] == os.getuid())
+
+
+def _create(daemon_path: str, partition: int) -> socket.socket:
+    """Have the daemon fork a resident, and connect to it.
+
+    Args:
+        daemon_path: the socket at which the daemon listens.
+        partition: the resident's partition.
+
+    Raises:
+        TimeoutError: it does not listen within PATIENCE_S.
+    """
+    with socket.socket(socket.AF_UNIX) as request:
+        request.connect(daemon_path)
+        request.sendall(RESIDENT.pack(BECOME, partition))
+        request.recv(NUMBER.size)  # its process id
+    deadline = time.monotonic() + PATIENCE_S
+    while (resident := _connect(partition)) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no process for partition {partition} in {PATIENCE_S:.0f} s")
+        time.sleep(LOOK_S)
+    return resident
+
+
+def _reside(partition: int) -> NoReturn:
+    """Run the tasks of a partition, one after another; ends the process."""
+    setproctitle(f"{getproctitle()} partition {partition}")
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(_name(partition))  # fails if two workers have asked for the resident at once
+        listener.listen()
+        listener.settimeout(IDLE_S)
+        is_reusable = True
+        while is_reusable:
+            with listener.accept()[0] as client:
+                client.setblocking(True)
+                is_reusable = not _is_ours(client) or _serve(client)
+    os._exit(0)
+
+
+def _serve(client: socket.socket) -> bool:
+    """Run the task that a worker passes on; returns whether the process can run another one."""
+    _, (descriptor, *_), _, _ = socket.recv_fds(client, 1, 1)
+    done = threading.Event()
+
+    def end_with_worker() -> None:
+        with suppress(OSError):
+            client.recv(1)
+        if not done.is_set():
+            os._exit(1)
+
+    watch = threading.Thread(target=end_with_worker, name="end-with-worker", daemon=True)
+    watch.start()
+    with socket.socket(fileno=descriptor) as connection:
+        code = spark_worker(connection, authenticated=True)
+    done.set()
+    with suppress(OSError):  # the worker was killed after the task
+        client.send(SPENT if code else REUSABLE)
+        client.shutdown(socket.SHUT_RD)
+    watch.join()
+    return code == 0
