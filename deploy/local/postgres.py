@@ -86,14 +86,14 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
     def answers() -> bool:
         with (
             suppress(psycopg.OperationalError),
-            psycopg.connect(_superusers(data_dir, ports), connect_timeout=2),
+            psycopg.connect(_superuser_dsn(data_dir, ports), connect_timeout=2),
         ):
             return True
         return False
 
     log = data_dir / "logs" / "postgres.log"
     processes.wait_until(answers, server=server, name="postgres", log=log, deadline_s=PATIENCE_S)
-    with psycopg.connect(_superusers(data_dir, ports), autocommit=True) as connection:
+    with psycopg.connect(_superuser_dsn(data_dir, ports), autocommit=True) as connection:
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [USER]).fetchone():
             role = sql.SQL("CREATE ROLE {} LOGIN REPLICATION PASSWORD {}")
             connection.execute(role.format(sql.Identifier(USER), sql.Literal(password(data_dir))))
@@ -120,7 +120,7 @@ def dsn(data_dir: Path, ports: Mapping[str, int]) -> str:
     return f"postgresql://{USER}:{password(data_dir)}@{HOST}:{ports['postgres']}/{DATABASE}"
 
 
-def _superusers(data_dir: Path, ports: Mapping[str, int]) -> str:
+def _superuser_dsn(data_dir: Path, ports: Mapping[str, int]) -> str:
     return f"postgresql://{SUPERUSER}:{password(data_dir, SUPERUSER)}@{HOST}:{ports['postgres']}/postgres"
 
 

@@ -55,7 +55,7 @@ def driver_only(scene: "Scene") -> None:
 def jvm(scene: "Scene") -> None:
     """Kill Spark's JVM alone at any time of an epoch, which the job reports before it ends; then restart."""
     relay = scene.relay
-    relay.until(relay.job.epochs, "an epoch")  # killed earlier, it would be a Spark that does not start
+    relay.until(relay.job.epochs, "an epoch")  # before that the job would report that Spark does not start
     scene.busy()
     relay.until(relay.job.jvm, "the JVM").kill()
     _require_error(relay, "Spark's JVM is gone")

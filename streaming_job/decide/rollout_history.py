@@ -174,8 +174,8 @@ class RolloutHistory:
     def _judged_v1(self, event: Event, offset: int, code: str, judge: Judge) -> tuple[Verdict, str]:
         """Judge an event of version 1; returns the verdict, and the code to keep in the state.
 
-        It is judged at every restore, except for the model. A model whose features were lacking is usable as
-        soon as a release computes them.
+        Each restore judges the event again; only the verdict on its model is kept. So a model whose features
+        were lacking is usable as soon as a release computes them.
         """
         if event.type is Type.PROPOSED:
             verdict = self._lacking(event)

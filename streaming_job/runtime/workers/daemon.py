@@ -26,7 +26,7 @@ def main() -> None:
         preload()
     os.register_at_fork(after_in_child=die_with(os.getpid()))
     if sys.platform == "linux":
-        daemon.worker = residents.worker
+        residents.install()
     daemon.manager()
 
 

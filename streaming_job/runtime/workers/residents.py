@@ -12,6 +12,7 @@ another machine.
 """
 
 import os
+import secrets
 import socket
 import struct
 import threading
@@ -23,6 +24,8 @@ from pyspark import daemon
 from setproctitle import getproctitle, setproctitle
 
 spark_worker = daemon.worker
+_secret = ""
+"""Part of the addresses: containers may share a network, and have processes of the same number."""
 
 NUMBER = struct.Struct("!i")
 RESIDENT = struct.Struct("!ii")
@@ -37,6 +40,13 @@ PATIENCE_S = 10.0
 """Time for a new resident to listen."""
 LOOK_S = 0.002
 IDLE_S = 60.0
+
+
+def install() -> None:
+    """Have the workers of this process, which is to be Spark's daemon, pass their tasks on to residents."""
+    global _secret
+    _secret = secrets.token_hex(8)
+    daemon.worker = worker
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
@@ -70,7 +80,7 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
 
 def _name(partition: int) -> str:
     """Return the address of a resident; an abstract one, which vanishes with its process."""
-    return f"\0card-fraud-resident-{os.getppid()}-{partition}"
+    return f"\0card-fraud-resident-{_secret}-{partition}"
 
 
 def _connect(partition: int) -> socket.socket | None:
@@ -132,7 +142,9 @@ def _reside(partition: int) -> NoReturn:
 
 def _serve(client: socket.socket) -> bool:
     """Run the task that a worker passes on; returns whether the process can run another one."""
-    _, (descriptor, *_), _, _ = socket.recv_fds(client, 1, 1)
+    _, descriptors, _, _ = socket.recv_fds(client, 1, 1)
+    if not descriptors:  # the worker was killed before
+        return True
     done = threading.Event()
 
     def end_with_worker() -> None:
@@ -143,7 +155,7 @@ def _serve(client: socket.socket) -> bool:
 
     watch = threading.Thread(target=end_with_worker, name="end-with-worker", daemon=True)
     watch.start()
-    with socket.socket(fileno=descriptor) as connection:
+    with socket.socket(fileno=descriptors[0]) as connection:
         code = spark_worker(connection, authenticated=True)
     done.set()
     with suppress(OSError):  # the worker was killed after the task
