@@ -76,21 +76,17 @@ def residents(spark: SparkSession, directory: Path) -> dict[str, Any]:
 
         return context.parallelize(range(3), 3).mapPartitionsWithIndex(task).collect()
 
-    def only_once(act: Callable[[], object]) -> Callable[[int], None]:
+    def at_first(act: Callable[[], object]) -> Callable[[int], None]:
         def act_once(partition: int) -> None:
-            with suppress(FileExistsError):
-                os.close(os.open(f"{mark}-{partition}", os.O_CREAT | os.O_EXCL))
+            if partition == 0 and not os.path.exists(mark):
+                Path(mark).touch()
                 act()
 
         return act_once
 
-    def start_anew() -> None:
-        for partition in range(3):
-            Path(f"{mark}-{partition}").unlink(missing_ok=True)
-
     def kill_workers() -> None:
         deadline = time.monotonic() + DEADLINE_S
-        while not Path(f"{mark}-0").exists() and time.monotonic() < deadline:
+        while not Path(mark).exists() and time.monotonic() < deadline:
             time.sleep(0.1)
         for process in psutil.Process().children(recursive=True):
             words = " ".join(process.cmdline()).split()
@@ -105,14 +101,14 @@ def residents(spark: SparkSession, directory: Path) -> dict[str, Any]:
 
     rounds = [processes() for _ in range(20)]
     os.kill(rounds[-1][0], signal.SIGKILL)
-    result = {"rounds": rounds, "one_killed": processes()}
-    result["killed_in_a_task"] = processes(only_once(lambda: os.kill(os.getpid(), signal.SIGKILL)))
-    start_anew()
-    result["raised_in_a_task"] = processes(only_once(lambda: 1 / 0))
-    start_anew()
+    result: dict[str, Any] = {"rounds": rounds, "one_killed": processes()}
+    result["killed_in_a_task"] = processes(at_first(lambda: os.kill(os.getpid(), signal.SIGKILL)))
+    os.unlink(mark)
+    result["raised_in_a_task"] = processes(at_first(lambda: 1 / 0))
+    os.unlink(mark)
     with ThreadPoolExecutor(1) as thread:
         killing = thread.submit(kill_workers)
-        result["worker_killed"] = processes(only_once(lambda: time.sleep(DEADLINE_S)))
+        result["worker_killed"] = processes(at_first(lambda: time.sleep(DEADLINE_S)))
         killing.result()
     return result
 
