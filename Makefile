@@ -35,7 +35,7 @@ demo: setup ## the whole system, live: transactions in, alerts out, verified at 
 # property tests try other examples each day; a failure is repeated with the seed in the command's line
 SEED ?= $(shell date -u +%Y%m%d)
 
-# two processes with servers of their own, and one without, which uses the time in which they wait
+# three processes, each with servers of its own: a third of the time is waiting; the long files come first
 test: jars ## lint, types, and all tests with real servers
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint $(CLASSES)
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)

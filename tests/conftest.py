@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,14 +14,6 @@ from deploy.local.stack import Endpoints
 from streaming_job.contracts.topics import Topics
 
 WaitFor = Callable[..., object]
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Distribute files by whether they need servers."""
-    from harness.distribution import ByServers
-
-    return ByServers(config, log) if config.getvalue("dist") == "loadfile" else None
-
 
 CLASSES = Path(__file__).parents[1] / ".fraud" / "test-classes.jsa"
 """Written by `make test`."""

@@ -140,9 +140,10 @@ def test_a_challenger_whose_alerts_are_mostly_genuine_is_stopped_by_its_labels(
     of_shell = json.loads(shell(bank, "verdict", "r2", "--json"))
     assert of_shell["challengers"] == verdict_of(sidecar)["challengers"]
     assert of_shell["verdict"] == "insufficient"
-    page = sidecar.get("/metrics").text
     sample = 'fraud_trial_labelled_cards{challenger="b",outcome="genuine",role="challenger",rollout_id="r2"}'
-    assert f"{sample} 10.0" in page
+    # metrics show the last look of the guards, which may be a second old
+    wait_for(lambda: f"{sample} 10.0" in sidecar.get("/metrics").text, what="the counts as metrics")
+    page = sidecar.get("/metrics").text
     assert 'fraud_guard_verdict="insufficient",guard="precision",rollout_id="r2"} 1.0' in page
     assert [entry.type for entry in bank.last] == [Type.PROPOSED, Type.SHADOW_STARTED]
     # the rest of the challenger's alerts are genuine, too
