@@ -1,10 +1,8 @@
 """`fraud serve`: the sidecar in a process of its own."""
 
 import errno
-import os
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +11,6 @@ import typer
 from feature_store.errors import FraudError
 
 SHUTDOWN_S = 5
-NICE = 10
-"""The priority of the sidecar is lower than that of a job on the same machine, whose decisions are urgent."""
 
 
 class ServiceError(FraudError):
@@ -55,6 +51,7 @@ def serve(
     """Serve health, readiness and metrics of the job until SIGTERM or Ctrl-C."""
     import uvicorn
 
+    from service import priority
     from service.app import create_app
     from service.security import listening
     from service.settings import ServiceSettings
@@ -73,7 +70,7 @@ def serve(
     listening.check(host, settings)
     sidecar = create_app(settings)
     listener = _listen(host, port)
-    _lower_priority()
+    priority.lower()
     server = uvicorn.Server(
         uvicorn.Config(
             sidecar,
@@ -97,14 +94,6 @@ def serve(
 
 app = typer.Typer(help="The sidecar: health, readiness and metrics over HTTP.")
 app.command("serve")(serve)
-
-
-def _lower_priority() -> None:
-    """Give way to a job on the same machine; threads that start later inherit it."""
-    os.nice(NICE)
-    if sys.platform == "linux":
-        # a request that arrives does not interrupt a decision
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _listen(host: str, port: int) -> socket.socket:

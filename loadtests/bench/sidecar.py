@@ -1,8 +1,6 @@
 """Sidecar benchmark: response times with many clients, and their effect on the job's latency."""
 
 import http.client
-import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,11 +15,10 @@ from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
 from loadtests.faults import http_servers
+from service import priority
 
 PATHS = ("/metrics", "/v1/status")
 ANSWER_S = 10.0
-CLIENTS_NICE = 10
-"""The clients' priority is lower: a bank's clients are on other machines, and take no time from the job."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,8 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     settings, log = rig.installed.settings, rig.plan.data_dir / "logs" / "sidecar.log"
     with (
         # fifty threads in this process would delay the reader of alerts, which takes their time
-        ProcessPoolExecutor(1, get_context("spawn"), _lower_priority) as clients,
+        # and a bank's clients are on other machines, where they take no time from the job
+        ProcessPoolExecutor(1, get_context("spawn"), priority.lower) as clients,
         http_servers.sidecar(log, settings.variables()) as url,
         rig.feeding(requests.rate, requests.warm_up_s + 2 * requests.turns * requests.for_s + 60),
     ):
@@ -129,12 +127,6 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
             yield Figure(
                 name, float(np.percentile(latencies, percentile)), "ms", (), f"{latencies.size:,} alerts"
             )
-
-
-def _lower_priority() -> None:
-    os.nice(CLIENTS_NICE)
-    if sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _send_requests(url: str, requests: RequestLoad) -> dict[str, list[float]]:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from deploy.local import jars
+from loadtests.faults.job_process import DAEMON
 from streaming_job.group.placement import grouping_values
 from streaming_job.runtime import session
 from streaming_job.runtime.checkpoint import FIXED, Checkpoint, CheckpointError
@@ -25,7 +26,6 @@ from streaming_job.settings import JobSettings
 GROUPS = (1, 2, 3, 12, 48, 200)
 DEADLINE_S = 60.0
 GROUP = "waiting"
-DAEMON = "streaming_job.runtime.workers.daemon"
 STARTS = {"killed": (FIXED,), "lost": ("offsets/0",), "damaged": (FIXED, "offsets/0")}
 """Name of a checkpoint -> its files, all of them empty."""
 

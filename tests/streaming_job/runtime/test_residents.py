@@ -9,15 +9,18 @@ from contextlib import contextmanager
 
 import pytest
 
+from streaming_job.runtime.workers import residents
+
 pytestmark = [pytest.mark.unit, pytest.mark.skipif(sys.platform != "linux", reason="Linux only")]
 
 WaitFor = Callable[..., object]
-NOBODY = 65_534
-RESIDENT = """
+OTHER_USER = 65_534
+PARTITION = 3
+RESIDENT = f"""
 import sys
 from streaming_job.runtime.workers import residents
 residents._secret, residents.IDLE_S = sys.argv[1], float(sys.argv[2])
-residents._reside(3)
+residents._reside({PARTITION})
 """
 
 
@@ -31,38 +34,42 @@ def resident(secret: str, idle_s: float) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def address(secret: str) -> str:
-    return f"\0card-fraud-resident-{secret}-3"
+@pytest.fixture
+def secret(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Secret part of a test's addresses."""
+    result = f"{request.node.name}-{os.getpid()}"
+    monkeypatch.setattr(residents, "_secret", result)
+    return result
 
 
-def connected(secret: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(address(secret)) == 0
+def connected() -> bool:
+    client = residents._connect(PARTITION)
+    if client is not None:
+        client.close()
+    return client is not None
 
 
-def test_a_resident_without_tasks_ends() -> None:
-    with resident(f"idle-{os.getpid()}", 0.1) as process:
+def test_a_resident_without_tasks_ends(secret: str) -> None:
+    with resident(secret, 0.1) as process:
         assert process.wait(30) == 0
 
 
-def test_only_one_process_serves_a_partition(wait_for: WaitFor) -> None:
-    secret = f"one-{os.getpid()}"
+def test_only_one_process_serves_a_partition(secret: str, wait_for: WaitFor) -> None:
     with resident(secret, 600) as first, resident(secret, 600) as second:
         wait_for(lambda: first.poll() is not None or second.poll() is not None)
         assert [first.poll(), second.poll()].count(None) == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-def test_another_users_connection_is_closed(wait_for: WaitFor) -> None:
-    secret = f"other-{os.getpid()}"
+def test_another_users_connection_is_closed(secret: str, wait_for: WaitFor) -> None:
     with resident(secret, 600) as process:
-        wait_for(lambda: connected(secret))  # and closed again, which does the resident no harm
+        wait_for(connected)  # and closed again, which does the resident no harm
         child = os.fork()
         if child == 0:
-            os.setuid(NOBODY)
+            os.setuid(OTHER_USER)
             with socket.socket(socket.AF_UNIX) as client:
                 client.settimeout(10)
-                client.connect(address(secret))
+                client.connect(residents._name(PARTITION))
                 os._exit(client.recv(1) != b"")
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert process.poll() is None

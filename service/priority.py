@@ -1,0 +1,14 @@
+"""Priority of the sidecar, and of its clients in benchmarks: below that of a job on the same machine."""
+
+import os
+import sys
+
+NICE = 10
+
+
+def lower() -> None:
+    """Let a job's decisions, which are urgent, run first; threads that start later inherit it."""
+    os.nice(NICE)
+    if sys.platform == "linux":
+        # a request that arrives does not interrupt a decision
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
