@@ -55,10 +55,13 @@ def topic_names() -> Callable[[], Topics]:
 
 @pytest.fixture(scope="session")
 def wait_for() -> WaitFor:
-    """Function that waits for a condition and returns its true value; fails after the deadline."""
+    """Function that waits for a condition and returns its true value; fails after the deadline.
+
+    The default is twice the timeout of Kafka's requests: one lost answer delays a test and does not fail it.
+    """
 
     def wait(
-        condition: Callable[[], object], *, deadline_s: float = 30.0, what: str = "the condition"
+        condition: Callable[[], object], *, deadline_s: float = 60.0, what: str = "the condition"
     ) -> object:
         end = time.monotonic() + deadline_s
         while True:

@@ -182,8 +182,9 @@ def test_largest_dead_letter_fits_with_any_client(
         producer.produce(names.dead_letters, encoded, json.dumps(key.decode()))
     producer.commit_transaction(30)
     reader = Reader(stack.bootstrap_servers, names.dead_letters)
-    wait_for(lambda: reader.has_read(lambda *_: True) and len(reader.records) == 10)
-    assert [result for _, result in reader.records] == [json.loads(encoded)] * 10
+    wait_for(lambda: reader.has_read(lambda *_: True) and len(reader.records) >= 10, what="ten letters")
+    assert len(reader.records) == 10
+    assert all(result == json.loads(encoded) for _, result in reader.records)
 
 
 def test_debezium_sends_heartbeats_while_nothing_changes(

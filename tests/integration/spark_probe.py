@@ -65,6 +65,13 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
     }
 
 
+def command(process: psutil.Process | None) -> list[str]:
+    """Words of a process's command; none if it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline()).split() if process else []
+    return []
+
+
 def residents(spark: SparkSession, directory: Path) -> dict[str, Any]:
     """Process of each partition in a row of jobs, and in jobs in which processes are killed."""
     context, mark = spark.sparkContext, str(directory / "first-attempt")
@@ -89,14 +96,8 @@ def residents(spark: SparkSession, directory: Path) -> dict[str, Any]:
         while not Path(mark).exists() and time.monotonic() < deadline:
             time.sleep(0.1)
         for process in psutil.Process().children(recursive=True):
-            words = " ".join(process.cmdline()).split()
-            parent = process.parent()
-            if (
-                DAEMON in words
-                and "partition" not in words
-                and parent
-                and DAEMON in " ".join(parent.cmdline())
-            ):
+            words = command(process)
+            if DAEMON in words and "partition" not in words and DAEMON in command(process.parent()):
                 process.kill()
 
     rounds = [processes() for _ in range(20)]

@@ -4,7 +4,6 @@ Spark's Python executable is set to a shell script that runs `launcher` in a bar
 with the process that started it; only this user can reach its socket.
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -23,7 +22,7 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
-from streaming_job.runtime.workers import launcher, warm_up
+from streaming_job.runtime.workers import endings, launcher, warm_up
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +120,7 @@ def _become(connection: socket.socket) -> NoReturn:
         os.environ.update(request["environment"])
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:0] = [path for path in paths if path and path not in sys.path]
-        _end_with(life)
+        endings.end_with(life)
         # children of this process have no connection to the launcher
         os.register_at_fork(after_in_child=connection.close)
         os.register_at_fork(after_in_child=lambda: os.close(life))
@@ -149,17 +148,6 @@ def _become(connection: socket.socket) -> NoReturn:
 def _name(*arguments: str) -> None:
     """Show this process in `ps` as an interpreter with these arguments."""
     setproctitle(shlex.join([sys.executable, *arguments]))
-
-
-def _end_with(life: int) -> None:
-    """Request SIGTERM from the kernel, as Spark would send it, when the other end of a pipe is closed."""
-    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGTERM)
-    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    hang_up = select.poll()
-    hang_up.register(life, 0)  # reports only that the other end is closed
-    if hang_up.poll(0):
-        os._exit(1)
 
 
 def main() -> None:

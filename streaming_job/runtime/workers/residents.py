@@ -15,13 +15,14 @@ import os
 import secrets
 import socket
 import struct
-import threading
 import time
 from contextlib import suppress
 from typing import NoReturn
 
 from pyspark import daemon
 from setproctitle import getproctitle, setproctitle
+
+from streaming_job.runtime.workers import endings
 
 spark_worker = daemon.worker
 _secret = ""
@@ -145,21 +146,10 @@ def _serve(client: socket.socket) -> bool:
     _, descriptors, _, _ = socket.recv_fds(client, 1, 1)
     if not descriptors:  # the worker was killed before
         return True
-    done = threading.Event()
-
-    def end_with_worker() -> None:
-        with suppress(OSError):
-            client.recv(1)
-        if not done.is_set():
-            os._exit(1)
-
-    watch = threading.Thread(target=end_with_worker, name="end-with-worker", daemon=True)
-    watch.start()
+    endings.end_with(client.fileno())
     with socket.socket(fileno=descriptors[0]) as connection:
         code = spark_worker(connection, authenticated=True)
-    done.set()
+    endings.outlive(client.fileno())
     with suppress(OSError):  # the worker was killed after the task
         client.send(SPENT if code else REUSABLE)
-        client.shutdown(socket.SHUT_RD)
-    watch.join()
     return code == 0

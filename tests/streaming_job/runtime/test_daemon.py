@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 DAEMON = """
 import os, time
-from streaming_job.runtime.workers.daemon import die_with
+from streaming_job.runtime.workers.endings import die_with
 os.register_at_fork(after_in_child=die_with(os.getpid()))
 worker = os.fork()
 if worker:
