@@ -10,11 +10,10 @@ BIN := $(VENV)/bin
 ARGS ?=
 # Python compiles each module once, not in each of the processes of a job
 unexport PYTHONDONTWRITEBYTECODE
-CLASSES := .fraud/test-classes.jsa
 PACKAGES := deploy feature_store loadtests models service streaming_job
 
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight jars demo test test-thorough test-unit lint bench loadtest docs stack-up stack-down lock clean
+.PHONY: help setup preflight jars kernels demo test test-thorough test-unit lint bench loadtest docs stack-up stack-down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -37,12 +36,12 @@ SEED ?= $(shell date -u +%Y%m%d)
 
 # three processes, each with servers of its own: a third of the time is waiting; the long files come first
 test: jars ## lint, types, and all tests with real servers
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint $(CLASSES)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync kernels lint
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# loading Java's classes is two or three seconds of work for each job that a test starts; made anew for other jars
-$(CLASSES): deploy/local/jars.lock requirements.lock | jars
-	@PYTHONPATH=tests $(BIN)/python -m harness.class_archive $@
+# compiled once a user and version, half a minute; otherwise each process that needs them first would do it
+kernels: setup
+	@$(BIN)/python -m streaming_job.runtime.workers.preload
 
 test-thorough: ## everything that takes long, too: all steps of the kill matrix, thousands of examples; hours
 	FRAUD_HYPOTHESIS=thorough $(MAKE) test

@@ -15,12 +15,12 @@ from streaming_job.contracts.topics import Topics
 
 WaitFor = Callable[..., object]
 
-CLASSES = Path(__file__).parents[1] / ".fraud" / "test-classes.jsa"
-"""Written by `make test`."""
-# a test's JVM lives for some minutes at most: the second compiler would not pay
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
-if CLASSES.exists():
-    os.environ.setdefault("FRAUD_DRIVER_JAVA_OPTIONS", f"-XX:SharedArchiveFile={CLASSES}")
+# a test's JVM lives for some minutes at most: the second compiler would not pay, and to verify the archives'
+# byte code after their checksums is one second in six of a start
+os.environ.setdefault(
+    "JAVA_TOOL_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 # a job of a minute or two gains nothing from compiled Java code; the short epochs would take half of the
 # processors
 os.environ.setdefault("FRAUD_WARM_UP_EPOCHS", "3")

@@ -83,9 +83,11 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
         progress("making the virtual environment .venv")
         _run([sys.executable, "-m", "venv", "--clear", str(venv)])
     pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check",
-           "--progress-bar", "off", "--no-deps", "--no-build-isolation", "--no-compile"]  # fmt: skip
+           "--progress-bar", "off", "--no-deps", "--no-build-isolation", "--no-compile",
+           # PySpark is a source distribution: to compress the wheel made of it takes ten seconds
+           "--config-settings=--build-option=--compression=stored"]  # fmt: skip
     entries = re.findall(r"^\S+==(?:.*\\\n)*.*\n?", (root / "requirements.lock").read_text(), re.MULTILINE)
-    # PySpark is a source distribution: its build tool must be installed before, in the locked version
+    # PySpark's build tool must be installed before, in the locked version
     tools = [entry for entry in entries if entry.startswith("setuptools==")]
     if not tools:
         raise SetupError("requirements.lock does not name setuptools: restore the file from the repository")

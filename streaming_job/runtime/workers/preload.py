@@ -127,3 +127,7 @@ def _records(topic: str, keys: list[bytes], values: list[bytes], arrival: int = 
         topic, zero.astype(np.int32), zero + np.arange(zero.size), zero + arrival, pa.array(keys),
         pa.array(values),
     )  # fmt: skip
+
+
+if __name__ == "__main__":
+    load_kernels()
