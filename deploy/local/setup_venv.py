@@ -5,13 +5,14 @@ A stamp file in .venv has the digest of all inputs of the environment; while it 
 
 import fcntl
 import hashlib
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +21,11 @@ from deploy.local.console import Progress, to_stderr
 from feature_store.errors import FraudError
 
 STAMP = "card-fraud.stamp"
+BUILD = """
+[bdist_wheel]
+compression = stored
+"""
+"""Settings of setuptools: to compress PySpark's wheel, which is installed at once, would take ten seconds."""
 
 CAUSES = (
     (r"No space left on device", "the disk is full: make room and run make again"),
@@ -83,23 +89,24 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
         progress("making the virtual environment .venv")
         _run([sys.executable, "-m", "venv", "--clear", str(venv)])
     pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check",
-           "--progress-bar", "off", "--no-deps", "--no-build-isolation", "--no-compile",
-           # PySpark is a source distribution: to compress the wheel made of it takes ten seconds
-           "--config-settings=--build-option=--compression=stored"]  # fmt: skip
+           "--progress-bar", "off", "--no-deps", "--no-build-isolation", "--no-compile"]  # fmt: skip
     entries = re.findall(r"^\S+==(?:.*\\\n)*.*\n?", (root / "requirements.lock").read_text(), re.MULTILINE)
-    # PySpark's build tool must be installed before, in the locked version
+    # PySpark is a source distribution: its build tool must be installed before, in the locked version
     tools = [entry for entry in entries if entry.startswith("setuptools==")]
     if not tools:
         raise SetupError("requirements.lock does not name setuptools: restore the file from the repository")
     with tempfile.TemporaryDirectory() as scratch:
-        _run([*pip, "--require-hashes", "-r", _written(scratch, "tools", tools)])
+        build = {**os.environ, "DIST_EXTRA_CONFIG": _written(scratch, "build.cfg", BUILD)}
+        _run([*pip, "--require-hashes", "-r", _written(scratch, "tools.txt", tools)])
         progress(f"installing {len(entries)} packages, about a minute with a fast network")
         # pip uses one processor, so two pips run in parallel
-        halves = [_written(scratch, f"half-{number}", entries[number::2]) for number in range(2)]
+        halves = [_written(scratch, f"half-{number}.txt", entries[number::2]) for number in range(2)]
         install_progress = InstallProgress(progress, len(entries))
         with ThreadPoolExecutor(len(halves)) as pool:
             runs = [
-                pool.submit(_run, [*pip, "--use-pep517", "--require-hashes", "-r", half], install_progress)
+                pool.submit(
+                    _run, [*pip, "--use-pep517", "--require-hashes", "-r", half], install_progress, build
+                )
                 for half in halves
             ]
         for run in runs:
@@ -114,10 +121,10 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
     progress("the virtual environment is complete")
 
 
-def _written(directory: str, name: str, entries: Sequence[str]) -> str:
-    """Write a requirements file of some entries of the lock, and return its path."""
-    path = Path(directory, f"{name}.txt")
-    path.write_text("".join(entries))
+def _written(directory: str, name: str, lines: Iterable[str]) -> str:
+    """Write a file, such as a requirements file of some entries of the lock, and return its path."""
+    path = Path(directory, name)
+    path.write_text("".join(lines))
     return str(path)
 
 
@@ -148,10 +155,16 @@ class InstallProgress:
                 self._reported_at = time.monotonic()
 
 
-def _run(command: Sequence[str], install_progress: InstallProgress | None = None) -> None:
+def _run(
+    command: Sequence[str],
+    install_progress: InstallProgress | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
     """Run pip or venv."""
     output: list[str] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as running:
         assert running.stdout is not None
         for line in running.stdout:
             output.append(line)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.spark_cluster import MEMORY, SparkCluster
+from harness.spark_cluster import SparkCluster
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
@@ -24,13 +24,14 @@ def test_an_executor_killed_within_an_epoch_is_replaced_without_loss_or_repetiti
 ) -> None:
     crash_points, topics = tmp_path / "crash-points", topic_names()
     broker.create(stack.bootstrap_servers, topics, partitions=4)
-    with SparkCluster(tmp_path / "cluster", workers=2, environment={VARIABLE: str(crash_points)}) as cluster:
+    environment = {VARIABLE: str(crash_points)}
+    with SparkCluster(tmp_path / "cluster", executors=2, environment=environment) as cluster:
         installed = Installation(
             stack,
             topics,
             tmp_path,
             master=cluster.url,
-            spark={"spark.executor.cores": "1", "spark.executor.memory": MEMORY, **cluster.security},
+            spark={**cluster.executor, **cluster.security},
         )
         installed.roll_out()
         relay = Relay(installed)

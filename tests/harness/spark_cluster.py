@@ -1,4 +1,4 @@
-"""A Spark cluster on this machine: a master and workers, each in its own process."""
+"""A Spark cluster on this machine: a master and a worker, each in its own process."""
 
 import os
 import secrets
@@ -13,19 +13,19 @@ from deploy.local import java
 from deploy.local.ports import HOST, Ports, choose
 from streaming_job.runtime.session import SPARK_HOME
 
-MEMORY = "1g"
-"""Memory of each executor, and of each worker for its executors."""
+MEMORY_MB = 1024
+"""Memory of each executor."""
 
 
 class SparkCluster:
-    """Standalone master with some workers of one core each; use as a context manager."""
+    """Standalone master and worker with room for some executors of a core each; use as a context manager."""
 
-    def __init__(self, directory: Path, workers: int, environment: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, executors: int, environment: Mapping[str, str]) -> None:
         """Start it; clients that connect too early retry.
 
         Args:
             directory: for logs and the executors' working directories.
-            workers: how many, with one core and one executor each.
+            executors: how many there is room for.
             environment: variables that the executors get.
         """
         directory.mkdir()
@@ -37,6 +37,8 @@ class SparkCluster:
             "spark.io.encryption.enabled": "true",
         }
         """Spark's settings for all processes of the cluster, which accept no others."""
+        self.executor = {"spark.executor.cores": "1", "spark.executor.memory": f"{MEMORY_MB}m"}
+        """Spark's settings for an application that has the cluster to itself."""
         self._environment = {
             **os.environ,
             **environment,
@@ -48,20 +50,15 @@ class SparkCluster:
         port = choose(Ports(), {}, frozenset({"kafka"}))["kafka"]
         self.url = f"spark://{HOST}:{port}"
         master = ("--host", HOST, "--port", str(port), "--webui-port", "0")
-        self._processes = [self._start("master.Master", "master", *master)]
-        for number in range(workers):
-            worker_dir = directory / f"worker-{number}"
-            options = ("--host", HOST, "--webui-port", "0", "--cores", "1", "--memory", MEMORY)
-            self._processes.append(
-                self._start(
-                    "worker.Worker", worker_dir.name, *options, "--work-dir", str(worker_dir), self.url
-                )
-            )
+        room = ("--cores", str(executors), "--memory", f"{executors * MEMORY_MB}m")
+        worker = ("--host", HOST, "--webui-port", "0", *room, "--work-dir", str(directory / "work"), self.url)
+        self._master = self._start("master.Master", *master)
+        self._worker = self._start("worker.Worker", *worker)
 
-    def _start(self, main: str, name: str, *options: str) -> psutil.Process:
+    def _start(self, main: str, *options: str) -> psutil.Process:
         command = [str(java.find().executable), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         command += [f"-D{name}={value}" for name, value in self.security.items()]
-        with (self._directory / f"{name}.log").open("wb") as output:
+        with (self._directory / f"{main}.log").open("wb") as output:
             return psutil.Process(
                 subprocess.Popen(
                     [*command, "-cp", f"{SPARK_HOME}/jars/*", f"org.apache.spark.deploy.{main}", *options],
@@ -74,7 +71,7 @@ class SparkCluster:
 
     def executors(self) -> list[psutil.Process]:
         """The running JVMs of executors."""
-        return [child for worker in self._processes[1:] for child in worker.children()]
+        return self._worker.children()
 
     def __enter__(self) -> "SparkCluster":
         return self
@@ -82,9 +79,7 @@ class SparkCluster:
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        family = [
-            each for process in self._processes for each in (process, *process.children(recursive=True))
-        ]
+        family = [self._master, self._worker, *self._worker.children(recursive=True)]
         for process in family:
             process.kill()
         psutil.wait_procs(family, timeout=30)

@@ -1,20 +1,25 @@
-"""A checkpoint that is older than the output, or damaged; moved offsets; a killed broker.
+"""A checkpoint that is older than the output, or damaged; moved offsets; a killed broker; refused starts.
 
 The job decides the log again from the state's position P, in silence up to the output's position Q.
-Afterwards alerts and dead letters are those of the log, and those written before have not changed. One
-installation for
-all of it, with an audit of everything since the beginning after each.
+Afterwards alerts and dead letters are those of the log, and those written before have not changed. Starts
+with unfit checkpoints, settings or topics are refused with a remedy, and write nothing.
+
+One installation for all of it, with an audit of everything since the beginning after each test, until the
+topics lose records.
 """
 
+import json
 import random
 import re
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 from harness.backup import back_up
 from thoroughness import THOROUGH, only_thorough
 
@@ -24,11 +29,13 @@ from loadtests.faults.installation import Installation
 from loadtests.faults.kills import Scene
 from loadtests.faults.relay import Relay
 from loadtests.oracle import Record
+from streaming_job.log.partitioner import Partitioner
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 LATER = 4_000
 """Transactions after the copy was taken."""
+Ends = dict[str, dict[int, int]]
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +204,121 @@ def test_the_job_survives_a_killed_and_restarted_broker(scene: Scene) -> None:
     kills.server("kafka")(scene)
     assert scene.relay.job is job
     scene.relay.audit()
+
+
+@pytest.fixture(scope="module")
+def stopped(relay: Relay) -> Relay:
+    """A stopped job, with a copy of its checkpoint from before the last transactions."""
+    installed = relay.installed
+    relay.burst()
+    installed.caught_up(relay.job)
+    ended = relay.job.epochs()
+    relay.until(lambda: relay.job.epochs() > ended, "an epoch with all of it")
+    back_up(checkpoint(relay), old_checkpoint(installed))
+    relay.burst()
+    relay.audit()
+    assert relay.job.terminate() == 0, relay.job.log
+    return relay
+
+
+def old_checkpoint(installed: Installation) -> Path:
+    return installed.directory / "old-checkpoint"
+
+
+def ends_of_outputs(installed: Installation) -> Ends:
+    """End offsets of the output topics."""
+    topics = installed.topics
+    return {
+        name: installed.ends(name) for name in (topics.fraud_alerts, topics.dead_letters, topics.job_progress)
+    }
+
+
+def assert_refused(installed: Installation, *starts: tuple[dict[str, object], str]) -> None:
+    """Check that each start fails with its message and writes nothing."""
+    before, offsets = ends_of_outputs(installed), committed(installed)
+    with ExitStack() as cleanup:
+        jobs = [cleanup.enter_context(installed.start(**changes)) for changes, _ in starts]
+        for job, (_, words) in zip(jobs, starts, strict=True):
+            assert job.exit_code() == 1, job.log
+            assert job.error.startswith(f"error: {words}"), job.log
+            assert "another job id" in job.error or "new job id" in job.error
+    assert ends_of_outputs(installed) == before
+    assert committed(installed) == offsets
+
+
+def committed(installed: Installation) -> list[TopicPartition]:
+    """The job's committed offsets, with metadata."""
+    admin, group = broker.admin(installed.stack.bootstrap_servers), installed.settings.job_id
+    result = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    return sorted(result.topic_partitions, key=lambda part: (part.topic, part.partition))
+
+
+def delete_records(installed: Installation, topic: str, ends: dict[int, int]) -> None:
+    """Delete records as kafka-delete-records does."""
+    partitions = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
+    admin = broker.admin(installed.stack.bootstrap_servers)
+    for answer in admin.delete_records(partitions).values():
+        answer.result(30)
+
+
+def test_checkpoint_of_another_job_or_with_other_settings_is_refused(stopped: Relay) -> None:
+    installed = stopped.installed
+    empty = installed.directory / "empty"
+    no_checkpoint = ({"checkpoint": str(empty)}, "the topics were last written by query ")
+    others = (
+        ({"key_groups": 1}, "the checkpoint began with FRAUD_KEY_GROUPS=2, the settings say 1; "),
+        ({"partitioner": Partitioner.CRC32}, "the checkpoint began with FRAUD_PARTITIONER=murmur2, "),
+    )
+    another_job = ({"job_id": "another"}, "the checkpoint began with FRAUD_JOB_ID=job-")
+    assert_refused(installed, another_job, no_checkpoint, *(others if THOROUGH else ()))
+    if THOROUGH:  # now it is the checkpoint of another query
+        assert_refused(installed, no_checkpoint)
+
+
+@only_thorough
+def test_a_state_ahead_of_the_topics_is_refused_until_they_are_restored(stopped: Relay) -> None:
+    installed = stopped.installed
+    admin, group = broker.admin(installed.stack.bootstrap_servers), installed.settings.job_id
+    saved = committed(installed)
+    for deleted in admin.delete_consumer_groups([group]).values():
+        deleted.result(30)
+    progress = installed.topics.job_progress
+    delete_records(installed, progress, installed.ends(progress))
+    assert_refused(installed, ({}, "the checkpoint is ahead of the topics"))
+    for restored in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, saved)]).values():
+        restored.result(30)
+    stopped.restart()
+    stopped.burst()
+    installed.caught_up(stopped.job)
+    assert stopped.job.terminate() == 0, stopped.job.log
+    # the counts go on, although the progress topic has forgotten them: the state has the last record, too
+    for record in map(progress_of, installed.progress()):
+        assert record["totals"]["commits"] == record["commit_id"]
+
+
+def progress_of(record: Record) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(record.value or b"")
+    return decoded
+
+
+def test_a_log_that_no_longer_reaches_back_to_the_state_is_refused(stopped: Relay) -> None:
+    installed = stopped.installed
+    topic = installed.topics.transactions
+    delete_records(installed, topic, {partition: end - 1 for partition, end in installed.ends(topic).items()})
+    old = {"checkpoint": str(old_checkpoint(installed)), "work_dir": installed.directory / "other-work"}
+    assert_refused(installed, (old, f"{topic}-"))
+
+
+@only_thorough
+def test_added_partitions_end_the_job_and_are_refused_at_the_next_start(stopped: Relay) -> None:
+    installed = stopped.installed
+    topic = installed.topics.transactions
+    stopped.restart()
+    stopped.burst()
+    installed.caught_up(stopped.job)
+    admin = broker.admin(installed.stack.bootstrap_servers)
+    for added in admin.create_partitions([NewPartitions(topic, 3)]).values():
+        added.result(30)
+    assert stopped.job.exit_code() == 1, stopped.job.log
+    assert stopped.job.error.startswith(f"error: {topic} has 3 partitions, and had 2 when the job began")
+    assert_refused(installed, ({}, f"{topic} has 3 partitions, and had 2 when the job began"))
