@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import DAY_MS
 from feature_store.jit import njit
-from feature_store.kernels.cards import Array, Counters, find, forget
+from feature_store.kernels.cards import Array, Counters, find, forget, set_up
 from feature_store.kernels.forgetting import silence
 from feature_store.kernels.hot import cool_down
 from feature_store.kernels.profiles import drop_superseded
@@ -125,13 +125,15 @@ def release(card: Array, number: int, counters: Counters) -> None:
 def release_unused(cards: Array, counters: Counters) -> None:
     """Rebuild the free list of a rebuilt state, and count the used cards that have no profile.
 
-    A replay frees and assigns numbers as the deltas say, without the free list.
+    A replay frees and assigns numbers as the deltas say, without the free list. A number that is unused since
+    a snapshot is all zero, and zero is the number of a record.
     """
     counters[FREE_CARD] = EMPTY
     counters[FREE_CARDS] = 0
     counters[NO_PROFILE] = 0
     for number in range(counters[CARDS]):
         if cards[number].lo == 0 and cards[number].hi == 0:
+            set_up(cards[number], cards[number].lo, cards[number].hi)
             release(cards[number], number, counters)
         elif cards[number].profile == EMPTY:
             counters[NO_PROFILE] += 1

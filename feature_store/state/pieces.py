@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from feature_store.layout import ALERT_HOURS, BUCKET, CARD, EVENT, HOT, PROFILE
+from feature_store.layout import ALERT_HOURS, BUCKET, CARD, EMPTY, EVENT, HOT, PROFILE
 from feature_store.state import event_columns
-from feature_store.state.codec import decode, encode, records
+from feature_store.state.codec import StateDamagedError, decode, encode, records
 from feature_store.state.group_state import GroupState
 from feature_store.state.piece_records import PieceRecords, gather, insert
 
@@ -53,7 +53,7 @@ def decode_piece(blob: bytes, piece_name: str) -> PieceRecords:
     profiles = records(raw, "profiles", PROFILE)
     for name in ("lo", "hi"):
         profiles[name] = np.repeat(cards[name], raw["version_counts"])
-    return PieceRecords(
+    contents = PieceRecords(
         cards,
         event_columns.join(cards, raw, piece_name),
         profiles,
@@ -64,6 +64,26 @@ def decode_piece(blob: bytes, piece_name: str) -> PieceRecords:
         records(raw, "latest", EVENT),
         raw["after"].astype(np.uint8),
     )
+    _require_used_numbers(contents, piece_name)
+    return contents
+
+
+def _require_used_numbers(contents: PieceRecords, piece_name: str) -> None:
+    """Refuse a piece in which an unused number has records, for then all that follow have another card's.
+
+    Releases of before 2026-11-24 wrote such pieces when cards were evicted and the state rebuilt.
+    """
+    cards = contents.cards
+    used = (cards["lo"] != 0) | (cards["hi"] != 0)
+    alerted, hot = used & (cards["alert_hours"] != EMPTY), used & (cards["hot"] != EMPTY)
+    if (
+        contents.version_counts[~used].any()
+        or contents.alert_hours.size != alerted.sum()
+        or contents.hots.size != hot.sum()
+    ):
+        raise StateDamagedError(
+            f"state piece {piece_name} has records of an unused card number; replay the log"
+        )
 
 
 def read_piece(state: GroupState, piece: int, blob: bytes) -> bytes:

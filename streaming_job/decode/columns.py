@@ -1,5 +1,7 @@
 """Conversion of Arrow binary columns to the arrays that kernels take, and back."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -16,11 +18,18 @@ def buffers(column: pa.BinaryArray) -> tuple[Bytes, NDArray[np.int32]]:
     Returns:
         data, and offsets of shape (n + 1,): row i is data[offsets[i]:offsets[i + 1]].
     """
-    _, offset_buffer, data_buffer = column.buffers()
     if not len(column):
-        return np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int32)
-    offsets = np.frombuffer(offset_buffer, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
-    return np.frombuffer(data_buffer or b"", dtype=np.uint8), offsets
+        return _constant(b"", np.uint8), _constant(bytes(4), np.int32)
+    _, offset_buffer, data_buffer = column.buffers()
+    offsets = _constant(offset_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
+    return _constant(data_buffer or b"", np.uint8), offsets
+
+
+def _constant(buffer: object, dtype: type[np.generic]) -> NDArray[Any]:
+    """Return a buffer as an array that cannot be written: for each other type kernels are compiled again."""
+    array: NDArray[Any] = np.frombuffer(buffer, dtype=dtype)  # type: ignore[call-overload]
+    array.flags.writeable = False
+    return array
 
 
 def present(column: pa.BinaryArray) -> NDArray[np.bool_]:

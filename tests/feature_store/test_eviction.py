@@ -6,6 +6,7 @@ from histories import (
     DAY,
     HOUR,
     MINUTE,
+    SECOND,
     History,
     Pieces,
     assert_close,
@@ -25,12 +26,14 @@ from thoroughness import examples
 from feature_store.kernels import eviction
 from feature_store.kernels.cards import find
 from feature_store.kernels.hashing import hash_string
-from feature_store.layout import EMPTY, EVENTS, MOST_EVENTS
+from feature_store.layout import EMPTY, EVENTS, HOT_CARDS, MOST_EVENTS
 from feature_store.state import deltas, journal, piece_records
 from feature_store.state.arena import MemoryArena
 from feature_store.state.card_view import find_card
+from feature_store.state.codec import StateDamagedError
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta
+from feature_store.state.pieces import decode_piece, write_piece
 
 pytestmark = pytest.mark.unit
 
@@ -174,6 +177,28 @@ def test_a_reused_number_does_not_mix_up_two_cards(snapshots, monkeypatch):
     for card in ("new", "second"):
         card_state = find_card(job.store.items(), *hash_string(card))
         assert card_state.state.arena.arrays["cards"][card_state.number]["seen"] == 1
+
+
+def test_an_unused_number_of_a_rebuilt_state_holds_no_other_cards_records():
+    """Snapshot of a live and of a rebuilt state with an evicted card, a profile, an alert and a hot card."""
+    job = Job()
+    job.run(once("evicted"))
+    history = History()
+    history.profile("u", 8 * DAY, "kept")
+    for second in range(MOST_EVENTS + 1):
+        history.tx(8 * DAY + second * SECOND, 10**7, card="kept")
+    job.run(history)
+    job.clock(10)
+    assert job.number("evicted") < 0
+    assert job.number("kept") == 1
+    assert job.state.counters[HOT_CARDS] == 1
+    again, _ = rebuilt(job.store)
+    piece = write_piece(job.state, 0)
+    assert write_piece(again, 0) == piece
+    assert [decode_piece(piece, "0").version_counts[number] for number in (0, 1)] == [0, 1]
+    again.arena.arrays["cards"][0] = 0  # as older releases left it
+    with pytest.raises(StateDamagedError, match="state piece 0 has records of an unused card number"):
+        decode_piece(write_piece(again, 0), "0")
 
 
 def test_space_of_evicted_cards_is_used_again():
