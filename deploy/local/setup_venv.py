@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -97,10 +97,10 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
         raise SetupError("requirements.lock does not name setuptools: restore the file from the repository")
     with tempfile.TemporaryDirectory() as scratch:
         build = {**os.environ, "DIST_EXTRA_CONFIG": _written(scratch, "build.cfg", BUILD)}
-        _run([*pip, "--require-hashes", "-r", _written(scratch, "tools.txt", tools)])
+        _run([*pip, "--require-hashes", "-r", _written(scratch, "tools.txt", "".join(tools))])
         progress(f"installing {len(entries)} packages, about a minute with a fast network")
         # pip uses one processor, so two pips run in parallel
-        halves = [_written(scratch, f"half-{number}.txt", entries[number::2]) for number in range(2)]
+        halves = [_written(scratch, f"half-{number}.txt", "".join(entries[number::2])) for number in range(2)]
         install_progress = InstallProgress(progress, len(entries))
         with ThreadPoolExecutor(len(halves)) as pool:
             runs = [
@@ -121,10 +121,10 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
     progress("the virtual environment is complete")
 
 
-def _written(directory: str, name: str, lines: Iterable[str]) -> str:
-    """Write a file, such as a requirements file of some entries of the lock, and return its path."""
+def _written(directory: str, name: str, text: str) -> str:
+    """Write a file of settings or requirements for pip, and return its path."""
     path = Path(directory, name)
-    path.write_text("".join(lines))
+    path.write_text(text)
     return str(path)
 
 

@@ -54,6 +54,21 @@ class PieceRecords:
     """Digest of the delta after which the piece was written."""
 
 
+def is_used(cards: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return which card numbers (CARD) are in use; unused ones have no identity."""
+    used: NDArray[np.bool_] = (cards["lo"] != 0) | (cards["hi"] != 0)
+    return used
+
+
+def has_record(cards: NDArray[np.void], pointer: str) -> NDArray[np.bool_]:
+    """Return which cards (CARD) have the record that a field such as `hot` points to.
+
+    The pointers of unused numbers mean nothing: in a snapshot they are zero.
+    """
+    has: NDArray[np.bool_] = is_used(cards) & (cards[pointer] != EMPTY)
+    return has
+
+
 @njit(cache=True)
 def _first_reachable(card: Array, events: Array, lateness_ms: int) -> int:
     """Return the index of the first event that a window can reach; a hot card keeps all its events.
@@ -122,12 +137,11 @@ def gather(state: GroupState, piece: int) -> PieceRecords:
     stored = arrays["cards"][first : min(first + CARDS_PER_PIECE, state.numbers_given)]
     hot = stored["hot"][stored["hot"] != EMPTY]
     cards = stored.copy()
-    free = (cards["lo"] == 0) & (cards["hi"] == 0)
     for pointer in ("segment", "profile", "alert_hours", "hot"):
         cards[pointer] = np.where(stored[pointer] == EMPTY, EMPTY, 0)
     cards["size_class"] = 0
     cards["segment"] = 0
-    cards[free] = np.zeros((), dtype=CARD)
+    cards[~is_used(cards)] = np.zeros((), dtype=CARD)
     n_versions, n_alerted = _count(stored, arrays["events"], arrays["profiles"], cards, state.lateness_ms)
     contents = PieceRecords(
         cards,
@@ -224,7 +238,5 @@ def _insert_hot(state: GroupState, first: int, contents: PieceRecords) -> None:
     arrays["buckets"][start * BUCKETS_PER_CARD : end * BUCKETS_PER_CARD] = contents.buckets
     arrays["latest"][start * HOT_IDS : end * HOT_IDS] = contents.latest
     numbers = arrays["cards"][first : first + contents.cards.size]
-    # unused numbers are all zero: their `hot` is no index
-    hot = ((numbers["lo"] != 0) | (numbers["hi"] != 0)) & (numbers["hot"] != EMPTY)
-    numbers["hot"][hot] = np.arange(start, end)
+    numbers["hot"][has_record(numbers, "hot")] = np.arange(start, end)
     state.counters[HOT_CARDS] = end

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from feature_store.layout import ALERT_HOURS, BUCKET, CARD, EMPTY, EVENT, HOT, PROFILE
+from feature_store.layout import ALERT_HOURS, BUCKET, CARD, EVENT, HOT, PROFILE
 from feature_store.state import event_columns
 from feature_store.state.codec import StateDamagedError, decode, encode, records
 from feature_store.state.group_state import GroupState
-from feature_store.state.piece_records import PieceRecords, gather, insert
+from feature_store.state.piece_records import PieceRecords, gather, has_record, insert, is_used
 
 
 def write_piece(state: GroupState, piece: int, after: bytes = b"") -> bytes:
@@ -74,12 +74,10 @@ def _require_used_numbers(contents: PieceRecords, piece_name: str) -> None:
     Releases of before 2026-11-24 wrote such pieces when cards were evicted and the state rebuilt.
     """
     cards = contents.cards
-    used = (cards["lo"] != 0) | (cards["hi"] != 0)
-    alerted, hot = used & (cards["alert_hours"] != EMPTY), used & (cards["hot"] != EMPTY)
     if (
-        contents.version_counts[~used].any()
-        or contents.alert_hours.size != alerted.sum()
-        or contents.hots.size != hot.sum()
+        contents.version_counts[~is_used(cards)].any()
+        or contents.alert_hours.size != has_record(cards, "alert_hours").sum()
+        or contents.hots.size != has_record(cards, "hot").sum()
     ):
         raise StateDamagedError(
             f"state piece {piece_name} has records of an unused card number; replay the log"

@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 LATER = 4_000
 """Transactions after the copy was taken."""
-Ends = dict[str, dict[int, int]]
 
 
 @pytest.fixture(scope="module")
@@ -157,16 +156,18 @@ def delete_group(installed: Installation) -> None:
         answer.result(30)
 
 
+def set_offsets(installed: Installation, partitions: list[TopicPartition]) -> None:
+    admin: AdminClient = broker.admin(installed.stack.bootstrap_servers)
+    group = ConsumerGroupTopicPartitions(installed.settings.job_id, partitions)
+    for answer in admin.alter_consumer_group_offsets([group]).values():
+        answer.result(30)
+
+
 def reset_offsets(installed: Installation) -> None:
     """Move one offset back and the other to the end, as kafka-consumer-groups --reset-offsets does."""
-    admin: AdminClient = broker.admin(installed.stack.bootstrap_servers)
-    topic, group = installed.topics.transactions, installed.settings.job_id
+    topic = installed.topics.transactions
     ends = installed.ends(topic)
-    partitions = [TopicPartition(topic, 0, ends[0] // 3), TopicPartition(topic, 1, ends[1])]
-    for answer in admin.alter_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group, partitions)]
-    ).values():
-        answer.result(30)
+    set_offsets(installed, [TopicPartition(topic, 0, ends[0] // 3), TopicPartition(topic, 1, ends[1])])
 
 
 TOOLS = (delete_group, reset_offsets)
@@ -225,7 +226,7 @@ def old_checkpoint(installed: Installation) -> Path:
     return installed.directory / "old-checkpoint"
 
 
-def ends_of_outputs(installed: Installation) -> Ends:
+def ends_of_outputs(installed: Installation) -> dict[str, dict[int, int]]:
     """End offsets of the output topics."""
     topics = installed.topics
     return {
@@ -278,15 +279,12 @@ def test_checkpoint_of_another_job_or_with_other_settings_is_refused(stopped: Re
 @only_thorough
 def test_a_state_ahead_of_the_topics_is_refused_until_they_are_restored(stopped: Relay) -> None:
     installed = stopped.installed
-    admin, group = broker.admin(installed.stack.bootstrap_servers), installed.settings.job_id
     saved = committed(installed)
-    for deleted in admin.delete_consumer_groups([group]).values():
-        deleted.result(30)
+    delete_group(installed)
     progress = installed.topics.job_progress
     delete_records(installed, progress, installed.ends(progress))
     assert_refused(installed, ({}, "the checkpoint is ahead of the topics"))
-    for restored in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, saved)]).values():
-        restored.result(30)
+    set_offsets(installed, saved)
     stopped.restart()
     stopped.burst()
     installed.caught_up(stopped.job)
