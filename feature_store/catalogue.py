@@ -178,11 +178,18 @@ FEATURES: tuple[Feature, ...] = (
         window_ms=30 * DAY_MS,
     ),
     Feature(
+        "spikes_1h",
+        Key.CARD,
+        "1",
+        "Spikes among the card's other transactions in (t - 1h, t]; "
+        f"a spike has ratio_robust > {SPIKE_RATIO:g}",
+        window_ms=HOUR_MS,
+    ),
+    Feature(
         "spikes_24h",
         Key.CARD,
         "1",
-        "Spikes among the card's other transactions in (t - 24h, t]; "
-        f"a spike has ratio_robust > {SPIKE_RATIO:g}",
+        "Spikes among the card's other transactions in (t - 24h, t]",
         window_ms=DAY_MS,
     ),
     Feature(

@@ -30,6 +30,7 @@ from feature_store.layout import (
 LENGTHS = np.array(list(WINDOWS.values()), dtype=np.int64)
 N_WINDOWS = len(WINDOWS)
 LONGEST = int(LENGTHS[-1])
+HOUR_WINDOW = list(WINDOWS).index("1h")
 DAY_WINDOW = list(WINDOWS).index("24h")
 WEEK_WINDOW = list(WINDOWS).index("7d")
 MONTH_WINDOW = list(WINDOWS).index("30d")
@@ -40,8 +41,9 @@ C_COUNT, C_SUM, C_MEAN, C_MAX, C_MERCHANTS, C_COUNTRIES = (
 """Columns of the first window."""
 PER_WINDOW = COLUMN["count_5m"] - COLUMN["count_1m"]
 C_STD, C_RATIO_MEAN, C_Z_MONTH = COLUMN["std_30d"], COLUMN["ratio_mean_30d"], COLUMN["zscore_30d"]
-C_SPIKES_DAY, C_SPIKES_WEEK = COLUMN["spikes_24h"], COLUMN["spikes_7d"]
-C_SPIKES_MONTH, C_SPIKE_AGE = COLUMN["spikes_30d"], COLUMN["time_since_spike"]
+C_SPIKES_HOUR, C_SPIKES_DAY = COLUMN["spikes_1h"], COLUMN["spikes_24h"]
+C_SPIKES_WEEK, C_SPIKES_MONTH = COLUMN["spikes_7d"], COLUMN["spikes_30d"]
+C_SPIKE_AGE = COLUMN["time_since_spike"]
 C_NEW_MERCHANT, C_NEW_COUNTRY = COLUMN["new_merchant"], COLUMN["new_country"]
 
 _MERCHANTS = np.uint64(MERCHANT_MASK)
@@ -89,7 +91,9 @@ def write_window(
     out[offset + C_MAX] = greatest / UNITS_PER_CURRENCY
     out[offset + C_MERCHANTS] = merchants
     out[offset + C_COUNTRIES] = countries
-    if window == DAY_WINDOW:
+    if window == HOUR_WINDOW:
+        out[C_SPIKES_HOUR] = spikes
+    elif window == DAY_WINDOW:
         out[C_SPIKES_DAY] = spikes
     elif window == WEEK_WINDOW:
         out[C_SPIKES_WEEK] = spikes

@@ -215,6 +215,11 @@ def _spikes_since(view: View, length_ms: int) -> float:
     return sum(spike for time, spike in zip(view.month.times, view.month.spikes, strict=True) if time > since)
 
 
+@feature("spikes_1h")
+def _spikes_1h(view: View) -> float:
+    return _spikes_since(view, HOUR_MS)
+
+
 @feature("spikes_24h")
 def _spikes_24h(view: View) -> float:
     return _spikes_since(view, DAY_MS)

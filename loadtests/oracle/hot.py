@@ -150,7 +150,7 @@ class HotCard:
             values[f"merchants_{name}"] = _distinct(merchants)
             values[f"countries_{name}"] = countries.bit_count()
             values[f"spikes_{name}"] = sum(bucket.spikes for bucket in buckets)
-        for name in ("1m", "5m", "1h"):
+        for name in ("1m", "5m"):
             del values[f"spikes_{name}"]
         merchants = countries = 0
         for bucket in buckets:

@@ -145,7 +145,7 @@ def _windowed(window: str) -> Iterator[tuple[str, Sentence]]:
                 f"{_usual_rate('count', window, values, number)}"
             ),
         )
-    if window in ("24h", "7d", "30d"):
+    if window in ("1h", "24h", "7d", "30d"):
         yield (
             f"spikes_{window}",
             lambda value, values, _: (

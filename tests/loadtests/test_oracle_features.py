@@ -133,18 +133,19 @@ def test_robust_mean_is_pulled_by_at_most_three_times_itself():
 
 
 def test_spikes_are_more_than_two_and_a_half_robust_means():
-    """event h   0      1      2      26
-    amount  10     25     40     10
-                   no     yes    -
+    """event h   0      1      2      2.5    26
+    amount  10     25     44     10     10
+                   no     yes    no     no
     """
     world = everything()
-    for hour, amount in ((0, 10.0), (1, 25.0), (2, 44.0), (26, 10.0)):
-        world.tx(hour * HOUR, amount)
+    for hour, amount in ((0, 10.0), (1, 25.0), (2, 44.0), (2.5, 10.0), (26, 10.0)):
+        world.tx(int(hour * HOUR), amount)
     # robust mean before 44: 10 + (25 - 10) / 2 = 17.5; 44 / 17.5 > 2.5
-    assert world.feature("spikes_24h") == [0, 0, 0, 0]
-    assert world.feature("spikes_7d") == [0, 0, 0, 1]
-    assert world.feature("spikes_30d") == [0, 0, 0, 1]
-    assert world.feature("time_since_spike") == [None, None, None, 24 * 3600]
+    assert world.feature("spikes_1h") == [0, 0, 0, 1, 0]
+    assert world.feature("spikes_24h") == [0, 0, 0, 1, 0]
+    assert world.feature("spikes_7d") == [0, 0, 0, 1, 1]
+    assert world.feature("spikes_30d") == [0, 0, 0, 1, 1]
+    assert world.feature("time_since_spike") == [None, None, None, 1800, 24 * 3600]
 
 
 def test_travel_speed_between_countries():
