@@ -166,6 +166,7 @@ def _month(values: dict[str, float], tx: Row, units: list[int]) -> None:
 
 def _spikes(values: dict[str, float], card: Row, now: int, start: int, end: int) -> None:
     spikes = [card["times"][index] for index in range(start, end) if card["spikes"][index]]
+    values["spikes_1h"] = sum(time > now - HOUR_MS for time in spikes)
     values["spikes_24h"] = sum(time > now - DAY_MS for time in spikes)
     values["spikes_7d"] = sum(time > now - 7 * DAY_MS for time in spikes)
     values["spikes_30d"] = len(spikes)

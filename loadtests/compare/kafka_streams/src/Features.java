@@ -20,8 +20,9 @@ final class Features {
         "amount", "amount_tail", "hour_of_day", "is_night", "is_weekend", "lateness",
         "arrivals_1m", "arrivals_5m", "arrivals_1h",
         "time_since_previous", "count_all", "zscore_all", "std_30d", "ratio_mean_30d", "zscore_30d", "ratio_robust",
-        "ratio_median", "spikes_24h", "spikes_7d", "spikes_30d", "time_since_spike", "new_merchant", "new_country",
-        "travel_speed", "has_profile", "limit_use_24h", "account_age", "risk_tier", "away_from_home",
+        "ratio_median", "spikes_1h", "spikes_24h", "spikes_7d", "spikes_30d", "time_since_spike",
+        "new_merchant", "new_country", "travel_speed", "has_profile", "limit_use_24h", "account_age", "risk_tier",
+        "away_from_home",
     };
     static final List<String> NAMES = names();
     static final int COUNT_5M = NAMES.indexOf("count_5m");
@@ -161,18 +162,21 @@ final class Features {
     }
 
     private void spikes(long t, CardHistory card, int start, int end, double[] out) {
+        int hour = 0;
         int day = 0;
         int week = 0;
         int month = 0;
         long latest = -1;
         for (int i = start; i < end; i++) {
             if (card.spikes[i]) {
+                hour += card.times[i] > t - HOUR_MS ? 1 : 0;
                 day += card.times[i] > t - DAY_MS ? 1 : 0;
                 week += card.times[i] > t - 7 * DAY_MS ? 1 : 0;
                 month++;
                 latest = card.times[i];
             }
         }
+        put(out, hour);
         put(out, day);
         put(out, week);
         put(out, month);
