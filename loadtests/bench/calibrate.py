@@ -14,6 +14,7 @@ from models.trees import compile_trees
 from streaming_job.decode import transactions
 from streaming_job.decode.transactions import TimeLimits
 
+CALIBRATION = "calibration"
 EVENTS = 100_000
 CARDS = 20_000
 RATE = 5_000.0
@@ -40,6 +41,6 @@ def calibrate(rounds: int) -> Figure:
     seconds = per_item("", "", rounds, len(records), lambda: call, scale=1.0)
     rates = tuple(1 / round_s for round_s in seconds.rounds)
     return Figure(
-        "calibration", 1 / seconds.value, "events/s", rates,
+        CALIBRATION, 1 / seconds.value, "events/s", rates,
         f"{len(records):,} records decoded and scored with 100 trees, one thread",
     )  # fmt: skip

@@ -240,6 +240,20 @@ def chaos(
     bench.require_clean(run("chaos", lambda say: bench.measure(plan, say), to))
 
 
+@app.command()
+def plot(
+    reports: Annotated[list[Path], typer.Argument(help="Reports by --report; a plot shows their file names")],
+    into: Annotated[Path, typer.Option(help="Directory of the SVG files")] = Path(),
+) -> None:
+    """Plot reports: latency distribution, throughput against calibration, cost against cards."""
+    from loadtests.bench.plots import plots
+
+    for name, svg in plots({path.stem: json.loads(path.read_text()) for path in reports}).items():
+        path = into / f"bench-{name}.svg"
+        path.write_text(svg)
+        typer.echo(f"written: {path}")
+
+
 def run(name: str, measured: Callable[[Say], Iterator[Result]], to: Path | None) -> list[Figure]:
     """Run a benchmark, show its figures, and write the report.
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.job_usage import JobUsage
-from loadtests.bench.measure import Figure
+from loadtests.bench.measure import Circumstance, Figure, Result
 from loadtests.bench.rig import BenchError, Rig, Say
+from loadtests.plotting import latency_curve
 
 PERCENTILES = (50, 90, 99, 99.9)
 PHASES = ("take", "tables", "decode", "features", "score", "decide", "transaction", "persist")
@@ -28,7 +29,7 @@ class Live:
     for_s: float
 
 
-def measure(rig: Rig, live: Live, say: Say) -> Iterator[Figure]:
+def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
     """Feed transactions at a rate, and read their alerts.
 
     Raises:
@@ -84,15 +85,14 @@ def _wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
         time.sleep(min(1.0, remaining))
 
 
-def _figures(rig: Rig, reader: AlertReader, live: Live, begin: float, end: float) -> Iterator[Figure]:
+def _figures(rig: Rig, reader: AlertReader, live: Live, begin: float, end: float) -> Iterator[Result]:
     latencies = reader.latencies(begin, end)
     if not latencies.size:
         raise BenchError("no alert was received in the measured time; give a higher --rate or a longer --for")
-    raw = tuple(round(float(ms), 1) for ms in np.percentile(latencies, np.arange(0, 101)))
+    yield Circumstance("latency_curve", latency_curve(latencies))
     for percentile in PERCENTILES:
         yield Figure(
-            f"p{percentile:g}", float(np.percentile(latencies, percentile)), "ms",
-            raw if percentile == PERCENTILES[0] else (),
+            f"p{percentile:g}", float(np.percentile(latencies, percentile)), "ms", (),
             f"arrival of the transaction to receipt of its alert; {latencies.size:,} alerts",
         )  # fmt: skip
     commits = [commit for commit in rig.commits() if begin <= commit.written_at < end and commit.decided]

@@ -3,20 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from loadtests.locust_run.plots import figure
+from loadtests.plotting import BLUE, GREEN, RED, add_latency_curve, figure
 
-COLOURS = {"ours": "#1f5fa8", "streams": "#c0392b", "quix": "#2e8b57"}
+COLOURS = {"ours": BLUE, "streams": RED, "quix": GREEN}
 
 
 def latency(rows: Sequence[dict[str, Any]]) -> str:
     """Plot latency by percentile of each engine; dashed lines are default settings."""
     with figure("share of alerts that were slower", "ms") as (axes, svg):
         for row in rows:
-            points = [(1 - at / 100, ms) for at, ms in row["latency_curve"] if at < 100]
-            axes.plot(*zip(*points, strict=True), label=row["title"], **_look(row))
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.invert_xaxis()
+            add_latency_curve(axes, row["latency_curve"], label=row["title"], **_look(row))
         axes.legend(frameon=False, fontsize="small")
     return svg()
 

@@ -8,10 +8,9 @@ import numpy as np
 
 from loadtests.compare.agreement import agreement
 from loadtests.compare.measure import Run
+from loadtests.plotting import latency_curve
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-CURVE = tuple(np.round(100 - np.logspace(2, -2, 41), 4).tolist())
-"""Percentiles of a plot: ten for each factor of ten of the rest above."""
 
 
 def rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -28,7 +27,7 @@ def _row(run: Run, first: Run) -> dict[str, Any]:
         "backlog_per_s": run.backlog_per_s,
         "backlog_cpu_us": run.backlog_cpu_us,
         "latency_ms": {f"p{at:g}": float(np.percentile(run.latencies_ms, at)) for at in PERCENTILES},
-        "latency_curve": [(at, float(np.percentile(run.latencies_ms, at))) for at in CURVE],
+        "latency_curve": latency_curve(run.latencies_ms),
         "measured_alerts": len(run.latencies_ms),
         "cores": run.cores,
         "broker_cores": run.broker_cores,

@@ -1,20 +1,11 @@
 """Plots of a run and of a search for the peak, as SVG."""
 
-import io
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
-
-import matplotlib as mpl
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 
 from loadtests.locust_run.peak import Probe
 from loadtests.locust_run.result import Result
-
-SIZE = (8.0, 3.0)
-BLUE, RED, GREY = "#1f5fa8", "#c0392b", "#8a8a8a"
-mpl.rcParams["svg.hashsalt"] = "fraud"  # the same figures give the same bytes
+from loadtests.plotting import BLUE, GREY, RED, add_latency_curve, figure
 
 
 def run_plots(result: Result) -> dict[str, str]:
@@ -47,12 +38,7 @@ def peak_plot(probes: Sequence[Probe], bound_ms: float) -> str:
 
 def _percentiles(result: Result) -> str:
     with figure("share of transactions that were slower", "ms") as (axes, svg):
-        points = [(1 - at / 100, ms) for at, ms in result.latency_curve if at < 100]
-        if points:
-            axes.plot(*zip(*points, strict=True), color=BLUE)
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-            axes.invert_xaxis()
+        add_latency_curve(axes, result.latency_curve, color=BLUE)
     return svg()
 
 
@@ -102,23 +88,3 @@ def _line(axes: Any, result: Result, name: str, colour: str) -> None:
 def _mark_warm_up(axes: Any, result: Result) -> None:
     if warm_up := result.plan.get("warm_up_s", 0):
         axes.axvspan(0, warm_up, color=GREY, alpha=0.15, linewidth=0)
-
-
-@contextmanager
-def figure(x: str, y: str) -> Iterator[tuple[Any, Callable[[], str]]]:
-    """Yield axes with these labels, and a function that returns the SVG afterwards."""
-    plot = Figure(figsize=SIZE, layout="constrained")
-    canvas: Any = FigureCanvasSVG(plot)
-    axes = plot.add_subplot()
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.2)
-
-    def svg() -> str:
-        buffer = io.StringIO()
-        canvas.print_svg(buffer, metadata={"Date": None})
-        text = buffer.getvalue()
-        return text[text.index("<svg") :]
-
-    yield axes, svg

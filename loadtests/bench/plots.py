@@ -1,0 +1,85 @@
+"""Plots of the benchmarks' reports, as SVG."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from loadtests.bench.calibrate import CALIBRATION
+from loadtests.bench.rig import BenchError
+from loadtests.bench.throughput import THROUGHPUT
+from loadtests.plotting import BLUE, GREEN, GREY, ORANGE, RED, add_latency_curve, figure
+
+COLOURS = (BLUE, RED, GREEN, ORANGE, GREY)
+KERNEL = re.compile(r"kernel, ([\d,]+) cards")
+
+Reports = Mapping[str, dict[str, Any]]
+"""Reports of `fraud bench` by the name that a plot shows."""
+
+
+def plots(reports: Reports) -> dict[str, str]:
+    """Plot the figures that people compare; reports without them are left out.
+
+    Returns:
+        SVG by name: the latency distribution, throughput against calibration, cost against cards.
+
+    Raises:
+        BenchError: no report has such a figure.
+    """
+    drawn = {
+        "latency": _latency(reports),
+        "throughput": _throughput(reports),
+        "cards": _cost_by_cards(reports),
+    }
+    result = {name: svg for name, svg in drawn.items() if svg}
+    if not result:
+        raise BenchError(
+            "nothing to plot: give reports of fraud bench latency, throughput or features (--report FILE)"
+        )
+    return result
+
+
+def _latency(reports: Reports) -> str:
+    curves = {name: report["latency_curve"] for name, report in reports.items() if "latency_curve" in report}
+    with figure("share of alerts that were slower", "ms") as (axes, svg):
+        for (name, curve), colour in zip(curves.items(), COLOURS, strict=False):
+            add_latency_curve(axes, curve, label=name, color=colour)
+        axes.legend(frameon=False)
+    return svg() if curves else ""
+
+
+def _throughput(reports: Reports) -> str:
+    points = {
+        name: (values[CALIBRATION], values[THROUGHPUT])
+        for name, values in ((name, _values(report)) for name, report in reports.items())
+        if {CALIBRATION, THROUGHPUT} <= values.keys()
+    }
+    with figure("calibration, events/s of one process", "transactions/s of the job") as (axes, svg):
+        for name, (calibration, throughput) in points.items():
+            axes.plot(calibration, throughput, "o", color=BLUE)
+            share = f"{name}: {throughput:,.0f}, {throughput / calibration:.2f}"
+            axes.annotate(share, (calibration, throughput), xytext=(8, -3), textcoords="offset points")
+        axes.set_xlim(0, None)
+        axes.set_ylim(0, None)
+        axes.margins(0.2)
+    return svg() if points else ""
+
+
+def _cost_by_cards(reports: Reports) -> str:
+    lines = {name: points for name, report in reports.items() if (points := _kernel_costs(report))}
+    with figure("cards", "us of a core per transaction") as (axes, svg):
+        for (name, points), colour in zip(lines.items(), COLOURS, strict=False):
+            axes.plot(*zip(*points, strict=True), "o-", label=name, color=colour)
+        axes.set_xscale("log")
+        axes.set_ylim(0, None)
+        axes.legend(frameon=False)
+    return svg() if lines else ""
+
+
+def _kernel_costs(report: dict[str, Any]) -> list[tuple[int, float]]:
+    """Return (cards, us per event) of the kernel."""
+    found = ((KERNEL.fullmatch(name), value) for name, value in _values(report).items())
+    return sorted((int(match[1].replace(",", "")), ns / 1000) for match, ns in found if match)
+
+
+def _values(report: dict[str, Any]) -> dict[str, float]:
+    return {figure["name"]: figure["value"] for figure in report["figures"]}
