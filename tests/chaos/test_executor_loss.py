@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from harness.spark_cluster import SparkCluster
+from thoroughness import only_thorough
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
@@ -14,7 +15,7 @@ from loadtests.faults.relay import Relay
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import VARIABLE, Step
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600), only_thorough]
 
 SLOTS = re.compile(r" WARNING (\d+) task slots for 2 key groups: ")
 

@@ -239,7 +239,7 @@ def test_a_failed_run_leaves_the_old_output_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [(), ("--merchant-labels", "--label-delay-days", "2")], ids=["cards", "all"])
 def test_spark_gives_the_same_bits(tmp_path: Path, more: tuple[str, ...]) -> None:
     """Shuffled input with every oddity, several row groups, labels and profiles."""
-    table = history(20_000).take(np.random.default_rng(0).permutation(20_000))
+    table = history(6_000).take(np.random.default_rng(0).permutation(6_000))
     pq.write_table(reports(table), tmp_path / "labels.parquet")
     pq.write_table(profiles(), tmp_path / "profiles.parquet")
     options = [*(f"--{what}={tmp_path / what}.parquet" for what in ("labels", "profiles")), *more]

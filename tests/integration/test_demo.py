@@ -105,7 +105,7 @@ SMALL = ("--cards", "2000", "--rate", "300")
 
 def test_transactions_become_verified_alerts(demo, tmp_path, wait_for):
     report = tmp_path / "out.json"
-    run = demo(*SMALL, "--report", str(report), "--for", "15s")
+    run = demo(*SMALL, "--report", str(report), "--for", "8s")
     wait_for(lambda: run.decided > 500 or run.process.poll() is not None, deadline_s=DEADLINE_S)
     assert run.process.poll() is None, run.output
     ports = run.listens_on()

@@ -13,51 +13,51 @@ from loadtests.faults.installation import Installation
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Partitioner
 from streaming_job.runtime.checkpoint import FIXED
+from streaming_job.runtime.preconditions import StartUpError, require_inputs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 EVERY_DAY = ("no option of Java's", "the other partitioner")
 """Contradictions that are only found after a start of Spark."""
 
 
-def test_each_missing_precondition_gives_one_line_and_an_exit_code(
+@pytest.fixture(scope="module")
+def empty(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    installation = Installation(stack, topic_names(), tmp_path_factory.mktemp("start-up"))
+) -> Installation:
+    """An installation without a rollout."""
+    return Installation(stack, topic_names(), tmp_path_factory.mktemp("start-up"))
+
+
+def test_a_missing_precondition_gives_one_line_and_an_exit_code(empty: Installation) -> None:
+    # a topic for tools, which the job does not need
+    with empty.start(topics=empty.topics.model_copy(update={"chargebacks": "not-there"})) as job:
+        assert job.exit_code() == 1
+        assert job.log == (
+            "error: no model has been rolled out; run `fraud rollouts promote`, then start the job\n"
+        )
+
+
+def test_each_missing_precondition_is_named_with_its_remedy(stack: Endpoints, empty: Installation) -> None:
     assert stack.guarded is not None
     guarded, client = stack.guarded
     client = {**client, "sasl.password": "forgotten"}
     refused = "refuses the credentials or the protocol (*); correct FRAUD_KAFKA"
-    expected = {
-        # a topic for tools, which the job does not need
-        "no rollout": (
-            {"topics": installation.topics.model_copy(update={"chargebacks": "not-there"})},
-            "error: no model has been rolled out; run `fraud rollouts promote`, then start the job",
-        ),
-        "no broker": (
-            {"bootstrap_servers": "127.0.0.1:9"},
-            "error: no answer from Kafka at 127.0.0.1:9 (*); check address and brokers",
-        ),
-        "wrong credentials": (
-            {"bootstrap_servers": guarded, "kafka": client},
-            f"error: Kafka at {guarded} {refused}",
-        ),
-        "wrong protocol": ({"kafka": client}, f"error: Kafka at {stack.bootstrap_servers} {refused}"),
-        "no topic": (
-            {"topics": installation.topics.model_copy(update={"dead_letters": "not-there"})},
-            "error: topics are missing: not-there; create them, see docs/operations.md",
-        ),
+    expected: dict[str, dict[str, object]] = {
+        "no answer from Kafka at 127.0.0.1:9 (*); check address and brokers": {
+            "bootstrap_servers": "127.0.0.1:9"
+        },
+        f"Kafka at {guarded} {refused}": {"bootstrap_servers": guarded, "kafka": client},
+        f"Kafka at {stack.bootstrap_servers} {refused}": {"kafka": client},
+        "topics are missing: not-there; create them, see docs/operations.md": {
+            "topics": empty.topics.model_copy(update={"dead_letters": "not-there"})
+        },
     }
-    with ExitStack() as running:
-        jobs = {
-            name: running.enter_context(installation.start(**changes))
-            for name, (changes, _) in expected.items()
-        }
-        for name, job in jobs.items():
-            assert job.exit_code() == 1, name
-            start, _, end = expected[name][1].partition("*")
-            assert len(job.log.splitlines()) == 1, job.log
-            assert job.error.startswith(start)
-            assert job.error.endswith(end)
+    for message, changes in expected.items():
+        with pytest.raises(StartUpError) as fault:
+            require_inputs(empty.settings.model_copy(update=changes))
+        start, _, end = message.partition("*")
+        assert str(fault.value).startswith(start)
+        assert str(fault.value).endswith(end)
 
 
 def test_a_contradiction_with_spark_or_the_log_is_named_with_its_remedy(installed: Installation) -> None:
