@@ -40,11 +40,13 @@ def plots(reports: Reports) -> dict[str, str]:
 
 def _latency(reports: Reports) -> str:
     curves = {name: report["latency_curve"] for name, report in reports.items() if "latency_curve" in report}
+    if not curves:
+        return ""
     with figure("share of alerts that were slower", "ms") as (axes, svg):
         for (name, curve), colour in zip(curves.items(), COLOURS, strict=False):
             add_latency_curve(axes, curve, label=name, color=colour)
         axes.legend(frameon=False)
-    return svg() if curves else ""
+    return svg()
 
 
 def _throughput(reports: Reports) -> str:
@@ -53,6 +55,8 @@ def _throughput(reports: Reports) -> str:
         for name, values in ((name, _values(report)) for name, report in reports.items())
         if {CALIBRATION, THROUGHPUT} <= values.keys()
     }
+    if not points:
+        return ""
     with figure("calibration, events/s of one process", "transactions/s of the job") as (axes, svg):
         for name, (calibration, throughput) in points.items():
             axes.plot(calibration, throughput, "o", color=BLUE)
@@ -60,19 +64,20 @@ def _throughput(reports: Reports) -> str:
             axes.annotate(share, (calibration, throughput), xytext=(8, -3), textcoords="offset points")
         axes.set_xlim(0, None)
         axes.set_ylim(0, None)
-        axes.margins(0.2)
-    return svg() if points else ""
+    return svg()
 
 
 def _cost_by_cards(reports: Reports) -> str:
     lines = {name: points for name, report in reports.items() if (points := _kernel_costs(report))}
+    if not lines:
+        return ""
     with figure("cards", "us of a core per transaction") as (axes, svg):
         for (name, points), colour in zip(lines.items(), COLOURS, strict=False):
             axes.plot(*zip(*points, strict=True), "o-", label=name, color=colour)
         axes.set_xscale("log")
         axes.set_ylim(0, None)
         axes.legend(frameon=False)
-    return svg() if lines else ""
+    return svg()
 
 
 def _kernel_costs(report: dict[str, Any]) -> list[tuple[int, float]]:

@@ -124,6 +124,7 @@ def test_streamed_features_equal_those_of_the_training_set(
         what="Debezium's changes",
     )
     installed.send(EVENTS, **DISTURBED)
+    installed.send_raw([json.dumps(transaction(card_id="without-profile")).encode()])
     installed.caught_up(job)
     transactions, profiles = archive(bank, tmp_path)
     output = tmp_path / "features.parquet"
