@@ -34,10 +34,10 @@ demo: setup ## the whole system, live: transactions in, alerts out, verified at 
 # property tests try other examples each day; a failure is repeated with the seed in the command's line
 SEED ?= $(shell date -u +%Y%m%d)
 
-# two processes, each with servers of its own; the long files come first
+# three processes, two of them with servers of their own (tests/harness/scheduling.py); the long files come first
 test: setup ## lint, types, and all tests with real servers
 	@$(MAKE) --no-print-directory --jobs 3 jars kernels lint
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # compiled once a user and version, half a minute; otherwise each process that needs them first would do it
 kernels: setup

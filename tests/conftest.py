@@ -5,8 +5,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from harness.scheduling import Scheduling
 
 from deploy.local import stack as embedded
 from deploy.local.console import to_stderr
@@ -24,6 +26,11 @@ os.environ.setdefault(
 # a job of a minute or two gains nothing from compiled Java code; the short epochs would take half of the
 # processors
 os.environ.setdefault("FRAUD_WARM_UP_EPOCHS", "3")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    """Distribute the files over the processes of a run with `--numprocesses`."""
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")
