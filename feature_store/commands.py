@@ -36,7 +36,7 @@ def features(
     profiles: Annotated[
         Path | None,
         typer.Option(
-            help="Parquet, the profile contract's columns; with arrival_time (ms): visible from then on"
+            help="Parquet, the profile contract's columns; arrival_time (ms): when a row becomes visible"
         ),
     ] = None,
     labels: LabelFile = None,
@@ -57,7 +57,7 @@ def features(
 ) -> None:
     """Compute every feature of every transaction as of its arrival, bit for bit as the stream does.
 
-    Rows are processed by arrival_time (event_time without that column), equal ones in the file's order.
+    Rows are processed in order of arrival_time (event_time without that column), then in the file's order.
     """
     if output.exists() and not force:
         raise OutputError(f"{output} exists; give another name, or --force to replace it")

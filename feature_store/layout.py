@@ -7,7 +7,7 @@ a range of it is written with one copy, and any process can map a file of it.
 import numpy as np
 
 FORMAT_VERSION = 4
-"""Format version, written into every persisted piece; readers upgrade older ones."""
+"""Format version, written into every persisted piece; readers upgrade pieces of older versions."""
 OLDEST_FORMAT = 3
 """Oldest released format version. Fields that it did not have are read as zero, and zero means none."""
 
@@ -43,8 +43,8 @@ EVENT = np.dtype(
     [
         ("when", "i8"),  # event time in ms << 16 | country << 6 | flags: one compare orders two events
         ("amount", "i8"),  # 1/10,000 currency units
-        ("transaction", "u8"),  # half of the id's hash, above it the arrival in ms (see `arrivals`)
-        ("merchant", "u8"),  # hash of merchant_id, above it the other half of the transaction id's
+        ("transaction", "u8"),  # low bits: half of the id's hash; high bits: arrival in ms (see `arrivals`)
+        ("merchant", "u8"),  # low bits: hash of merchant_id; high bits: other half of the transaction id's
     ],
     align=True,
 )
@@ -79,7 +79,7 @@ PROFILE = np.dtype(
         ("opened_on", "i4"),  # days since 1970-01-01
         ("older", "i4"),  # next older version of the card; -1: none
         ("country", "i2"),
-        ("status", "u1"),  # index into STATUSES; a deleted row keeps its last one
+        ("status", "u1"),  # index into STATUSES; a deleted row keeps its last status
         ("risk_tier", "u1"),
         ("change", "u1"),  # one of SNAPSHOT, UPSERT, DELETE, TOMBSTONE
         ("lsn", "u1", (7,)),  # Postgres LSN, most significant byte first; 0: unknown
@@ -90,8 +90,8 @@ BEGINNING = np.iinfo(np.int64).min
 STATUSES = ("active", "blocked", "closed")
 ACTIVE, BLOCKED, CLOSED = range(3)
 SNAPSHOT, UPSERT, DELETE, TOMBSTONE, REREAD = range(5)
-"""Kinds of a profile change. SNAPSHOT: a row of the first snapshot; REREAD: of a later one, stored as
-UPSERT."""
+"""Kinds of a profile change. SNAPSHOT: a row of the first snapshot; REREAD: a row of a later snapshot, stored
+as UPSERT."""
 
 ALERT_HOURS = np.dtype([("hour", "i8"), ("sent", "i8"), ("counts", "u4", (24,))], align=True)
 """Alerts of a card by clock hour of arrival: `counts[h % 24]` for the 24 hours up to `hour`. `sent` is the
@@ -121,8 +121,8 @@ HOT = np.dtype(
     [
         ("last_spike", "i8"),  # event time of its latest spike
         ("ids", "i4"),  # entries in the newer of its two sets of recent transactions (see `hot`)
-        ("newer", "i4"),  # which one that is
-        ("newest", "i8", (3,)),  # of each ring of arrivals the last bucket: arrival // width (see `arrivals`)
+        ("newer", "i4"),  # index of the newer set
+        ("newest", "i8", (3,)),  # last bucket of each ring of arrivals: arrival // width (see `arrivals`)
         ("arrived", "i8", (3,)),  # events in the ring
         ("arrivals", "u4", (3, ARRIVAL_BUCKETS)),  # events in each bucket
     ],
@@ -135,10 +135,10 @@ BUCKET = np.dtype(
         ("index", "i8"),  # event time // width
         ("total", "i8"),  # 1/10,000 currency units
         ("greatest", "i8"),
-        ("squares", "f8"),  # of amounts in currency units
+        ("squares", "f8"),  # sum of squared amounts in currency units
         ("count", "u4"),
         ("spikes", "u4"),
-        ("merchants", "u8", (4,)),  # bits by hash
+        ("merchants", "u8", (4,)),  # bitmap by hash
         ("countries", "u8", (4,)),
     ],
     align=True,

@@ -25,9 +25,9 @@ _MERCHANTS = """
 ## Of the merchant, from labels
 
 Made from `feature_store/merchants/catalogue.py`. A job computes them if it keeps merchant facts
-(`FRAUD_MERCHANT_FACTS`, [labels](labels.md)); without, a model that asks for one is refused. An arrival hour
-is *ripe* when it has been over for the label delay and an hour; *M* is the first one that is not, as of *a*.
-Windows are whole arrival hours before *M*.
+(`FRAUD_MERCHANT_FACTS`, [labels](labels.md)); a job without them refuses a model that asks for one of these
+features. An arrival hour is *ripe* when it has been over for the label delay and an hour; *M* is the first
+arrival hour that is not ripe at *a*. Windows are whole arrival hours before *M*.
 
 """
 
@@ -43,21 +43,22 @@ after the allowed lateness and a day, 8 days by default, see [decision
 
 ## Against the handbook's definitions
 
-The Fraud Detection Handbook (Le Borgne et al., 2022) is the yardstick: these nine equal the authors' own
-columns of its sample days to 1e-6, for cards with a profile (`tests/feature_store/test_training_parity.py`).
+The Fraud Detection Handbook (Le Borgne et al., 2022) is the yardstick: these nine features equal the authors'
+own columns of its sample days to 1e-6, for cards with a profile
+(`tests/feature_store/test_training_parity.py`).
 
-| handbook | here | the same but for |
+| handbook | here | difference |
 |---|---|---|
 | `TX_AMOUNT` | `amount` | kept to 1/10,000 of the currency unit |
 | `TX_DURING_WEEKEND` | `is_weekend` | Saturday and Sunday in UTC; the handbook's times are taken as UTC |
 | `TX_DURING_NIGHT` | `is_night` | both take hour <= 6, so the night ends at 06:59:59, not at 06:00:00 |
-| `CUSTOMER_ID_NB_TX_1DAY_WINDOW` (7, 30) | `count_24h` (7d, 30d) | nothing: pandas rolls over (t - w, t] |
+| `CUSTOMER_ID_NB_TX_1DAY_WINDOW` (7, 30) | `count_24h` (7d, 30d) | none: pandas rolls over (t - w, t] |
 | `CUSTOMER_ID_AVG_AMOUNT_1DAY_WINDOW` (7, 30) | `mean_24h` (7d, 30d) | sums are exact integers here |
 
 Both windows include the current transaction. Transactions of one card in the same millisecond are taken in
-the order of the table there, of the log here; later ones see earlier ones and not the other way round. The
-handbook's terminal risk columns look at labels that become known a week later; they are no card features,
-their place in the catalogue is the key `merchant`.
+the order of the table by the handbook, in the order of the log here; later transactions see earlier ones and
+not the other way round. The handbook's terminal risk columns look at labels that become known a week later;
+they are not card features, and belong to the key `merchant` of the catalogue.
 """
 
 _LENGTHS = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"))

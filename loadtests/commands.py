@@ -37,9 +37,9 @@ def verify(
     alert_id: Annotated[
         str | None, typer.Argument(help="Rebuild this alert, byte for byte, and show what it depends on.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write the verdict there, as JSON.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the verdict to this JSON file.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Audit a sample behind the running job until stopped.")
+        bool, typer.Option("--follow", help="Audit a sample, --behind the running job, until stopped.")
     ] = False,
     share: Annotated[
         float, typer.Option(help="Share of the cards; with --follow.", min=0.0001, max=1.0)
@@ -48,7 +48,7 @@ def verify(
         float, typer.Option(help="Minimal age of audited records, seconds; with --follow.", min=0)
     ] = 60,
     metrics_port: Annotated[
-        int, typer.Option(help="Prometheus metrics on 127.0.0.1; 0: any; with --follow.", min=0, max=65535)
+        int, typer.Option(help="Port for metrics on 127.0.0.1; 0: any; with --follow.", min=0, max=65535)
     ] = 9109,
     state: Annotated[
         Path | None,

@@ -15,7 +15,7 @@ SIZE = (8.0, 3.0)
 """Inches."""
 BLUE, RED, GREEN, ORANGE, GREY = "#1f5fa8", "#c0392b", "#2e8b57", "#d98e04", "#8a8a8a"
 PERCENTILES = tuple(np.round(100 - np.logspace(2, -2, 41), 4).tolist())
-"""Percentiles of a curve: ten for each factor of ten of the rest above."""
+"""Percentiles of a curve: ten for each tenfold decrease of the share above them."""
 mpl.rcParams["svg.hashsalt"] = "fraud"  # the same figures give the same bytes
 
 
@@ -45,7 +45,7 @@ def latency_curve(latencies_ms: NDArray[np.float64]) -> list[tuple[float, float]
 
 
 def add_latency_curve(axes: Any, curve: Sequence[tuple[float, float]], **look: Any) -> None:
-    """Add a line of ms by the share that was slower, both logarithmic.
+    """Add a line of ms over the share of alerts that were slower, both axes logarithmic.
 
     Args:
         axes: axes of `figure`.

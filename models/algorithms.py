@@ -19,7 +19,7 @@ class Algorithm(StrEnum):
 
 
 FOREST_DEPTH = 20
-"""Greatest depth of a random forest's trees: the handbook's choice."""
+"""Greatest depth of a random forest's trees, as in the Fraud Detection Handbook."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Learner:
     learning_rate: float = 0.03
     """Learning rate of gradient boosting."""
     feature_share: float = 0.15
-    """Share of the features that each split of gradient boosting may choose from."""
+    """Share of the features that each split of gradient boosting may use, drawn at random."""
     fraud_weight: float = 1.0
     """Weight of a fraud in training; a genuine transaction has 1. Scores are probabilities only with 1."""
 
     def fit(self, x: np.ndarray, y: np.ndarray) -> Any:
-        """Fit a scikit-learn classifier; the same data and seed give the same one.
+        """Fit a scikit-learn classifier; the same data and seed give the same classifier.
 
         Args:
             x: float64[n, f]; NaN where unknown.
@@ -70,7 +70,7 @@ class Learner:
     def _forest(self) -> Any:
         from sklearn.ensemble import RandomForestClassifier
 
-        # scikit-learn sends missing values to the better side of each split
+        # without imputation: scikit-learn sends missing values to the better side of each split
         return RandomForestClassifier(
             n_estimators=self.iterations,
             max_depth=FOREST_DEPTH,
@@ -92,4 +92,4 @@ class Learner:
 
 
 QUICK = Learner(iterations=100, leaves=8, learning_rate=0.06, feature_share=1.0)
-"""A third of the trees, for demos, benchmarks and tests."""
+"""A learner with a third of the default number of trees, for demos, benchmarks and tests."""

@@ -33,7 +33,7 @@ MODEL_FILE = "model.skops"
 GOLDEN_TOLERANCE = 1e-9
 """Allowed difference of golden scores: another processor's exp() may round the last bit differently."""
 MOST_GOLDEN_ROWS = 10_000
-"""Golden rows are scored at every load, while transactions wait."""
+"""Limit of golden rows: they are scored at every load, while transactions wait."""
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,14 @@ def write(
     """Write the extra files of a model into a directory.
 
     Args:
-        directory: exists, empty.
+        directory: an existing, empty directory.
         estimator: fitted classifier with predict_proba.
-        features: of its columns, name:version.
+        features: name:version of each column.
         golden_rows: float64[k, f], scored at every load.
         typical: float64[f], training medians.
         evaluation_scores: float64[n], scores of rows that the model was not fitted to; alerts derive
             percentiles from them.
-        bins: training distribution of the features, for their drift.
+        bins: training distribution of the features, to measure feature drift.
         label_delay_ms: label delay of the merchant label features; None without them.
 
     Returns:
@@ -180,7 +180,7 @@ def read(directory: Path) -> Content:
     """Read a model's directory whose digest has been verified.
 
     Raises:
-        ModelError: the files were not written by `write`, or by a newer release.
+        ModelError: the files were not written by `write`, or were written by a newer release.
     """
     try:
         description = json.loads((directory / EXTRA / "scorer.json").read_text())
@@ -215,7 +215,7 @@ def read(directory: Path) -> Content:
 
 def _bins(arrays: dict[str, np.ndarray]) -> FeatureBins | None:
     if "bins.upper" not in arrays:
-        return None  # of an earlier release
+        return None  # written by an earlier release
     trained = arrays["bins.trained"]
     return FeatureBins(arrays["bins.upper"], trained, np.arange(len(trained), dtype=np.int64))
 

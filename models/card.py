@@ -36,7 +36,7 @@ _WEIGHTED = """\
 """
 _MERCHANTS = """\
 - Merchant label features need a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS={delay_ms}, and \
-labels that arrive like those of the data.
+labels that arrive like those of the training data.
 """
 
 
@@ -45,7 +45,7 @@ class Stretch:
     """Transactions of one stretch of time."""
 
     first_ms: int
-    """Arrival of the first one, ms since 1970-01-01 UTC."""
+    """Arrival of the first transaction, ms since 1970-01-01 UTC."""
     last_ms: int
     rows: int
     frauds: int
@@ -83,7 +83,7 @@ def model_card(
         name: name of the registered model.
         features: number of features.
         train: transactions that the model was fitted to.
-        holdout: transactions of `quality`.
+        holdout: transactions on which `quality` was measured.
         quality: quality on the hold-out.
         params: parameters of the run, digests of data and code included.
         fraud_weight: weight of a fraud in training.

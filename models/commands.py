@@ -45,7 +45,7 @@ def train_command(
         ),
     ] = None,
     learner: Learner = USUAL,
-    name: Annotated[str, typer.Option(help="Of the registered model")] = "card-fraud",
+    name: Annotated[str, typer.Option(help="Name of the registered model")] = "card-fraud",
 ) -> None:
     """Train a model on labelled history, evaluate it on the newest quarter, and register it."""
     from feature_store.training.transaction_files import TransactionFiles, parquet_files, read_table
@@ -89,7 +89,7 @@ app.command("evaluate")(evaluate_command)
 @app.command("list")
 def list_command(
     tracking_uri: TrackingUri,
-    name: Annotated[str, typer.Option(help="Of the registered model")] = "card-fraud",
+    name: Annotated[str, typer.Option(help="Name of the registered model")] = "card-fraud",
 ) -> None:
     """List the registered versions, newest first."""
     from models.registry import versions

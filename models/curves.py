@@ -43,7 +43,7 @@ def page(content: dict[str, dict[str, list[float]]]) -> str:
 
 
 def _points(**columns: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Thin columns of equal length to POINTS, the first and the last point included."""
+    """Thin columns of equal length to at most POINTS points, with the first and the last point."""
     length = len(next(iter(columns.values())))
     kept = np.unique(np.linspace(0, length - 1, min(length, POINTS)).astype(np.int64))
     return {name: np.round(values[kept], 6).tolist() for name, values in columns.items()}

@@ -10,7 +10,7 @@ class ModelError(FraudError):
     """A model cannot be trained, registered, found, trusted or used."""
 
     check = ""
-    """Name of the failed check; empty where there is only one."""
+    """Name of the failed check; empty unless `naming` has set it."""
 
 
 class ModelUnavailableError(ModelError):

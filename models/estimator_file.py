@@ -121,7 +121,7 @@ class _Reader:
                 return tuple(self.read(item) for item in node["content"])
 
     def _array(self, node: Any, name: str) -> Any:
-        if node["type"] == "json":  # of objects: names of columns
+        if node["type"] == "json":  # an array of objects: the names of columns
             items = [self.read(item) for item in node["content"]]
             array = np.empty(len(items), dtype=object)
             array[:] = items
@@ -180,7 +180,7 @@ class _Reader:
 
 
 def _stay_inside(nodes: np.ndarray, width: int) -> bool:
-    """Return whether each walk from the root ends and reads only existing nodes and `width` columns."""
+    """Return whether each walk from the root ends, and reads only existing nodes and columns."""
     left, right, column = nodes["left_child"], nodes["right_child"], nodes["feature"]
     inner = (left != -1) | (right != -1)
     descend = all(((np.arange(len(nodes)) < kid) & (kid < len(nodes)))[inner].all() for kid in (left, right))

@@ -1,8 +1,9 @@
 """Training distribution of a model's features: quantile bins and how many training transactions each holds.
 
 The job counts the champion's features in the same bins, for their population stability index. A bin holds the
-values up to its upper bound and above the one before; a last one holds the unknown values (NaN). A value that
-many transactions share (0 of a count, 1 of a flag) has a bin of its own, so that rare values beside it show.
+values above the previous bin's upper bound and up to its own; the last bin holds the unknown values (NaN). A
+value that many transactions share (0 of a count, 1 of a flag) has a bin of its own, so that it does not hide
+rare values close to it.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ ALIKE = 1e-9
 MOST_BOUNDS = 16
 """Bounds that a model's file may have."""
 SAMPLED = 8
-"""The job counts one of so many transactions, chosen by the transaction's hash."""
+"""The job counts one in SAMPLED transactions, chosen by the hash of the transaction's id."""
 
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _IDS = types.Array(types.uint64, 1, "A", readonly=True)
@@ -37,9 +38,9 @@ class FeatureBins:
     """
 
     upper: np.ndarray
-    """float64[b, f]: ascending upper bounds; infinite from the last one of a feature with fewer on."""
+    """float64[b, f]: ascending upper bounds of each feature, padded with infinity to b bounds."""
     trained: np.ndarray
-    """int64[f, b + 2]: training transactions in each bin; the last one is of unknown values."""
+    """int64[f, b + 2]: training transactions in each bin; the last bin holds the unknown values."""
     columns: np.ndarray
     """int64[f]: column of each feature in the rows to be counted."""
 
@@ -60,20 +61,20 @@ class FeatureBins:
             raise ModelError("the model's feature bins do not match; train and register it again")
 
     def on(self, columns: Sequence[int]) -> "FeatureBins":
-        """The same bins for rows of other columns.
+        """Return the same bins for rows with other columns.
 
         Args:
-            columns: position of each feature in them.
+            columns: index of each feature's column in these rows.
         """
         return replace(self, columns=np.array(columns, dtype=np.int64))
 
     def add(self, x: np.ndarray, transactions: np.ndarray, counts: np.ndarray) -> None:
-        """Count the sampled ones of n transactions.
+        """Count those of n transactions that are in the sample.
 
         Args:
             x: float64[n, c], C-contiguous, with all of `columns`.
-            transactions: uint64[n], hashes of their ids.
-            counts: int64[f, b + 2], C-contiguous, to be added to.
+            transactions: uint64[n], hashes of the transactions' ids.
+            counts: int64[f, b + 2], C-contiguous, increased in place.
 
         Raises:
             ModelError: x or counts have other shapes.
@@ -86,7 +87,7 @@ class FeatureBins:
 
 
 def bins_of(x: np.ndarray) -> FeatureBins:
-    """The distribution of features in training.
+    """Return the training distribution of features.
 
     Args:
         x: float64[n, f]; NaN where unknown.
@@ -103,12 +104,12 @@ def bins_of(x: np.ndarray) -> FeatureBins:
 
 
 def _bounds(values: np.ndarray) -> np.ndarray:
-    """At most len(LEVELS) ascending upper bounds for the finite values of a feature."""
+    """Return at most len(LEVELS) ascending upper bounds for the finite values of a feature."""
     if not values.size:
         return np.zeros(0)
     bounds, times = np.unique(np.quantile(values, LEVELS, method="higher"), return_counts=True)
     shared = bounds[times > 1]
-    # not the next smaller number: below 0 it is subnormal, and processors may take it for 0
+    # not np.nextafter: the next number below 0 is subnormal, and processors may treat it as 0
     below = shared - ALIKE * np.maximum(1.0, np.abs(shared))
     return np.unique(np.concatenate([bounds, below]))
 
@@ -125,7 +126,7 @@ def _count(x, transactions, mask, columns, upper, counts):  # type: ignore[no-un
             bins[feature] = 0
         for bound in range(len(upper)):
             for feature in range(features):
-                # true of NaN, too: it passes every bound, and the step after them
+                # true for NaN, too: it passes every bound, and `is_unknown` moves it on to the last bin
                 bins[feature] += not values[feature] <= upper[bound, feature]
         for feature in range(features):
             is_unknown = values[feature] != values[feature]

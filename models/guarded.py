@@ -5,7 +5,7 @@ therefore halved until the failing rows are alone. So which rows fail depends on
 on the batch, and a retried batch produces the same bytes.
 
 Errors that another machine or a later attempt may not have (memory, files, libraries) are not failures of the
-model. They stop the batch: if the rules decided alone for such a reason, no replay would repeat the decision.
+model. They stop the batch: if the rules decided alone after such an error, a replay might decide differently.
 """
 
 import logging

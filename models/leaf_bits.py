@@ -26,8 +26,8 @@ WIDTHS = {8: np.uint8, 32: np.uint32, 64: np.uint64}
 
 _trailing_zeros: Any = trailing_zeros  # mypy cannot type numba internals
 
-# One signature for each width: a read-only batch (from Arrow, for example) must not compile another kernel
-# while the stream runs.
+# One signature for each width: a read-only batch (from Arrow, for example) must not make numba compile
+# another kernel while the stream runs.
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _SIGNATURES = [
     types.void(
@@ -49,7 +49,7 @@ class LeafBits:
     trees: np.ndarray
     """uint32[m]: tree of each test."""
     keeps: np.ndarray
-    """One of WIDTHS [m]: mask of the leaves that are still possible after a passed test."""
+    """uint8, uint32 or uint64[m]: mask of the leaves that are still possible after a passed test."""
     leaves: np.ndarray
     """float64[t, leaves]: leaf outputs in log-odds, from first kid to last."""
 

@@ -16,12 +16,13 @@ OPTIONS: dict[str, Any] = {
     "leaves": Annotated[int, typer.Option(min=2, help="Leaves of each boosted tree")],
     "learning_rate": Annotated[float, typer.Option(min=0.0001, help="Learning rate of gradient boosting")],
     "feature_share": Annotated[
-        float, typer.Option(min=0.01, max=1, help="Share of the features that each split may choose from")
+        float,
+        typer.Option(min=0.01, max=1, help="Share of the features that each split may use, drawn at random"),
     ],
     "fraud_weight": Annotated[
         float,
         typer.Option(
-            min=0.0001, help="Weight of a fraud in training; with others than 1 scores are no probabilities"
+            min=0.0001, help="Weight of a fraud in training; scores are probabilities only with weight 1"
         ),
     ],
     "seed": Annotated[int, typer.Option(help="The same data, options and seed give the same result")],
@@ -35,7 +36,8 @@ AlertBudget = Annotated[
 def takes_learner(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the parameter `learner` of a command by the options of a learner.
 
-    Typer reads the options from the signature, so the result has one with OPTIONS in place of `learner`.
+    Typer reads the options from the signature, so the returned command's signature has OPTIONS in place of
+    `learner`.
     """
 
     @functools.wraps(command)

@@ -81,7 +81,7 @@ def _loaded(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> tuple[Scorer, 
 def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Path:
     """Return the local copy with the pinned digest; download it if necessary."""
     if not DIGEST.fullmatch(ref.digest):
-        # the tag could hold a path, and the directory of that path would be deleted below
+        # the digest is a tag, which could hold a path; the directory at that path would be deleted below
         raise ModelError(f"{label} has no SHA-256 as its digest; use `fraud models train`")
     directory = cache_dir / ref.digest
     if directory.is_dir():
@@ -110,9 +110,9 @@ def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Pa
         raise
     except OSError as error:
         raise ModelUnavailableError(
-            f"{label} cannot be copied to {cache_dir}: {error}; free or name another directory"
+            f"{label} cannot be copied to {cache_dir}: {error}; free space, or name another directory"
         ) from error
-    except Exception as error:  # a store's library is missing, a proxy answers in the registry's place
+    except Exception as error:  # a store's library is missing, or a proxy answers instead of the registry
         raise ModelUnavailableError(
             f"{label} cannot be fetched ({type(error).__name__}: {error}); check the registry, and that this "
             "machine has the library of its artifact store"

@@ -52,7 +52,8 @@ def fit_and_register(
     """Train on point-in-time features of a history and register the model.
 
     The model is fitted on the transactions that precede the hold-out by the label delay, and evaluated on the
-    hold-out. The same fit is registered, so the threshold belongs to its scores.
+    hold-out. The registered model is this fit, not another one on all transactions, so the threshold suits
+    its scores.
 
     Args:
         transactions: the transaction contract's columns in order of arrival.
@@ -60,14 +61,14 @@ def fit_and_register(
         labels: the chargeback contract's columns (transaction_id, card_id, label); a transaction without a
             label is genuine. Default: the transactions' own column `label`, 1 where fraud.
         profiles: the profile contract's columns.
-        merchant_labels: train on merchant label features, too; a job computes them if it keeps merchant
+        merchant_labels: train on merchant label features, too; a job that runs the model must keep merchant
             facts, with the same label delay.
-        label_delay_ms: from a transaction to its label, where labels have no `reported_at`; transactions
-            without a report by then count as genuine.
+        label_delay_ms: time from a transaction to its label, where labels have no `reported_at`; a
+            transaction not reported within this time counts as genuine.
         alert_budget: share of transactions that may become alerts by score.
-        alert_cost: cost of investigating an alert, in the currency of the amounts; with it the threshold is
-            the one at which alerts and missed frauds cost least, whatever the budget.
-        learner: algorithm and its options; its seed draws the golden rows, too. Default: `Learner()`.
+        alert_cost: cost of investigating an alert, in the currency of the amounts; if given, the threshold is
+            the one at which alerts and missed frauds cost least, and `alert_budget` is ignored.
+        learner: algorithm and its options; its seed also draws the golden rows. Default: `Learner()`.
         sources: digests of the input files by name, for the record of the run.
         name: name of the registered model.
 
@@ -132,7 +133,7 @@ def fit_and_register(
         _medians(x[split.train]),
         tracking_uri,
         record=TrainingRecord(params, quality.metrics(), _curves(outcome, scores), card),
-        scores=scores,  # of rows that the model was not fitted to, like future ones
+        scores=scores,  # of rows that the model was not fitted to, like future rows
         bins=bins_of(x[split.train]),
         label_delay_ms=delay_ms,
         name=name,

@@ -27,8 +27,8 @@ def plot(
     Args:
         title: plain text.
         x: positions, 0 (left) to 1 (right).
-        y: values, from 0 on; None is a gap in the line.
-        ticks: positions and texts below the plot.
+        y: values, 0 or more; None leaves a gap in the line.
+        ticks: (position, text) of each label below the plot; positions as for `x`.
         mean: value of the dashed line; None: no such line.
         dots: whether to mark each point.
     """

@@ -46,20 +46,21 @@ class Policy:
     threshold: float
     """Least score of an alert, 0 to 1."""
     max_count_5m: int
-    """Most transactions without an alert in the 5 minutes up to and including a transaction; by event time or
-    by arrival, whichever count is greater."""
+    """Most transactions that a card may make without an alert in the 5 minutes up to and including a
+    transaction; they are counted by event time and by arrival, and the greater count is compared."""
     missing_profile: str = SCORE
-    """Action for a card without profile: `score`, decide as for any other; `review`, alert."""
+    """Action for a card without profile: `score`, decide as for any other card; `review`, alert."""
     max_count_1m: int | None = None
     """As `max_count_5m`, for the minute up to a transaction; None: no such rule."""
     max_count_1h: int | None = None
     """As `max_count_5m`, for the hour up to a transaction; None: no such rule."""
     blocked: str = DECLINE
-    """Action for a blocked card: `decline`; `review`, alert as for any other; `ignore`, no rule."""
+    """Action for a blocked card: `decline`; `review`, alert and send to review; `ignore`, no rule."""
     closed: str = DECLINE
     """Action for a closed card, as `blocked`."""
     escalate_after: int | None = None
-    """Number of a card's alerts in 24 clock hours from which alerts are declines; None: no such rule."""
+    """Number of a card's alerts in 24 clock hours, counting the current one, from which alerts are declines;
+    None: no such rule."""
     cooldown_s: int = 0
     """Seconds after the card's last written alert, by arrival, within which a review is suppressed."""
 
@@ -106,7 +107,7 @@ class Decision:
     """The decision of an alert."""
 
     decision: str
-    """`decline` for a blocked or closed card (unless the policy says review) and by `escalated`; else
+    """`decline` if `escalated` fired, or for a blocked or closed card if that is the policy's action; else
     `review`."""
     rules: tuple[str, ...]
     """The rules that fired, never empty, in the order of `RULES`."""
@@ -117,11 +118,11 @@ class Counts:
     """Counts of a card's transactions up to and including the current one, by window."""
 
     count_1m: int
-    """By event time, as the next two."""
+    """By event time, like the next two fields."""
     count_5m: int
     count_1h: int
     arrivals_1m: int
-    """By arrival, whose time only Kafka sets; as the next two."""
+    """By arrival, a time that only Kafka sets; like the next two fields."""
     arrivals_5m: int
     arrivals_1h: int
 
@@ -137,13 +138,13 @@ def decide(
     """Decide one transaction.
 
     Args:
-        policy: the policy of who decides.
+        policy: policy of the champion or canary that decides.
         score: probability of fraud; None or NaN if the model failed: then the other rules decide alone.
         counts: the card's recent activity.
-        status: status in the card's profile, kept when the profile is deleted; None without one.
+        status: status in the card's profile, kept when the profile is deleted; None if none is known.
         has_profile: whether the card has a profile now.
-        suspicious_day: alerts of the card in the last 24 clock hours before this transaction; does not count
-            this one.
+        suspicious_day: alerts of the card in the last 24 clock hours before this transaction, which is not
+            counted.
 
     Returns:
         None if no rule fires: no alert.

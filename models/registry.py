@@ -25,7 +25,7 @@ SCORES_TAG = "training_scores"
 
 @dataclass(frozen=True)
 class ModelRef:
-    """One version of a registered model, pinned by content: `model` of model-rollout.v1."""
+    """One version of a registered model, pinned by content: the field `model` of model-rollout.v1."""
 
     name: str
     """Name of the registered model."""
@@ -69,8 +69,9 @@ def register(
         record: logged to the run; its card is the version's description.
         scores: float64[n], evaluation scores; the version keeps their histogram (`training_scores`) for
             guards on drift, the model's files keep their quantiles.
-        bins: training distribution of the features, stored in the model's files, for their drift.
-        label_delay_ms: label delay of the merchant label features; the jobs that run the model need the same.
+        bins: training distribution of the features, stored in the model's files, to measure feature drift.
+        label_delay_ms: label delay of the merchant label features; jobs that run the model need the same
+            delay.
         name: name of the registered model.
 
     Raises:
@@ -155,9 +156,10 @@ def point(alias: str, ref: ModelRef, tracking_uri: str) -> None:
 
 
 def training_scores(ref: ModelRef, tracking_uri: str) -> dict[str, Any] | None:
-    """Return the histogram `{le, counts, sum}` of the scores given to `register`; None if it got none.
+    """Return the histogram `{le, counts, sum}` of the scores given to `register`; None without scores.
 
-    It is a tag, which the digest does not cover; so the desk copies it into the event that opens a rollout.
+    The histogram is a tag, which the digest does not cover; so the desk copies it into the event that opens a
+    rollout.
 
     Raises:
         ModelMissingError: there is no such version.

@@ -118,7 +118,7 @@ class Projection:
 
     classifier: Classifier
     own: np.ndarray
-    """intp[k]: indexes of the columns that it uses, in its own order."""
+    """intp[k]: indexes of the columns that `classifier` takes, in the order in which it takes them."""
 
     def score(self, x: np.ndarray) -> np.ndarray:
         """Compute probabilities of fraud: float64[n, f] -> float64[n]."""
@@ -160,7 +160,7 @@ class Estimator:
                 block[:count] = x[start : start + count]
                 block[count:] = self.typical  # the order of sums in matrix kernels may depend on the shape
                 out[start : start + count] = self.estimator.predict_proba(block)[:count, 1]
-        # it may also depend on the position in the block: only the last bits differ, so round them off
+        # sums may also depend on the row's position in the block: only the last bits differ, so round
         return np.round(out, 12)
 
     def explain(self, x: np.ndarray) -> np.ndarray:

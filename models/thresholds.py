@@ -21,7 +21,7 @@ def threshold_for_cost(scores: np.ndarray, fraud: np.ndarray, amount: np.ndarray
     """Return the threshold at which alerts and missed frauds cost least; of several, the highest.
 
     An alert costs what its investigation does, and an alerted fraud is stopped; a missed fraud costs its
-    amount. Thresholds are compared on these transactions, so the result is as good as their number of frauds.
+    amount. Thresholds are compared on these transactions, so the result is reliable only with many frauds.
 
     Args:
         scores: float64[n], at least one.

@@ -26,7 +26,8 @@ def train(
     """Fit gradient-boosted trees; the same data and seed give the same model.
 
     Numeric columns are binned at 255 quantiles, so no split falls inside the top 0.4 % of a column. A feature
-    whose tail matters needs a second column with few distinct values there (`amount_tail` of the catalogue).
+    whose tail matters needs a second column with few distinct values in the tail (`amount_tail` of the
+    catalogue).
 
     Args:
         x: float64[n, f]; NaN where unknown.
@@ -35,7 +36,7 @@ def train(
         iterations: number of trees.
         leaves: leaves of each tree.
         learning_rate: share of each tree's correction that is applied.
-        feature_share: share of the columns, drawn for each split, that it may choose from; above 0, up to 1.
+        feature_share: share of the columns that each split may use, drawn at random; above 0, up to 1.
         fraud_weight: weight of a fraud; a genuine transaction has 1.
 
     Returns:
@@ -51,7 +52,7 @@ def train(
         raise ModelError(
             f"{int(labels.sum())} frauds in {len(labels)} transactions; train on history with both"
         )
-    # scikit-learn cannot bin a column without any value; a constant column is never split
+    # scikit-learn cannot bin a column without any value: make it a constant column, which no tree splits
     binnable = np.where(np.isnan(x).all(axis=0), 0.0, x)
     estimator = HistGradientBoostingClassifier(
         max_iter=iterations,
@@ -66,7 +67,7 @@ def train(
 
 
 def class_weight(fraud_weight: float) -> dict[int, float] | None:
-    """Return scikit-learn's argument for the weight of a fraud; None, its default, for 1."""
+    """Return scikit-learn's `class_weight` for the weight of a fraud; None, the default, for weight 1."""
     return None if fraud_weight == 1.0 else {0: 1.0, 1: fraud_weight}
 
 
@@ -75,15 +76,15 @@ class Split:
     """Rows to train on and rows to evaluate on."""
 
     train: np.ndarray
-    """bool[n]: rows before the hold-out by at least the label delay."""
+    """bool[n]: rows that precede the start of the hold-out by more than the gap."""
     holdout: np.ndarray
     """bool[n]: the newest rows."""
 
 
 def split_by_time(event_time: np.ndarray, *, share: float = 0.25, gap_ms: int = LABEL_DELAY_MS) -> Split:
-    """Hold out the newest share of the time span, and leave out the label delay before it.
+    """Hold out the newest share of the time span, and leave a gap for the label delay before it.
 
-    Where the history is too short for the gap, the gap shrinks to a tenth of the span.
+    In a short history the gap is a tenth of the time span, if that is less than `gap_ms`.
 
     Args:
         event_time: int64[n], ms.
@@ -103,7 +104,7 @@ class Quality:
     auc_roc: float
     """Area under the ROC curve; NaN without both classes."""
     average_precision: float
-    """Area under precision over recall; NaN without both classes."""
+    """Area under the precision-recall curve, as average precision; NaN without both classes."""
     threshold: float
     """The evaluated threshold."""
     alert_share: float

@@ -5,7 +5,7 @@ worker's memory. So `trees.Trees` checks its arrays here, in less than a millise
 
 A node is 16 bytes: threshold, column, first kid. Trees are stored one after another, each breadth first: the
 k-th inner node of a tree, counted from 0, has its first kid at the root's index + 1 + 2k, and the second kid
-next to it. A leaf has an infinite threshold and is its own kid. Column numbers from f on are negated columns.
+next to it. A leaf has an infinite threshold and is its own kid. Column number f + j is column j, negated.
 """
 
 import numpy as np

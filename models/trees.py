@@ -1,4 +1,4 @@
-"""Gradient-boosted trees as flat arrays, scored by a kernel that equals scikit-learn to the last bit.
+"""Gradient-boosted trees as flat arrays, and a kernel whose scores equal scikit-learn's to the last bit.
 
 scikit-learn's own prediction costs milliseconds per call and about 3 us a row. This one costs microseconds
 per call and 0.2 us a row with 100 trees of 8 leaves, needs no threads and loads without scikit-learn. A row's
@@ -8,8 +8,8 @@ score does not depend on its batch, because each row adds the same numbers in th
 Layout (`tree_layout`): the two kids of a node are adjacent, so a step is `kid + (x[column] > threshold)`,
 without a branch. A leaf has an infinite threshold and is its own kid, so all rows of a block take as many
 steps as the tree is deep, and the processor overlaps them. NaN compares false and takes the first kid, which
-is the side of missing values. Where scikit-learn sends missing values right, the test uses the negated value,
-from a second copy of the columns: `not x <= t` is `-x <= -nextafter(t)`, with the kids swapped.
+is the side of missing values. Where scikit-learn sends missing values right, the kids are swapped and the
+test uses the negated value, from a second copy of the columns: `x > t` equals `-x <= -nextafter(t)`.
 """
 
 import math
@@ -28,8 +28,8 @@ from models.tree_layout import NODE, check
 BLOCK = 64
 """Rows that walk a tree together: their values and positions stay in the L1 cache."""
 
-# One signature each: a read-only batch (from Arrow, for example) must not compile another kernel while the
-# stream runs.
+# One signature each: a read-only batch (from Arrow, for example) must not make numba compile another kernel
+# while the stream runs.
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _NODES, _VALUES = from_dtype(NODE)[::1], types.float64[::1]
 _ROOTS, _DEPTHS = types.uint32[::1], types.int64[::1]
@@ -98,9 +98,10 @@ class Trees:
     def explain(self, x: np.ndarray) -> np.ndarray:
         """Compute the contribution of each feature to the log-odds of each row, along the row's paths.
 
-        Each step from a node to its kid changes the mean output of the training rows that pass it; the change
-        is attributed to the feature that the node tests. Row sums plus the mean output of all roots equal the
-        log-odds. Source: A. Saabas, "Interpreting random forests" (2014, the treeinterpreter package).
+        A step leads from a node's mean output (over the training rows that reached the node) to its kid's;
+        the difference is attributed to the feature that the node tests. Row sums plus the sum of the roots'
+        mean outputs and the baseline equal the log-odds. Source: A. Saabas, "Interpreting random forests"
+        (2014, the treeinterpreter package).
 
         Args:
             x: float64[n, f], C-contiguous.
@@ -119,7 +120,7 @@ class Trees:
 
 
 def can_compile(estimator: Any) -> bool:
-    """Return whether this is a binary HistGradientBoostingClassifier without categorical features."""
+    """Return whether an estimator is a binary HistGradientBoostingClassifier without categorical features."""
     # by name, so that a worker that only scores trees does not import scikit-learn
     return (
         type(estimator).__name__ == "HistGradientBoostingClassifier"

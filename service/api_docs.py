@@ -10,12 +10,12 @@ from fastapi.routing import iter_route_contexts
 from service.api_page import page
 from service.security.roles import Anyone, needed
 
-SCHEME = {"type": "http", "scheme": "bearer", "description": "A token of `fraud tokens add`"}
+SCHEME = {"type": "http", "scheme": "bearer", "description": "A token created by `fraud tokens add`"}
 CACHED = {"Cache-Control": "max-age=300"}
 
 
 def install(app: FastAPI) -> None:
-    """Add the two pages, and the role of each route to the OpenAPI document."""
+    """Add the documentation routes; the OpenAPI document states the role that each operation needs."""
 
     @app.get("/openapi.json", include_in_schema=False)
     def openapi(_: Anyone) -> JSONResponse:
@@ -59,7 +59,7 @@ def described(app: FastAPI) -> dict[str, Any]:
 
 
 def _drop_framework_error(responses: dict[str, Any]) -> None:
-    """Remove FastAPI's own form of a refused request, which is not used: see `default`."""
+    """Remove FastAPI's own 422 response, which is not used: refusals have the form of `default`."""
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
 
@@ -72,7 +72,7 @@ PROBLEM = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "What happened and what to do"},
-        "code": {"type": "string", "description": "Names the kind of problem; see docs/errors.md"},
+        "code": {"type": "string", "description": "Kind of problem; see docs/errors.md"},
         "instance": {"type": "string", "format": "uri-reference"},
     },
     "required": ["type", "title", "status", "detail", "code", "instance"],

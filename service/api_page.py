@@ -19,9 +19,9 @@ def page(document: dict[str, Any]) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<title>{title}</title><link rel="stylesheet" href="/docs.css"></head><body><main>',
             f"<h1>{title} {escape(document['info']['version'])}</h1>",
-            "<p>Send <code>Authorization: Bearer TOKEN</code> (<code>fraud tokens add</code>). Answers from "
-            '400 on are problem details (RFC 9457) with a <code>code</code>: see <a href="#problems">problems'
-            '</a>. For programs: <a href="/openapi.json">/openapi.json</a>.</p>',
+            "<p>Send <code>Authorization: Bearer TOKEN</code> (<code>fraud tokens add</code>). Answers with "
+            'status 400 or above are problem details (RFC 9457) with a <code>code</code>: see '
+            '<a href="#problems">problems</a>. For programs: <a href="/openapi.json">/openapi.json</a>.</p>',
             *_operations(document),
             *_problems(),
             "</main></body></html>",
@@ -73,7 +73,7 @@ def _body(body: Schema, schemas: Schema) -> Iterator[str]:
 
 
 def _fields(schema: Schema, schemas: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """Yield the fields of an object (name, type, required, description), those of listed objects after it."""
+    """Yield (name, type, required, description) of each field; the fields of a list's items follow the list."""
     for name, field in schema.get("properties", {}).items():
         is_required = _required({"required": name in schema.get("required", ())})
         yield prefix + name, _type(field), is_required, field.get("description", "")

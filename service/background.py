@@ -3,11 +3,11 @@
 import threading
 
 STOP_S = 1.0
-"""Longest wait for a thread at shutdown: it may be waiting for a broker that does not answer."""
+"""Longest wait for a thread at shutdown; the thread may be blocked by a broker that does not answer."""
 
 
 class Background:
-    """A daemon thread that executes `_run`, which checks `_stop` and waits on it."""
+    """A daemon thread that executes `_run`, which ends once the event `_stop` is set."""
 
     def __init__(self, name: str) -> None:
         self._stop = threading.Event()

@@ -19,7 +19,7 @@ class ServiceError(FraudError):
 
 def serve(
     bootstrap_servers: Annotated[str, typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Kafka brokers")],
-    port: Annotated[int, typer.Option(help="0 takes a free one")] = 8000,
+    port: Annotated[int, typer.Option(help="0: any free port")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
     job_id: Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to watch")] = "card-fraud",
     tokens_file: Annotated[
@@ -29,19 +29,21 @@ def serve(
     tls_cert: Annotated[
         Path | None, typer.Option(envvar="FRAUD_TLS_CERT", help="Certificate and its chain, PEM")
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(envvar="FRAUD_TLS_KEY", help="Its private key, PEM")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(envvar="FRAUD_TLS_KEY", help="The certificate's private key, PEM")
+    ] = None,
     insecure_http: Annotated[
         bool,
         typer.Option(
             envvar="FRAUD_INSECURE_HTTP",
-            help="Listen beyond this machine without TLS, because a proxy does it",
+            help="Listen beyond this machine without TLS, because a proxy terminates TLS",
         ),
     ] = False,
     max_progress_age: Annotated[
         float,
         typer.Option(
             envvar="FRAUD_MAX_PROGRESS_AGE_S",
-            help="Seconds that transactions may wait while their key group decides none, until not ready",
+            help="Not ready once transactions wait this many seconds while their key group decides none",
         ),
     ] = 60.0,
     kafka: Annotated[
@@ -83,7 +85,7 @@ def serve(
             ssl_keyfile=tls_key,
         )
     )
-    # after shutdown uvicorn raises the signal that stopped it again: ignore it
+    # after shutdown uvicorn raises once more the signal that stopped it: ignore that signal
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     url_host = f"[{host}]" if ":" in host else host

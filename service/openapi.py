@@ -11,7 +11,7 @@ def example(
     Args:
         answer: the answer; a text if it is not JSON.
         status: its status.
-        description: when it is given; default: FastAPI's.
+        description: description of the answer; default: FastAPI's.
         media_type: its media type.
     """
     described = {"description": description} if description else {}

@@ -7,8 +7,8 @@ NICE = 10
 
 
 def lower() -> None:
-    """Let a job's decisions, which are urgent, run first; threads that start later inherit it."""
+    """Lower the priority, so that a job's urgent decisions run first; threads that start later inherit it."""
     os.nice(NICE)
     if sys.platform == "linux":
-        # a request that arrives does not interrupt a decision
+        # with SCHED_BATCH, a request that arrives does not preempt a decision
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

@@ -37,7 +37,7 @@ TABLE = (
     Row(
         ("cross_site",),
         403,
-        "A browser sent a change for a page of another origin.",
+        "A browser sent a change on behalf of a page of another origin.",
         "Find out who wrote that page.",
     ),
     Row(("not_found",), 404, "There is nothing at this path.", "See /docs."),
@@ -49,7 +49,7 @@ TABLE = (
         "Neither an alert nor the transaction was found.",
         "Check the ids; give an earlier since.",
     ),
-    Row(("method_not_allowed",), 405, "The path supports other methods (Allow).", "See /docs."),
+    Row(("method_not_allowed",), 405, "The path does not support this method, only those in Allow.", "See /docs."),
     Row(("request_timeout",), 408, "The body did not arrive within 10 seconds.", "Send it again."),
     Row(
         ("seq",), 409, "The rollout's last event is not the one in If-Match.", "Read the rollout, then retry."
@@ -57,8 +57,8 @@ TABLE = (
     Row(
         ("rollout_conflict",),
         409,
-        "The rollout's phase does not allow the step, another one is open, or the champion has changed.",
-        "The same.",
+        "The rollout's phase does not allow the step, another rollout is open, or the champion has changed.",
+        "Read the rollout, then retry.",
     ),
     Row(("last_rollout",), 409, "Without this rollout nothing could decide.", "Promote another model first."),
     Row(("race",), 409, "Other writers were faster, four times in a row.", "Read the rollout, then retry."),
@@ -89,15 +89,15 @@ TABLE = (
             "training_scores",
         ),
         422,
-        "The model failed the check; for registry and files 404 if the model does not exist, 503 if "
-        "the registry does not answer.",
+        "The model failed the check; for registry and files the status is 404 if the model does not exist, "
+        "503 if the registry does not answer.",
         "As the detail says (rollouts).",
     ),
     Row(
         ("policy", "guards", "guards_data", "challenger", "share_bp", "type", "four_eyes", "idempotency_key"),
         422,
         "The change failed the check.",
-        "The same.",
+        "As the detail says (rollouts).",
     ),
     Row(
         ("label",),
@@ -140,4 +140,4 @@ TABLE = (
         "fraud tokens list says why.",
     ),
 )
-"""In the order of their status."""
+"""Rows in ascending order of status."""

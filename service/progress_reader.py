@@ -1,6 +1,6 @@
 """A thread that follows the newest progress record of each key group, which has the group's totals.
 
-The topic is read from its end: a start searches for one record of each group.
+Reading starts at the topic's end, together with one search for the newest record of each group.
 """
 
 from collections.abc import Mapping, Sequence

@@ -26,9 +26,9 @@ class ServiceSettings(BaseSettings):
     offsets_interval_s: Annotated[float, Field(gt=0)] = 2.0
     """Interval between two queries of offsets at the broker."""
     max_progress_age_s: Annotated[float, Field(gt=0)] = 60.0
-    """Longest time that transactions may wait while their key group decides none; then it is not ready."""
+    """The sidecar is not ready once transactions wait for longer while their key group decides none."""
     max_silence_s: Annotated[float, Field(gt=0)] = 30.0
-    """Greatest age of a ready key group's newest progress record; an idle group writes one every 10 s."""
+    """Greatest age of a key group's newest progress record if ready; an idle group writes one every 10 s."""
     limit_floor_s: Annotated[float, Field(gt=0)] = 10.0
     """Least learned limit of a verdict, however short the measured times are; the ceiling is
     `max_progress_age_s`."""
@@ -48,13 +48,14 @@ class ServiceSettings(BaseSettings):
     partitioner: Partitioner = Partitioner.MURMUR2
     """Partitioner of the transactions' producers, as in the job's settings."""
     tokens_file: Path | None = None
-    """Tokens of the callers (`fraud tokens`); without it, processes of this machine are served as admin."""
+    """File of the callers' tokens (`fraud tokens`); without it, processes of this machine are served as
+    admin."""
     tls_cert: Path | None = None
     """PEM file of the certificate and its chain."""
     tls_key: Path | None = None
-    """PEM file of its private key, without a password."""
+    """PEM file of the certificate's private key, without a password."""
     insecure_http: bool = False
-    """Listen beyond this machine without TLS, because a proxy does it."""
+    """Whether to listen beyond this machine without TLS, because a proxy terminates TLS."""
     rate_per_s: Annotated[float, Field(ge=0)] = 250.0
     """Average requests per second that a caller may send; 0: no limit."""
     rate_burst: Annotated[int, Field(ge=1)] = 500

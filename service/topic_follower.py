@@ -13,7 +13,7 @@ RETRY_S = 1.0
 AT_ONCE = 500
 """Maximal number of records per call of `_take`."""
 OFFSETS_PER_RECORD = 2
-"""A commit marker takes an offset, too."""
+"""The record takes one offset, and the commit marker of its transaction another."""
 
 
 class TopicFollower(Background):
@@ -29,7 +29,7 @@ class TopicFollower(Background):
         Args:
             settings: brokers and job id.
             topic: topic to read.
-            what: a plural noun for the records, for the thread's name and for messages.
+            what: a plural noun for the records, used in the thread's name and in messages.
             kafka: more client settings (librdkafka names).
         """
         super().__init__(f"{what}-follower")
@@ -42,7 +42,7 @@ class TopicFollower(Background):
 
     @property
     def waiting_for(self) -> str | None:
-        """Why records may be missing; None while the topic can be read, once its end was reached."""
+        """Why records may be missing; None if the topic has been read to its end and can be read now."""
         if self.has_died:
             return f"the thread that reads {self._what} has died; restart the sidecar"
         if self._behind is None:
@@ -50,7 +50,7 @@ class TopicFollower(Background):
         return self._fault or (f"{self._what} have not been read to their end yet" if self._behind else None)
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        """Return the offsets from which `_take` gets the records; may read earlier records itself.
+        """Return the offsets from which `_take` gets records; an override may read earlier records itself.
 
         Raises:
             KafkaException: no such topic, or no answer.
@@ -58,7 +58,7 @@ class TopicFollower(Background):
         raise NotImplementedError
 
     def _newest_records(self, reader: Consumer, count: int) -> list[TopicPartition]:
-        """Return the offsets of the newest `count` records, assuming equal partitions.
+        """Return where in each partition the newest `count` records start, if all partitions are equally long.
 
         Raises:
             KafkaException: no such topic, or no answer.

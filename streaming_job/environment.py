@@ -32,7 +32,7 @@ def settings(kind: type[S]) -> S:
     """Read settings from the environment.
 
     Raises:
-        SettingsError: some are missing or wrong; it names them without their values, which may be secret.
+        SettingsError: some are missing or wrong; it names them, but not their values, which may be secret.
     """
     try:
         return kind()
@@ -56,12 +56,12 @@ def refuse_unknown(variables: Iterable[str]) -> None:
         variables: names of the environment variables.
 
     Raises:
-        SettingsError: some are unknown; it suggests the nearest known names.
+        SettingsError: some are unknown; the error suggests the nearest known names.
     """
     own_variables = sorted({name.upper() for name in variables if name.upper().startswith(PREFIX)})
     if not own_variables:
         return
-    from streaming_job.settings import JobSettings  # imported late: slow for commands without variables
+    from streaming_job.settings import JobSettings  # imported late: slow, and mostly not needed
 
     known = {f"{PREFIX}{name.upper()}" for name in (*JobSettings.model_fields, *OTHER_VARIABLES)}
     known |= {f"{PREFIX}TOPICS__{name.upper()}" for name in Topics.model_fields}

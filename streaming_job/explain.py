@@ -40,11 +40,11 @@ class UnknownCardError(FraudError):
 def explain_card(
     card: Annotated[str, typer.Argument(help="card_id")],
     checkpoint: Annotated[
-        str, typer.Option(envvar="FRAUD_CHECKPOINT", help="Of the job: a directory or URI")
+        str, typer.Option(envvar="FRAUD_CHECKPOINT", help="The job's checkpoint: a directory or URI")
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
     allowed_lateness_ms: Annotated[
-        int, typer.Option(envvar="FRAUD_ALLOWED_LATENESS_MS", min=0, help="As the job's setting")
+        int, typer.Option(envvar="FRAUD_ALLOWED_LATENESS_MS", min=0, help="The job's setting of this name")
     ] = DEFAULT_LATENESS_MS,
 ) -> None:
     """Show what the job's state contains about a card: windows, profile versions, suspicious_count."""
@@ -81,7 +81,7 @@ def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) ->
 
 
 def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the pieces of a key group: those of the state partition of its number (`group.placement`)."""
+    """Yield the pieces of a key group, which are in the state partition of the same number."""
     try:
         rows = (
             spark.read.format("statestore")
@@ -102,7 +102,7 @@ def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[st
 
 @contextmanager
 def _session() -> Iterator[SparkSession]:
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # driver and block manager ask for no password
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # Spark's driver and block manager ask for no password
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     spark = (

@@ -16,7 +16,7 @@ from streaming_job.group.placement import grouping_values
 from streaming_job.group.processor import SUMMARY_SCHEMA, GroupProcessor
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.runtime import session
-from streaming_job.runtime.checkpoint import Checkpoint, Fixed
+from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError, Fixed
 from streaming_job.runtime.epochs import EpochServer
 from streaming_job.runtime.failpoints import Step, reach
 from streaming_job.runtime.failures import JVM_GONE, DamagedCheckpointError, JobFailedError, classify
@@ -85,7 +85,7 @@ class Job:
             new = Fixed(
                 settings.job_id, partitioner, partitions, settings.key_groups, settings.merchant_delay_ms
             )
-            if not self._stop.is_set():  # a wait that was stopped has to be made again by the next start
+            if not self._stop.is_set():  # else nothing is fixed, and the next start waits again
                 checkpoint.fix(new)
         else:
             require_fixed(fixed, settings, partitions)
@@ -137,7 +137,7 @@ class Job:
             raise
         except Exception as fault:
             # the query's own exception would only quote the traceback
-            self._failure = classify(fault)
+            self._failure = self._cause(fault)
             raise
         self._ended += 1
         counts = {name: sum(row[name] for row in rows) for name in ("transactions", "alerts", "dead_letters")}
@@ -146,6 +146,16 @@ class Job:
             epoch, *counts.values(), ended - begun, 1000 * (begun - self._idle_since),
         )  # fmt: skip
         self._idle_since = ended
+
+    def _cause(self, fault: Exception) -> FraudError:
+        """Return the error of a failed query; files that were moved away are not damaged ones."""
+        error = classify(fault)
+        if isinstance(error, DamagedCheckpointError):
+            try:
+                self._checkpoint.require_whole()
+            except CheckpointError as moved:
+                return moved
+        return error
 
     def _length(self) -> float:
         self._is_short = self._ended < self._settings.warm_up_epochs or self._slots.are_short()
@@ -199,13 +209,13 @@ class Job:
     def _follow(self, query: StreamingQuery) -> None:
         try:
             while query.isActive:
-                self._slots.are_short()  # logs a change, also in an epoch that waits for a slot
+                self._slots.are_short()  # logs a change, even while the epoch waits for a slot
                 if self._stop.wait(0.2):
                     self._finish(query)
             query.awaitTermination()
         except StreamingQueryException as fault:
             if not self._stop.is_set() or StopRequested.__name__ not in str(fault):
-                raise self._failure or classify(fault) from fault
+                raise self._failure or self._cause(fault) from fault
         except (Py4JError, OSError) as fault:
             if session.is_alive(self._spark):
                 raise

@@ -3,10 +3,10 @@
 import re
 
 _NUMBER = re.compile(rb"\d(?:[\x00 .-]{0,2}\d){11,18}")
-# a broken producer may quote as Python does
+# a broken producer may write single quotes, like Python's repr
 _CARD_IDS = tuple(re.compile(rb"(Qcard_idQ\s*:\s*Q)((?:[^Q\\]|\\.)*)".replace(b"Q", q)) for q in (b'"', b"'"))
 _SHORTEST = 4
-"""Length of the shortest key to mask: shorter ones occur by chance in other texts."""
+"""Length of the shortest card id that is masked anywhere: shorter ones occur in other texts by chance."""
 
 
 def masked(card: str) -> str:
@@ -20,7 +20,7 @@ def safe(raw: bytes, most: int | None = None, *, card: bytes | None = None) -> s
     Args:
         raw: any bytes.
         most: maximum number of characters; default: all.
-        card: a card id to mask wherever it occurs, also without a field name.
+        card: a card id to mask wherever it occurs, even without a field name.
     """
     if card is not None and len(card) >= _SHORTEST:
         raw = raw.replace(card, masked(card.decode("utf-8", "backslashreplace")).encode())

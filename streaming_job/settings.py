@@ -42,8 +42,8 @@ class JobSettings(BaseSettings):
     """Partitioner of the transactions' producers: murmur2 (Java's clients, librdkafka's murmur2_random) or
     crc32 (librdkafka's default); fixed by the first start."""
     key_groups: Annotated[int, Field(ge=1, le=4096)] = 2
-    """Number of groups in which cards are decided in parallel, at most that of the transactions' partitions
-    and of the task slots; fixed by the first start."""
+    """Number of groups that decide cards in parallel; at most the number of the transactions' partitions, and
+    of task slots; fixed by the first start."""
     merchant_facts: bool = False
     """Whether labels become merchant facts, and models may use merchant label features. It needs the topics
     labels, chargebacks and merchant-facts, and a larger state; fixed by the first start, because a label
@@ -55,17 +55,18 @@ class JobSettings(BaseSettings):
     """Seconds between two checkpoints of the state. Each costs a pause of about a tenth of a second; after a
     crash the log is decided again, in silence, from the last one."""
     warm_up_epochs: Annotated[int, Field(ge=0, le=1_000)] = 100
-    """Number of short epochs after a start. Java compiles the code between two epochs only after about as
-    many runs: the pause shrinks from half a second to a tenth."""
+    """Number of short epochs after a start. Java compiles the code between two epochs only after about
+    that many runs; then the pause shrinks from half a second to a tenth."""
     epoch_bytes: Annotated[int, Field(ge=1 << 20)] = 64 << 20
-    """Bytes written to the state by a key group after which an epoch ends early."""
+    """An epoch ends early after a key group has written this many bytes to its state."""
     max_records: Annotated[int, Field(ge=1)] = 50_000
     """Maximum number of records in a mini-batch: enough to make a Kafka transaction cheap in a backlog."""
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
     """Limit of the keys and values of a mini-batch, which the last record may exceed. It bounds memory and a
     transaction's time in a flood of large records."""
     linger_ms: Annotated[float, Field(ge=0, le=1000)] = 3.0
-    """How long the first record waits for others: each mini-batch costs a millisecond of processor time."""
+    """How long the first record of a mini-batch waits for others: each mini-batch costs a millisecond of
+    processor time."""
     commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200
     """Interval of commits without alerts; alerts are committed at once."""
     allowed_lateness_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
@@ -80,7 +81,7 @@ class JobSettings(BaseSettings):
     transaction_timeout_ms: Annotated[int, Field(ge=10_000, le=900_000)] = 120_000
     """Time after which the brokers abort an open transaction; far more than writing one takes."""
     epoch_port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """Port on which the driver ends the epochs of the tasks; 0: any free port."""
+    """Port of the driver, to which tasks connect to learn when an epoch ends; 0: any free port."""
     spark: dict[str, str] = {}
     """More Spark settings, for example spark.executor.instances; they override the job's own."""
     driver_memory: str = "640m"

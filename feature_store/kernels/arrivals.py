@@ -1,16 +1,17 @@
 """Kernels of recent arrivals: counts by arrival, and detection of repeated transactions.
 
-The sender chooses the event time; Kafka sets the arrival. So a sender cannot keep a count by arrival small by
-false dates. A card's arrivals never go back: an arrival before the previous one (a broker's clock went back)
-counts as equal to it.
+The sender chooses the event time; Kafka sets the arrival. So a sender cannot lower a count by arrival with
+false event times. A card's arrivals never go back: an arrival before the previous one (a broker's clock went
+back) counts as equal to it.
 
-An event stores its arrival, modulo 34 years, in the bits that its two hashes leave free: `transaction` is the
-arrival above one half of the id's hash; `merchant` has the other half above the merchant's hash. Every event
-that can count in the longest arrival window or be repeated has an event time within the allowed lateness and
-an hour: one short walk from the newest event covers both.
+An event stores its arrival, modulo 34 years, in the bits that its two hashes leave free: `transaction` has
+the arrival in its high bits and one half of the id's hash in its low bits; `merchant` has the other half in
+its high bits and the merchant's hash in its low bits. Every event that can count in the longest arrival
+window or be repeated has an event time at most the allowed lateness and an hour old: one short walk from the
+newest event covers both.
 
-The counts of a hot card come from three rings of 60 buckets, aligned to the epoch. They miss only events of
-less than one bucket (1/60 of the window) at the old edge, and never exceed the true counts.
+The counts of a hot card come from three rings of 60 buckets, aligned to the epoch. They miss only events in
+less than one bucket (1/60 of the window) at the window's old edge, and never exceed the true counts.
 """
 
 import numpy as np
@@ -29,7 +30,7 @@ from feature_store.layout import (
 
 REPEAT_MARGIN_MS = HOUR_MS
 """Transaction ids are remembered for the allowed lateness and this margin, by which a broker's clock may go
-back. A repetition of an older event is itself too late. At least the longest arrival window."""
+back. A repetition of an older event is itself too late. The margin is at least the longest arrival window."""
 LONGEST = max(ARRIVAL_WINDOWS.values())
 _WIDTHS = np.array([length // ARRIVAL_BUCKETS for length in ARRIVAL_WINDOWS.values()], dtype=np.int64)
 _WINDOWS = len(ARRIVAL_WINDOWS)

@@ -105,7 +105,7 @@ def update_running(card: Array, amount: float) -> None:
 def profile_features(
     out: NDArray[np.float64], profiles: Array, version: int, time: int, country: int
 ) -> None:
-    """Set the features of a profile version, or of -1 without one; reads the windows in `out`."""
+    """Set the features of a profile version (-1: none); `out` must hold the windowed features already."""
     if version == EMPTY:
         out[C_HAS_PROFILE] = 0.0
         out[C_LIMIT_USE] = out[C_AGE] = out[C_RISK] = out[C_AWAY] = np.nan

@@ -127,7 +127,7 @@ def locate(
 
 @njit(cache=True)
 def fill_index(index: NDArray[np.int32], cards: Array, count: int) -> None:
-    """Rebuild the index from the used ones among the first `count` cards."""
+    """Rebuild the index from those of the first `count` cards that are in use."""
     index[:] = EMPTY
     for number in range(count):
         if cards[number].lo != 0 or cards[number].hi != 0:

@@ -1,10 +1,11 @@
 """Kernels that evict cards whose next transaction would find them forgotten (see `forgetting`).
 
-A card starts afresh with the first transaction that arrives after its silence. Removing it before that
-changes only memory. A card may be removed once its partition has delivered an arrival more than MARGIN_MS
-past the end of the silence: within a partition arrivals go back by less than that day, so the card's next
-transaction will come after the silence. Tables are read first, so every profile that arrived within the
-silence is in the state by then. So it makes no difference when, how often and how far the state is swept.
+A card starts afresh with the first transaction that arrives after its silence. Removing the card before that
+transaction frees memory and changes nothing else. The card may be removed once its partition has delivered an
+arrival more than MARGIN_MS past the end of the silence: within a partition arrivals go back by less than that
+margin, so the card's next transaction will come after the silence. Tables are read first, so every profile
+that arrived within the silence is in the state by then. So it makes no difference when, how often and how far
+the state is swept.
 """
 
 import numpy as np
@@ -125,8 +126,8 @@ def release(card: Array, number: int, counters: Counters) -> None:
 def release_unused(cards: Array, counters: Counters) -> None:
     """Rebuild the free list of a rebuilt state, and count the used cards that have no profile.
 
-    A replay frees and assigns numbers as the deltas say, without the free list. A number that is unused since
-    a snapshot is all zero, and zero is the number of a record.
+    A replay frees and assigns card numbers as the deltas say, without the free list. A card record that is
+    unused since a snapshot is all zero; `set_up` replaces its references, because 0 would refer to record 0.
     """
     counters[FREE_CARD] = EMPTY
     counters[FREE_CARDS] = 0
@@ -155,7 +156,7 @@ def _unindex(index: NDArray[np.int32], cards: Array, lo: np.uint64, hi: np.uint6
         if index[at] == EMPTY:
             break
         home = np.int64(cards[index[at]].lo & np.uint64(mask))
-        # may move into the gap unless its home slot lies behind the gap
+        # the entry may move into the gap, unless its home slot comes after the gap
         if ((at - home) & mask) >= ((at - gap) & mask):
             index[gap] = index[at]
             gap = at

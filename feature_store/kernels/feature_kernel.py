@@ -105,8 +105,8 @@ def apply(
         events: events of the key group (EVENT).
         profiles: profile versions of the key group (PROFILE).
         hots: hot cards of the key group (HOT).
-        buckets: their rings (BUCKET).
-        latest: their recent transactions (EVENT).
+        buckets: rings of the hot cards (BUCKET).
+        latest: recent transactions of the hot cards (EVENT).
         counters: counters of the key group.
         batch: n transactions (TRANSACTION) in log order.
         numbers: card number of each row, shape (n,).

@@ -3,7 +3,7 @@
 A card is forgotten after FORGET_AFTER_MS without a transaction. A stranger is forgotten after the allowed
 lateness and STRANGER_MARGIN_MS. A stranger is a card with one accepted transaction and no profile version on
 the log until then; invented card ids are strangers. The rule depends only on the log, by arrival: a profile
-that arrives later makes no difference, so a stranger may be evicted before it.
+that arrives later makes no difference, so a stranger may be evicted before that profile arrives.
 """
 
 from feature_store.catalogue import FORGET_AFTER_MS, STRANGER_MARGIN_MS

@@ -1,7 +1,7 @@
 """Hashes of identifiers, computed over whole Arrow string columns.
 
 MurmurHash3 x64 128 (Austin Appleby, public domain reference): needs only 64-bit multiplications, is well
-distributed, and gives the same values on every machine, on which state on disk depends.
+distributed, and gives the same values on every machine. State on disk depends on these values.
 """
 
 import numpy as np

@@ -9,7 +9,7 @@ A card that gets more than MOST_EVENTS events within 37 days is hot from then on
    width after t that were accepted before. A ring has RING buckets; a later event overwrites old ones. An
    event that is late by more than a ring sees only itself in that window.
 3. Distinct merchants are estimated by linear counting (Whang, Vander-Zanden, Taylor 1990) over 256 bits,
-   countries by 256 bits. Counts by arrival: see `arrivals`.
+   countries are counted as set bits among 256. Counts by arrival: see `arrivals`.
 4. Repetitions are recognised among the last accepted transactions: see `recent_ids`.
 """
 

@@ -95,8 +95,8 @@ def apply_changes(
         beginning = change.change == SNAPSHOT and newest == EMPTY
         if change.change == TOMBSTONE and newest != EMPTY and profiles[newest].change >= DELETE:
             continue  # the tombstone of a delete that is applied already
-        # a row of the first snapshot is visible from the beginning, which the card's earlier transactions
-        # missed
+        # a row of the first snapshot is visible from the beginning, but the card's earlier transactions did
+        # not see it
         if card.seen > 0 and (beginning or card.last_arrival >= change.arrival):
             behind += 1
         drop_superseded(card, profiles, counters, card.last_arrival)

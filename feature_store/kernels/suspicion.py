@@ -1,11 +1,12 @@
 """Kernel that counts the alerts of a card (suspicious_count) and applies escalation and cooldown.
 
 The count of a day is by clock hours of arrival. Arrivals of a card never go back, so 24 counters stay exact,
-however late a transaction's event time is. A card that starts afresh is reset here at the same row: the
-features of the whole batch were computed before its first alert is counted.
+however late a transaction's event time is. The alerts of a card that starts afresh are reset here, at the row
+of its restart, and not by the feature kernel, which has already processed the whole batch.
 
-Escalation and cooldown depend on the order of a card's alerts. An alert is escalated by its own count. An
-alert that is neither declined nor escalated is suppressed while the cooldown since the last alert sent lasts.
+Escalation and cooldown depend on the order of a card's alerts. The count that escalates an alert includes the
+alert itself. An alert that is neither declined nor escalated is suppressed if it arrives within the cooldown
+after the last alert sent.
 """
 
 import numpy as np

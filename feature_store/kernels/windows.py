@@ -1,9 +1,9 @@
 """Kernels of the windowed features: exact, all windows in one walk back through the card's events.
 
 Each event carries flags: last one at its merchant, last one in its country. So a walk from the newest event
-counts distinct merchants and countries without a lookup: they are the flagged events of the window. A late
-transaction is followed by events that its windows must not see, and whose flags hide earlier ones. It takes a
-slower walk that looks up each merchant.
+counts distinct merchants and countries without a lookup: it counts the window's flagged events. A late
+transaction is followed by events that its windows must not see, but earlier events at their merchants and in
+their countries have no flags. So a late transaction takes a slower walk, which looks up each merchant.
 """
 
 import math
@@ -193,7 +193,10 @@ def walk_late(
     seen_in: NDArray[np.int64],
     seen_country: NDArray[np.int64],
 ) -> tuple[int, int, float]:
-    """Compute the same for a late transaction, whose `last` is not the card's last event; clears no flags."""
+    """Compute the windows of a late transaction, whose `last` is not the card's last event; clear no flags.
+
+    Arguments and results as for `walk_windows`.
+    """
     total, greatest = units, units
     _first_seen(merchant, walk, seen, seen_in)
     seen_country[country] = walk

@@ -24,7 +24,7 @@ LABEL_FACT = np.dtype(
         ("spike", "?"),
     ]
 )
-"""One fraud: arrival of its transaction, time when its report and its reversal take effect (NEVER: not
+"""One fraud: arrival of its transaction, times when its report and its reversal take effect (NEVER: not
 reversed), all in ms; and whether its amount was a spike in the card's history."""
 
 REPORT = np.dtype(
@@ -76,7 +76,7 @@ def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
 
 
 def with_frauds(hours: Hours, frauds: NDArray[np.void]) -> Facts:
-    """Sort and index frauds (LABEL_FACT) in any order, beside counts that are."""
+    """Sort and index frauds (LABEL_FACT, in any order), and add counts that are indexed already."""
     frauds = frauds[np.lexsort((frauds["known_from"], frauds["arrival"], frauds["merchant"]))]
     return Facts(hours, frauds, frauds["merchant"].copy())
 

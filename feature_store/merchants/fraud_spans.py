@@ -15,7 +15,7 @@ class FraudSpans:
     row: NDArray[np.int64]
     """Row of the transaction, shape (k,)."""
     reported_at: NDArray[np.int64]
-    """Begin of the span, ms, shape (k,)."""
+    """Start of the span, ms, shape (k,)."""
     reversed_at: NDArray[np.int64]
     """End of the span, ms; NEVER if the report was not reversed, shape (k,)."""
 

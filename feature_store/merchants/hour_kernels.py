@@ -13,12 +13,12 @@ from feature_store.kernels.cards import Array
 EMPTY = -1
 """A free slot; the number of an unknown merchant."""
 FIRST_ROWS = 4
-"""Rows of a merchant's first segment; a full one moves to one of twice the size."""
+"""Rows of a merchant's first segment; a full segment's rows move to a segment of twice the size."""
 
 
 @njit(cache=True, inline="always")
 def slot_of(slots: NDArray[np.int32], known: NDArray[np.uint64], merchant: np.uint64) -> np.int64:
-    """Return the slot of a merchant, or the free one for it."""
+    """Return the slot of a merchant, or the free slot for it."""
     mask = np.uint64(slots.size - 1)
     at = merchant & mask
     while slots[at] != EMPTY and known[slots[at]] != merchant:
@@ -46,7 +46,7 @@ def add_numbers(
     merchants: NDArray[np.uint64],
     numbers: NDArray[np.int32],
 ) -> int:
-    """Find or add the merchant of each row; return how many are known then."""
+    """Find or add the merchant of each row; return the new number of known merchants."""
     for row in range(merchants.size):
         slot = slot_of(slots, known, merchants[row])
         if slots[slot] == EMPTY:
@@ -94,7 +94,7 @@ def insert(
     row: int,
     oldest: int,
 ) -> tuple[int, int]:
-    """Insert counts from `row` on until a segment needs more rows than there are.
+    """Insert counts from `row` on, until a segment needs more rows than the arrays have left.
 
     Returns:
         The first row that was not inserted, and the new `end`.
@@ -196,7 +196,7 @@ def copy_segments(
     new_hour: NDArray[np.int32],
     new_count: NDArray[np.int32],
 ) -> None:
-    """Copy each segment behind the one before, and update `start`."""
+    """Copy the segments into new arrays, one directly after another, and update `start`."""
     end = 0
     for number in range(start.size):
         first = start[number]

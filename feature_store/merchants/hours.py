@@ -1,6 +1,6 @@
 """Transactions of merchants by arrival hour, for lookups as of a time: sorted once, or growing.
 
-Both kinds are rows (hour, count), ascending by hour, in one segment of two arrays for each merchant.
+Both kinds store rows (hour, count) in two arrays; each merchant has one segment of rows, ascending by hour.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Hours(Protocol):
         """Transactions in that hour."""
 
     def ranges(self, merchants: NDArray[np.uint64]) -> Ranges:
-        """Return the rows of n merchants (hashes), which are no rows for an unknown one."""
+        """Return the rows of n merchants (hashes); an unknown merchant has an empty range."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SortedHours:
 
     @staticmethod
     def of(counts: NDArray[np.void]) -> "SortedHours":
-        """Build from HOUR_COUNT, sorted by merchant and hour, one for each of both."""
+        """Build from HOUR_COUNT, sorted by merchant and hour, one record for each pair of them."""
         merchants, first = np.unique(counts["merchant"], return_index=True)
         return SortedHours(
             merchants,
@@ -80,7 +80,7 @@ class SortedHours:
 
 
 class GrowingHours:
-    """Counts that arrive in any order, mostly the newest hour's; what no lookup reaches is dropped.
+    """Counts that arrive in any order, mostly for the newest hour; hours that no lookup reaches are dropped.
 
     Adding a count costs one look into the index and one into the merchant's segment, however many merchants
     there are.
@@ -150,7 +150,7 @@ class GrowingHours:
         return self._slots.nbytes + sum(array.nbytes for array in per_merchant) + rows
 
     def _reserve(self, merchants: int) -> None:
-        """Make room for so many merchants."""
+        """Make room for this number of merchants."""
         if merchants <= self._merchants.size:
             return
         size = max(merchants, 2 * self._merchants.size)

@@ -162,7 +162,7 @@ def merchant_features(
             f[C_LAST_LABEL] = 1.0
         elif newest_genuine >= 0:
             f[C_LAST_LABEL] = 0.0
-        # 3. genuine ones since the newest unexplained fraud
+        # 3. genuine transactions since the newest unexplained fraud
         if since >= 0:
             after = _first_hour_from(hour, month, end, since + 1)
             genuine = _between(count, after, end)

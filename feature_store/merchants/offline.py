@@ -38,7 +38,7 @@ def features_as_of(
     """Compute the merchant label features of n transactions, each as of its arrival.
 
     Args:
-        facts: of the whole history; facts after an arrival are ignored.
+        facts: facts of the whole history; for each transaction, facts after its arrival are ignored.
         merchant: hashes, shape (n,).
         arrival: ms, shape (n,).
         delay_ms: label delay, at least 0.

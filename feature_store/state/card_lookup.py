@@ -4,7 +4,8 @@ A label matches a transaction among the events that the card keeps, if both hold
 
 - the event time is less than `label_age_ms` before the label;
 - the transaction arrived within the allowed lateness before the label, or the card was no stranger (see
-  `forgetting`): it had another such transaction, or a profile on the log within that time.
+  `forgetting`): another of its transactions meets the first condition, or a profile was on the log within the
+  allowed lateness after the transaction.
 
 With this rule the result is the same whether or not idle cards have been evicted. Events that a hot card has
 dropped are not found.

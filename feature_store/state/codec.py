@@ -27,7 +27,8 @@ def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Encode arrays as one blob, which `decode` reads.
 
     Args:
-        arrays: one-dimensional arrays by name; of structured ones each field becomes a column "name.field".
+        arrays: one-dimensional arrays by name; each field of a structured array becomes a column
+            "name.field".
     """
     directory: dict[str, object] = {}
     parts: list[bytes] = []

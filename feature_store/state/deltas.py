@@ -55,7 +55,7 @@ class Delta:
                     if suppressed is not None and suppressed.any()
                     else {}
                 ),
-                # arrivals rise within a partition, and most events are recent
+                # small numbers compress well: arrivals rise within a partition, and most events are recent
                 "arrivals": np.diff(transactions["arrival"], prepend=0),
                 "ages": transactions["arrival"] - transactions["time"],
                 "amounts": transactions["amount"],

@@ -105,7 +105,8 @@ def split(
 
     Args:
         cards: cards of a piece (CARD).
-        events: `events` of each card, one card after another, sorted by time (EVENT), shape (n,).
+        events: each card's events, as many as its field `events` says, sorted by time; one card after another
+            (EVENT), shape (n,).
         lateness_ms: allowed lateness.
         all_ids: whether to store hash and arrival of all events.
     """

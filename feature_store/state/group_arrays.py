@@ -1,7 +1,7 @@
 """The arrays of a key group, which grow when they are full, and the numbers of its cards.
 
-All arrays name a card by its number. Numbers of evicted cards are given again. Deltas and
-pieces name cards by number, so a rebuilt state gives each card its old number (`prepare_replay`, `adopt`).
+All arrays name a card by its number. Numbers of evicted cards are assigned again. Deltas and pieces name
+cards by number, so a rebuilt state gives each card its old number (`prepare_replay`, `adopt`).
 """
 
 import numpy as np

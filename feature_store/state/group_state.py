@@ -63,7 +63,7 @@ class AlertTerms:
 
 @dataclass(frozen=True)
 class AlertCounts:
-    """Alert counts of n rows; for a row without an alert, the counts that it would have as one."""
+    """Alert counts of n rows; a row without an alert has the counts that it would have as an alert."""
 
     day: NDArray[np.int64]
     """Alerts of the card in the 24 clock hours up to this alert, itself included, shape (n,)."""
@@ -93,14 +93,14 @@ class GroupState(GroupArrays):
         self._walks = 1
 
     def change_profiles(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> int:
-        """Fold profile changes, in offset order.
+        """Fold profile changes into the cards' version histories, in offset order.
 
         Args:
             changes: records of PROFILE, shape (n,).
             numbers: card number of each (`card_numbers`), shape (n,).
 
         Returns:
-            How many came after a transaction that should have seen them.
+            How many changes came after a transaction that should have seen them.
         """
         self.reserve("profiles", int(self.counters[PROFILES]), changes.size)
         return int(apply_changes(self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers))

@@ -2,7 +2,7 @@
 
 Everything persisted goes through a `PieceStore`, a map of names to blobs that the caller commits atomically:
 
-    meta     sequence numbers of the others, and the token of the state that they form
+    meta     sequence numbers of the other blobs, and the token of the state that they form
     d<seq>   delta number seq
     s<piece> snapshot of a range of cards, as of the seq that meta names
 
@@ -31,8 +31,9 @@ from feature_store.state.pieces import read_piece, write_piece
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
 """Bytes of snapshots per byte of delta; the deltas that are kept are then a sixth of the snapshots."""
 SNAPSHOT_BYTES_PER_APPEND = 64 << 10
-"""Limit of snapshot bytes per append: half the bytes of the delta, or this if the delta is small (a piece or
-two). Alerts wait while snapshots are written. Deltas that pile up are folded in once they are small again."""
+"""Limit of snapshot bytes per append: this (a piece or two), or half the bytes of the delta if that is more.
+Alerts wait while snapshots are written. If large deltas pile up, snapshots catch up once deltas are small
+again."""
 MOST_DELTAS = 1_000
 """Every piece gets a new snapshot within this number of deltas: quiet groups recover fast, too."""
 
@@ -130,7 +131,7 @@ def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> in
     meta.pieces += [0] * (-(-meta.cards // CARDS_PER_PIECE) - len(meta.pieces))
     earned = SNAPSHOT_BYTES_PER_DELTA_BYTE * len(blob)
     meta.credit += min(earned, max(SNAPSHOT_BYTES_PER_APPEND, len(blob) // 2))
-    # spread evenly: this many pieces are due so that each is written within MOST_DELTAS
+    # spread evenly: this many pieces are due now, so that each is written within MOST_DELTAS deltas
     due = (
         meta.sequence * len(meta.pieces) // MOST_DELTAS
         - (meta.sequence - 1) * len(meta.pieces) // MOST_DELTAS
@@ -163,7 +164,7 @@ def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
     """Rebuild `state` as of `meta` from the persisted pieces.
 
     Raises:
-        StateDamagedError: a piece is missing or damaged, or of another history than the others.
+        StateDamagedError: a piece is missing or damaged, or belongs to another history than the others.
     """
     state.clear()
     lineage = _Lineage()
@@ -184,13 +185,13 @@ def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
 
 
 class _Lineage:
-    """Check that pieces and deltas belong to one history: digests of deltas by sequence number."""
+    """Digests of deltas by sequence number, to check that pieces and deltas belong to one history."""
 
     def __init__(self) -> None:
         self._digests = {0: b""}
 
     def require(self, sequence: int, digest: bytes, name: str) -> None:
-        """Require that a blob names the same digest for a delta as the blobs before.
+        """Require that a blob names the same digest for a delta as earlier blobs.
 
         Raises:
             StateDamagedError: the digests differ.

@@ -37,7 +37,7 @@ class PieceRecords:
     cards: NDArray[np.void]
     """CARD, shape (n,); all zero where a number is unused."""
     events: NDArray[np.void]
-    """`events` of each card that a window can still reach (EVENT)."""
+    """Each card's events that a window can still reach, as many as its field `events` says (EVENT)."""
     profiles: NDArray[np.void]
     """Versions of each card, newest first (PROFILE)."""
     version_counts: NDArray[np.uint32]
@@ -73,7 +73,7 @@ def has_record(cards: NDArray[np.void], pointer: str) -> NDArray[np.bool_]:
 def _first_reachable(card: Array, events: Array, lateness_ms: int) -> int:
     """Return the index of the first event that a window can reach; a hot card keeps all its events.
 
-    The number of a hot card's events decides when half of them are dropped.
+    A hot card keeps them because their number decides when half of them are dropped.
     """
     first = card.segment
     if card.hot == EMPTY:
@@ -201,7 +201,7 @@ def _insert(
             counters[ALERTED] += 1
             at_hours += 1
         card.profile = EMPTY
-        # oldest first, so that each version links to the one before it
+        # oldest first, so that each version links to the next older one
         for k in range(version_counts[i] - 1, -1, -1):
             number = counters[PROFILES]
             counters[PROFILES] += 1

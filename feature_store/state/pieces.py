@@ -69,9 +69,9 @@ def decode_piece(blob: bytes, piece_name: str) -> PieceRecords:
 
 
 def _require_used_numbers(contents: PieceRecords, piece_name: str) -> None:
-    """Refuse a piece in which an unused number has records, for then all that follow have another card's.
+    """Refuse a piece in which an unused card number has records: later cards would get other cards' records.
 
-    Releases of before 2026-11-24 wrote such pieces when cards were evicted and the state rebuilt.
+    Releases before 2026-11-24 wrote such pieces when cards were evicted and the state rebuilt.
     """
     cards = contents.cards
     if (

@@ -63,7 +63,7 @@ class Labels:
 
 
 def is_fraud(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return whether each label is fraud, shape (n,); nulls are not.
+    """Return whether each label is fraud, shape (n,); null is not fraud.
 
     Args:
         column: "fraud" and "genuine", or 1 and 0, or booleans.

@@ -27,15 +27,15 @@ class MerchantLabels:
     reports: Undated | Reports
     """Spans of time in which transactions were labelled as fraud."""
     delay_ms: int
-    """Label delay, at least 0: transactions without a report by then count as genuine."""
+    """Label delay, at least 0: a transaction not reported within this time counts as genuine."""
 
     @staticmethod
     def of(table: pa.Table | None, delay_ms: int) -> "MerchantLabels":
         """Read labels with or without times.
 
         Args:
-            table: the chargeback contract's columns; a label without `reported_at` is known the label delay
-                after its transaction. Default: the transactions' own column `label`.
+            table: the chargeback contract's columns; a label without `reported_at` becomes known one label
+                delay after its transaction. Default: the transactions' own column `label`.
             delay_ms: label delay, at least 0.
 
         Raises:
@@ -115,7 +115,7 @@ def with_merchants(facts: Facts, records: NDArray[np.void], decisions: Decisions
     """Append merchant label features to the card features of n transactions.
 
     Args:
-        facts: of every transaction up to the last of these; later facts are ignored.
+        facts: facts of every transaction up to the last of `records`; later facts are ignored.
         records: TRANSACTION, shape (n,).
         decisions: their outcomes and card features.
         delay_ms: label delay.
@@ -138,7 +138,7 @@ def build(
 
     Args:
         transactions: n rows, as for `training_set.build`.
-        labels: of the transactions.
+        labels: labels of the transactions.
         profiles: as for `training_set.build`.
 
     Returns:

@@ -13,17 +13,17 @@ Transactions = Annotated[
 ]
 LabelFile = Annotated[
     Path | None,
-    typer.Option(help="Parquet, the chargeback contract's columns; default: column label"),
+    typer.Option(help="Parquet, the chargeback contract's columns; default: the transactions' column label"),
 ]
 MerchantLabelFeatures = Annotated[
     bool,
     typer.Option(
-        "--merchant-labels", help="Add merchant label features, as a job with FRAUD_MERCHANT_FACTS=true"
+        "--merchant-labels", help="Add merchant label features, as jobs with FRAUD_MERCHANT_FACTS=true do"
     ),
 ]
 DELAY_HELP = (
-    "Days from a transaction to its label, where labels have no times of their own; transactions without a "
-    "report by then count as genuine."
+    "Days from a transaction to its label, where labels have no times of their own; a transaction not "
+    "reported within this time counts as genuine."
 )
 LabelDelayDays = Annotated[float, typer.Option(min=0, help=f"{DELAY_HELP} As the job's FRAUD_LABEL_DELAY_MS")]
 DEFAULT_DELAY_DAYS = 7.0

@@ -28,7 +28,7 @@ SENT_DDL = (
 )
 DECIDED_DDL = f"merchant long, {SENT_DDL}, outcome tinyint, features binary"
 DONE_DDL = "outcome string, rows long"
-"""Columns between stages, and of the last one's result."""
+"""Columns between stages, and of the last stage's result."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _packed(rows: NDArray[Any]) -> pa.Array:
 
 
 def _unpacked(column: pa.Array, dtype: np.dtype[Any], width: int = 1) -> NDArray[Any]:
-    """Invert `_packed`; `width` values of a type in each row, shape (n * width,)."""
+    """Invert `_packed`: return `width` values of type `dtype` for each row, shape (n * width,)."""
     _, ends, data = column.buffers()
     first = np.frombuffer(ends, dtype=np.int32)[column.offset] if len(column) else 0
     return np.frombuffer(data, dtype=dtype, count=len(column) * width, offset=int(first))
@@ -107,7 +107,7 @@ class OfCards:
 
 @dataclass(frozen=True)
 class OfMerchants:
-    """Third stage, with merchant label features: computes those of a partition's rows, sorted by arrival.
+    """Third stage: computes the merchant label features of a partition's rows, sorted by arrival.
 
     Features as of an arrival depend on earlier arrivals only, so the facts of the batches so far suffice.
     """

@@ -113,7 +113,7 @@ def _session(master: str) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
-        # the number of partitions is chosen by the kernels' memory: Spark must not change it
+        # `compute` chooses the number of partitions, so that each fits into memory: Spark must not change it
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(CHUNK))
     )

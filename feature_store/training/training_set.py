@@ -102,7 +102,7 @@ class PointInTime:
 
 
 def arrival_order(arrival: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Return row numbers in stable order of arrival, shape (n,); None if the rows are in that order."""
+    """Return row numbers in stable order of arrival, shape (n,); None if the rows already have that order."""
     if (arrival[1:] >= arrival[:-1]).all():
         return None
     return np.argsort(arrival, kind="stable")

@@ -118,8 +118,8 @@ def profile_records(profiles: pa.Table) -> NDArray[np.void]:
     """Convert profiles in the contract's columns to records of PROFILE, in order of arrival.
 
     Without a column `arrival_time` every row is visible from the beginning, as a row of a snapshot; of two
-    rows for a card the first counts. With it (ms) a row is a change that is visible from then on; null means
-    a snapshot row.
+    rows for a card the first counts. With that column (ms) a row is a change that is visible from its
+    `arrival_time` on; null means a snapshot row.
 
     Raises:
         TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.

@@ -1,4 +1,4 @@
-"""Audit of breached rollouts: the verdict must follow from its counts, and these must be the job's own."""
+"""Audit of breached rollouts: verdicts must follow from their counts, and these from the progress records."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,13 +18,13 @@ class Breached(NamedTuple):
 
 
 Totals = Callable[[int, int], TrialCounts | None]
-"""(key group, commit_id) -> running totals of its progress record; None if the record is not audited."""
+"""(key group, commit_id) -> running totals of the commit's progress record; None if it is not audited."""
 
 
 def problems(breaches: Iterable[Breached], totals: Totals) -> Iterator[str]:
     """Yield what is wrong with the evidence of breached rollouts.
 
-    Evidence of former releases has no `commits`: only its verdict is recomputed.
+    Evidence of older releases has no `commits`, so only its verdict is recomputed.
 
     Args:
         breaches: accepted events, in log order.

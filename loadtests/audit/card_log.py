@@ -1,4 +1,4 @@
-"""The records that one alert depends on: its card's records up to it, and the rollouts."""
+"""The records that one alert depends on: its card's records up to its transaction, and the rollout events."""
 
 import json
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class CardLog:
     transactions: list[Record]
     """Records that may be of the card, up to the alert's transaction, in the order of offsets."""
     profiles: list[Record]
-    """Records that may be of the card's row, in the order of offsets."""
+    """Profile records that may be of the card, in the order of offsets."""
     snapshot_end: int | None
     """End of the first snapshot of the profiles, ms; None if it has not ended."""
     rollouts: list[Record]
@@ -40,7 +40,7 @@ class CardLog:
 
 
 def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
-    """Read the records that an alert depends on; of the transactions only its partition, up to its own.
+    """Read the records that an alert depends on; transactions only from its partition, up to its offset.
 
     Raises:
         AlertError: there is no such alert, or its transaction was deleted.

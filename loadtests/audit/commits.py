@@ -24,7 +24,7 @@ class Commit(NamedTuple):
 
 
 def commit_of(record: Record) -> Commit:
-    """Return the commit that wrote a record, from its headers; without them a commit with id -1."""
+    """Return the commit that wrote a record, from its headers; commit id -1 if they are missing."""
     headers = dict(record.headers)
     try:
         return Commit(
@@ -37,7 +37,7 @@ def commit_of(record: Record) -> Commit:
 
 
 def source(record: Record) -> tuple[int, int]:
-    """Return partition and offset of an alert's transaction; -1 if it has none."""
+    """Return partition and offset of an alert's transaction; both are -1 if the alert names none."""
     try:
         source = json.loads(record.value or b"")["source"]
         return source["partition"], source["offset"]
@@ -46,7 +46,7 @@ def source(record: Record) -> tuple[int, int]:
 
 
 def source_of_letter(record: Record) -> tuple[TopicPartition, int]:
-    """Return ((topic, partition), offset) of a dead letter's record; -1 if it has none."""
+    """Return ((topic, partition), offset) of a dead letter's input; numbers are -1 if it names none."""
     try:
         letter = json.loads(record.value or b"")
         return (str(letter["topic"]), int(letter["partition"])), int(letter["offset"])

@@ -16,19 +16,20 @@ Source = tuple[Any, ...]
 
 
 class Found:
-    """Index of the records on the output topics that were not yet compared.
+    """Index of the output records that are not yet compared.
 
     Args:
         findings: collects the differences.
         topics: names of the topics.
-        settled: remembers compared records, to recognise later duplicates; None if none can come later.
+        settled: remembers compared records, to recognise later duplicates; None if all records are added
+        before the first comparison.
     """
 
     def __init__(
         self, findings: Findings, topics: Topics | None = None, settled: "Settled | None" = None
     ) -> None:
         self.findings, self._topics, self._settled = findings, topics or Topics(), settled
-        # not by alert_id: a transaction repeated long after it was forgotten has the same one
+        # by source, not alert_id: a transaction repeated long after it was forgotten has the same alert_id
         self._alerts: dict[str, dict[Source, Record]] = {
             name: {}
             for name in (
@@ -161,7 +162,7 @@ class Settled:
         return source in self._places.get(topic, ())
 
     def drop_before(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Drop the sources before these offsets; later records of them count as unexpected."""
+        """Drop the sources before these offsets; later output records for them count as unexpected."""
         for topic, places in self._places.items():
             self._places[topic] = {
                 source for source in places if source[2] >= ends.get((source[0], source[1]), 0)

@@ -47,7 +47,7 @@ def follow(
     clock: Callable[[], float] = time.time,
     started: Callable[[int], None] = lambda port: None,
 ) -> None:
-    """Audit the job's output until stopped; the state is saved then.
+    """Audit the job's output until stopped, then save the state.
 
     Args:
         log: reads the topics.
@@ -84,7 +84,7 @@ def follow(
     try:
         saved = clock()
         while not stop.is_set():
-            # any other error may leave a chunk half judged: then the state must not be saved
+            # these two errors leave no chunk half judged; after any other the state must not be saved
             try:
                 follower.step(after_chunk)
                 metrics.advance(follower.checked, follower.audited_until_s)

@@ -11,7 +11,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class AuditMetrics:
-    """Metrics of a follower. Every label exists from the start, so the first finding is an increase.
+    """Metrics of a continuous audit. All label values start at 0, so `increase` counts the first finding.
 
     Args:
         topics: names of the output topics.
@@ -37,9 +37,9 @@ class AuditMetrics:
             for counter in self._findings.values():
                 counter.labels(topic)
         self._until = Gauge(
-            "fraud_audit_timestamp_seconds", "Arrival up to which was audited.", registry=self.registry
+            "fraud_audit_timestamp_seconds", "Arrival up to which all was audited.", registry=self.registry
         )
-        lag = Gauge("fraud_audit_lag_seconds", "Age of what was audited last.", registry=self.registry)
+        lag = Gauge("fraud_audit_lag_seconds", "Age of the last audited point.", registry=self.registry)
         lag.set_function(lag_s)
         self._exported = 0
 
@@ -61,7 +61,7 @@ class AuditMetrics:
             self._until.set(until_s)
 
     def serve(self, port: int) -> tuple[int, Callable[[], None]]:
-        """Serve /metrics on the loopback interface; returns the port and a stop function. Port 0: any."""
+        """Serve /metrics on the loopback interface, port 0: any; return the port and a stop function."""
         server: WSGIServer
         server, thread = start_http_server(port, LOOPBACK, self.registry)
 

@@ -1,17 +1,17 @@
-"""Findings of an audit: counts, also by topic, and the texts of the first ones."""
+"""Findings of an audit: counts in total and by topic, and the texts of the first findings."""
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 EXAMPLES = 20
-"""Findings whose texts are kept."""
+"""Maximum number of findings whose texts are kept."""
 MISSING, DUPLICATED, UNEXPECTED, DIFFERENT = KINDS = "missing", "duplicated", "unexpected", "different"
 
 
 @dataclass
 class Findings:
-    """Counts of differences, and the texts of the first ones."""
+    """Counts of differences, and the texts of the first findings."""
 
     missing: int = 0
     """Expected records that are missing."""

@@ -1,8 +1,8 @@
 """The continuous audit behind `fraud verify --follow`: audits a sample of the cards, a minute behind the job.
 
 A step reads in the same order as `verify`: progress records, which determine the settled point; all new
-outputs; the tables as far as the job had read them; the transactions up to the settled point. Expected
-records are compared and removed; the records that remain were not expected.
+outputs; the tables as far as the job had read them at that point; the transactions up to that point. Output
+records that the oracle expects are compared and removed; the remaining ones are unexpected.
 """
 
 import json
@@ -42,7 +42,7 @@ class Follower:
         settings: the job's settings.
         load: loads the model of a rollout.
         memory: state after the previous steps; updated in place.
-        clock: returns seconds since 1970-01-01 UTC; only dates the points of progress.
+        clock: returns seconds since 1970-01-01 UTC; used only to date the points of progress.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Follower:
         self.findings = memory.found.findings
         """Findings since this follower was created."""
         self.checked = 0
-        """Transactions judged since this follower was created, without those that only build up cards."""
+        """Transactions judged since this follower was created, except those that only build up cards."""
         self.point: Point | None = None
         """Settled point of the last completed step."""
         self.audited_until_s = 0.0
@@ -85,7 +85,7 @@ class Follower:
         return self._models[scorer.model]
 
     def _require_whole_log(self) -> None:
-        """Check that no unjudged transaction was deleted, and find out since when the outputs are complete.
+        """Check that no unjudged transaction was deleted; find the arrival from which outputs are complete.
 
         Raises:
             FollowError: transactions were deleted.
@@ -182,7 +182,7 @@ class Follower:
                 memory.found.add_dead_letter(record)
 
     def _is_audited(self, topic: str, partition: int, offset: int) -> bool:
-        """Return whether a dead letter of this record is audited: those of rollout events all are."""
+        """Return whether a dead letter of this record is audited; always True for a rollout event."""
         return topic == self._topics.model_rollouts or self._sample.has_place(topic, partition, offset)
 
     def _fold_tables(self, point: Point) -> None:
@@ -205,7 +205,7 @@ class Follower:
                 self._compare(arrivals[source], letter)
 
     def _has_row(self, record: Record) -> bool:
-        """Return whether a profile record is folded: it is of a card of the sample, or audited itself."""
+        """Return whether to fold a profile record: its card may be in the sample, or it is audited itself."""
         if self._sample.has_place(record.topic, record.partition, record.offset):
             return True
         if b'"last"' in (record.value or b""):
@@ -240,7 +240,7 @@ class Follower:
             if self._sample.has_card(tx.card_id):
                 in_sample.append(record)
         outcomes += zip(in_sample, oracle.judge(in_sample), strict=True)
-        oracle.trials = Trials()  # counted over all cards, not over a sample
+        oracle.trials = Trials()  # dropped: the job's trial counts cover all cards
         for record, outcome in outcomes:
             self.checked += record.timestamp >= memory.told_from_ms and outcome.kind is not Kind.DEAD_LETTER
             self._compare(record.timestamp, outcome)

@@ -52,7 +52,7 @@ class Judged(NamedTuple):
     outcomes: list[Outcome]
     """Outcomes with an output record; the others need no comparison."""
     trials: Mapping[Pair, Counter[str]]
-    """Trial counts of all transactions of a judge, in its last report; empty in the others."""
+    """Trial counts over all transactions of a judge; in its last report only, empty in earlier ones."""
 
 
 Judge = Callable[[Ends], Iterator[Judged]]
@@ -97,7 +97,7 @@ def _unavailable(log: Log, topics: Topics) -> set[int]:
 def merchants(
     log: Log, settings: JobSettings, ends: Ends, profiles: ProfileLog
 ) -> tuple[MerchantLog | None, list[Outcome]]:
-    """Read all merchants' payments, and the dead letters among the labels; None without merchant facts."""
+    """Return all merchants' payments (None without merchant facts) and the dead letters of the labels."""
     if settings.merchant_delay_ms is None:
         return None, []
     topics = settings.topics
@@ -126,7 +126,7 @@ def in_this_process(log: Log, settings: JobSettings, load: Load, everywhere: End
         log: reads the topics.
         settings: the job's settings.
         load: loads the model of a rollout.
-        everywhere: ends of all partitions, if other processes judge the others.
+        everywhere: ends of all partitions, for the merchants' payments; default: those given to the judge.
     """
 
     def judge(ends: Ends) -> Iterator[Judged]:
@@ -189,7 +189,7 @@ def from_registry(settings: JobSettings) -> Load:
 
 
 def _judge_partition(settings: JobSettings, ends: Ends, everywhere: Ends, reports: Connection) -> None:
-    gc.disable()  # histories have millions of objects and no cycles: collections would only cost time
+    gc.disable()  # histories have millions of objects and no cycles: collecting garbage only costs time
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
     try:
         for judged in in_this_process(log, settings, from_registry(settings), everywhere)(ends):

@@ -1,7 +1,7 @@
 """State of a continuous audit between its steps, in memory and in a file; only of the cards in its sample.
 
-By object sizes a transaction takes about 0.8 kB, and a card another 1 kB. The transactions of 38 days are
-kept, which is as far as a window reaches, so an audit needs share x transactions in 38 days x 0.8 kB.
+Added up by object sizes, a transaction takes about 0.8 kB and a card another 1 kB. Transactions are kept for
+38 days, as far as a window reaches, so an audit needs share x transactions in 38 days x 0.8 kB.
 """
 
 import io
@@ -38,7 +38,7 @@ class MemoryFileError(FraudError):
 
 @dataclass
 class Memory:
-    """The state that a step needs of the previous ones."""
+    """The state that a step takes over from the previous steps."""
 
     job_id: str
     share: float
@@ -59,7 +59,7 @@ class Memory:
     arrivals: dict[TopicPartition, int] = field(default_factory=dict)
     """Newest judged arrival, by partition of the transactions, ms."""
     days: list[tuple[int, dict[TopicPartition, int]]] = field(default_factory=list)
-    """Days of arrival (since 1970-01-01) with the audit's positions at their beginnings."""
+    """(day of arrival since 1970-01-01, the audit's positions when it reached that day)."""
 
     @classmethod
     def empty(cls, settings: JobSettings, share: float, behind_s: float) -> "Memory":
@@ -70,7 +70,7 @@ class Memory:
         return cls(settings.job_id, share, settings.allowed_lateness_ms, points, found, settled)
 
     def forget(self) -> None:
-        """Drop what no later record can need; does so once per day of arrival."""
+        """Drop the state that no later record can need; act only once per day of arrival."""
         now = min(self.arrivals.values(), default=0)
         day = now // DAY_MS
         if not now or (self.days and self.days[-1][0] >= day):
@@ -109,7 +109,7 @@ class Memory:
         """Load the state of an audit of the same job and sample.
 
         Raises:
-            MemoryFileError: it is of another job, sample or version, or not such a file.
+            MemoryFileError: the file is of another job, sample or version, or is not a state file.
         """
         try:
             version, memory = _Plain(io.BytesIO(path.read_bytes())).load()

@@ -35,9 +35,9 @@ from streaming_job.settings import JobSettings
 
 LoadModel = Callable[[ModelRef], Scorer]
 SHOWN = 10
-"""Offsets that are listed of the card's newest transactions."""
+"""Number of the card's newest transactions whose offsets are listed."""
 EVERYTHING = 1 << 62
-"""An offset beyond all rollout events: the job has already accepted or refused every one."""
+"""An offset beyond all rollout events: they are replayed as events that the job accepted or refused."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
     """
     topics = settings.topics
     card = collect(log, topics, alert_id)
-    load = cache(load)  # called at each decision, and each load checks the golden rows
+    load = cache(load)  # cached: called at each decision, and a load checks the golden rows
     partitions = len(log.ends(topics.transactions))
     record = card.alerts[0]
     rebuilt = _by_job(card, settings, partitions, load)
@@ -112,7 +112,7 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
 
 
 def _is_same(record: Record, card: CardLog) -> bool:
-    """Return whether a record is of the same transaction: a later repetition can have the same alert id."""
+    """Return whether an alert is of the card log's transaction: a repeated one can have the same alert id."""
     return bool(json.loads(record.value or b"")["source"] == card.alert["source"])
 
 
@@ -160,7 +160,7 @@ def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadMod
 
 
 def _as_written(records: Iterable[Record]) -> list[tuple[int, Record]]:
-    """Return table records with the earliest time at which each can have been written, in that order."""
+    """Return (earliest time at which it can have been written, record) of table records, sorted by time."""
     newest: dict[tuple[str, int], int] = {}
     dated = []
     for record in records:

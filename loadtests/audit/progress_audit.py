@@ -17,12 +17,12 @@ Ends = dict[TopicPartition, int]
 
 
 class _Progress(NamedTuple):
-    """The parts of a progress record that are kept, as there are many records."""
+    """The fields of a progress record that the audit needs: whole records would take too much memory."""
 
     key_groups: int
     counts: Counter[str]
     digests: dict[str, str | None]
-    """Digests by name of the count; None if an older release did not write one."""
+    """Digests of the alerts, by name of their count; None if an older release did not write one."""
     spans: list[tuple[TopicPartition, int, int]]
     """(partition, first offset, offset after the last) of the input records."""
     since: int
@@ -39,8 +39,8 @@ class ProgressAudit:
 
     Args:
         topics: names of the topics.
-        ends: (topic, partition) of the transactions -> first offset that is not audited; later commits are
-        ignored.
+        ends: (topic, partition) of the transactions -> first offset that is not audited; commits beyond it
+        are ignored.
     """
 
     def __init__(self, topics: Topics, ends: Mapping[TopicPartition, int]) -> None:
@@ -85,7 +85,7 @@ class ProgressAudit:
         self._dead_letters[commit_of(record)].append(source_of_letter(record))
 
     def table_ends(self) -> tuple[Ends, Ends]:
-        """Return the offsets up to which any key group, and every key group, has read the tables."""
+        """Return how far the furthest key group and the slowest one have read the tables, as offsets."""
         furthest: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
         for commit, progress in self._progress.items():
             for partition, _, end in progress.spans:
@@ -118,7 +118,7 @@ class ProgressAudit:
         """Compare the sums of all commits with the oracle's counts.
 
         Args:
-            kinds: number of records by the right outcome.
+            kinds: number of records by the oracle's outcome.
             shadow_alerts: number of expected shadow alerts.
             settled: (topic, partition) -> first offset whose dead letters are not counted in `kinds`.
         """
@@ -152,7 +152,7 @@ class ProgressAudit:
 
     @property
     def late_table_changes(self) -> int:
-        """Table changes after transactions that they should have affected, as the job counted them."""
+        """Table changes read too late for transactions that they should have affected; the job's count."""
         return sum(progress.counts["late_table_changes"] for progress in self._progress.values())
 
     def _check_commit(self, commit: Commit, progress: _Progress) -> None:

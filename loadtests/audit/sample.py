@@ -8,7 +8,7 @@ _CARD = re.compile(rb'"card_id"[ \t\r\n]*:[ \t\r\n]*"([^"]*)"')
 
 
 class Sample:
-    """A share of the cards, and of the (topic, partition, offset) of records that belong to no card.
+    """A share of the cards, and of the records without a card, chosen by (topic, partition, offset).
 
     The hash differs from that of canary membership, so members are in the sample as often as other cards.
 
@@ -37,7 +37,7 @@ class Sample:
     def may_have(self, value: bytes | None) -> bool:
         """Return whether a transaction or profile may be of a card of the sample: cheap, no false negatives.
 
-        True for a record without a card, with several, or with escaped characters.
+        True for a record with no card id, with several card ids, or with escaped characters.
         """
         if value is None or b"\\" in value or value.count(b'"card_id"') != 1:
             return True

@@ -10,7 +10,7 @@ from loadtests.oracle import Record
 from streaming_job.contracts.topics import Topics
 
 MOST_POINTS = 4_096
-"""Limit of the points that are kept; beyond it every second one is dropped."""
+"""Maximum number of points that are kept; beyond it every second point is dropped."""
 
 
 class Point(NamedTuple):
@@ -21,18 +21,18 @@ class Point(NamedTuple):
     transactions: dict[TopicPartition, int]
     """First uncommitted offset of each partition."""
     furthest: dict[TopicPartition, int]
-    """Offsets up to which any key group had read the tables."""
+    """Offsets up to which the furthest key group had read the tables."""
     slowest: dict[TopicPartition, int]
-    """Offsets up to which all key groups had read the tables."""
+    """Offsets up to which the slowest key group had read the tables."""
 
 
 class SettledPoints:
     """The points of a job's progress; a point is settled once it is old and all groups have reached it.
 
-    A point is settled when, by a later point that is old enough, every key group has read the tables as far
-    as any had at the point. Then each dead letter of the tables' records is on the log, and no group can
-    still refuse a rollout event that others have applied. The age is needed because brokers make the parts
-    of a transaction visible one after another.
+    A point is settled when the newest point of the minimal age shows that every key group has read the
+    tables as far as the furthest group had at the settled point. Then all dead letters of table records up
+    to there are on the log, and no group can still refuse a rollout event that another group has applied.
+    The minimal age is needed because a Kafka transaction becomes visible in one partition after another.
 
     Args:
         topics: names of the topics.

@@ -20,7 +20,7 @@ FETCH = 5_000
 """Records per call of the client."""
 POLL_S = 0.2
 SILENCE_S = 60.0
-"""Without a record or an end of a partition for this long, the broker counts as lost."""
+"""The broker counts as lost when it has sent no record and no end of a partition for this long."""
 TIMEOUT_S = 30.0
 STARTING = (
     KafkaError.NOT_COORDINATOR,
@@ -147,8 +147,8 @@ class TopicLog:
 
         Args:
             topic: name.
-            ends: first offset not to read, by partition, 0 for missing ones; default: up to the end of each
-            partition when the reader reaches it.
+            ends: first offset not to read, by partition; a partition without one is not read. Default: read
+            each partition to its end at the time the reader reaches it.
             starts: first offset to read, by partition; default: the beginning.
 
         Raises:

@@ -67,7 +67,10 @@ def nested(trials: TrialCounts) -> dict[str, Any]:
 
 
 class TrialAudit:
-    """Collects trial counts of progress records, then compares them; only_... counts may become both."""
+    """Collects trial counts of progress records, then compares them.
+
+    A later commit may turn an `only_...` count into a `both` count, so its own counts may be negative.
+    """
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems

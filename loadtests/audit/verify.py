@@ -3,7 +3,8 @@
 The order of reads matters while the job runs. First the offsets that the key groups have committed. Then the
 outputs, which are complete up to those offsets because one transaction writes both. Then the inputs up to
 those offsets. The progress records tell how far each group has read the tables: dead letters of table records
-are expected as far as every group has read, and decisions may depend on records as far as any group has read.
+are expected as far as the slowest group has read, and decisions may depend on table records as far as the
+furthest group has read.
 """
 
 from collections import Counter
@@ -38,7 +39,7 @@ class Verdict:
 
     findings: Findings
     kinds: Counter[Kind] = field(default_factory=Counter)
-    """Number of transactions by the right outcome."""
+    """Number of transactions by the oracle's outcome."""
     dead_letters: Counter[str] = field(default_factory=Counter)
     """Number of expected dead letters of all inputs, by reason."""
     shadow_alerts: int = 0
@@ -50,9 +51,9 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
     """Differences between the progress records and the outputs or the oracle."""
     late_table_changes: int = 0
-    """Table changes after transactions that they should have affected, as the job counted them."""
+    """Table changes read too late for transactions that they should have affected; the job's count."""
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
-    """First offset of each input partition that was not audited."""
+    """First offset that was not audited, by input partition."""
 
     @property
     def events(self) -> int:
@@ -200,5 +201,5 @@ def _counted(log: Log, topic: str, progress: Progress, *, may_lack: bool = False
             if done % STEP == 0:
                 progress(f"reading {topic}", done, 0)
     except MissingTopicError:
-        if not may_lack:  # older releases did not write them; expected records count as missing then
+        if not may_lack:  # older releases lack these topics; expected records count as missing then
             raise

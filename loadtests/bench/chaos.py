@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 CARDS = 2_000
 """Number of cards: few enough that each is used often, enough that none becomes hot (approximate windows)."""
 KILLS_SHARE = 0.75
-"""Share of a limited time for kills; network faults get the rest."""
+"""Share of `Plan.within_s` for kills; network faults get the rest."""
 WRONG = "has to be 0"
 TRANSACTION_TIMEOUT_MS = 10_000
 """The least that the job allows, so that a fault can last as long as a transaction's timeout."""
@@ -159,7 +159,7 @@ def require_clean(figures: list[Figure]) -> None:
 
 
 def _stale(installed: Installation, dsn: str) -> int:
-    """Count the cards whose last change on the topic is not their row in Postgres."""
+    """Count the cards whose last change on the topic differs from their row in Postgres."""
     newest: dict[str, tuple[str, float] | None] = {}
     for record in installed.read(installed.topics.profiles):
         after = json.loads(record.value)["after"] if record.value else None

@@ -112,7 +112,7 @@ def throughput(
         int, typer.Option(min=0, help="Transactions before the backlog, 10,000/s")
     ] = 2_000_000,
     span: Annotated[
-        str, typer.Option(help="Event time of all transactions, at most 7d; they end now")
+        str, typer.Option(help="Span of the event times of all transactions, at most 7d; it ends now")
     ] = "6d",
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
     profiles: Profiles = True,
@@ -155,7 +155,7 @@ def latency(
     shadows: Shadows = 0,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Measure from a transaction's Kafka timestamp to its alert at a consumer; FRAUD_... set the job."""
+    """Measure the time from a transaction's arrival to its alert at a consumer; FRAUD_... set up the job."""
     from loadtests.bench import latency as bench
     from loadtests.bench.rig import Plan, rig
 
@@ -177,7 +177,7 @@ def sidecar(
     per_minute: Annotated[int, typer.Option(min=1, help="Requests of all clients together")] = 10_000,
     rate: Annotated[float, typer.Option(min=1, help="Transactions per second")] = 2_000.0,
     length: Annotated[
-        str, typer.Option("--for", help="Length of each stretch: 60s, 5m; best a multiple of an epoch's")
+        str, typer.Option("--for", help="Length of each stretch, best a multiple of an epoch: 60s, 5m")
     ] = "40s",
     turns: Annotated[int, typer.Option(min=1, help="Stretches with requests, and as many without")] = 4,
     warm_up: Annotated[str, typer.Option(help="Warm-up before the measurement")] = "110s",
@@ -207,7 +207,7 @@ def restart(
     profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Measure from the start of a killed job to its first alert; FRAUD_... variables set the job."""
+    """Measure the time from a killed job's start to its first alert; FRAUD_... configure the job."""
     from loadtests.bench import history
     from loadtests.bench import restart as bench
     from loadtests.bench.rig import Plan, rig
@@ -230,7 +230,7 @@ def chaos(
     ] = 200,
     faults: Annotated[int, typer.Option(min=0, help="Kafka requests and responses lost or delayed")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of kinds, order and moments")] = 1,
-    within: Annotated[str, typer.Option(help="Time after which none begins: 30m")] = "24h",
+    within: Annotated[str, typer.Option(help="Time after which no kill or fault begins: 30m")] = "24h",
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """Kill processes, disturb the network, and audit everything at the end: 0 lost, 0 duplicated."""
@@ -242,7 +242,7 @@ def chaos(
 
 @app.command()
 def plot(
-    reports: Annotated[list[Path], typer.Argument(help="Reports by --report; a plot shows their file names")],
+    reports: Annotated[list[Path], typer.Argument(help="Reports by --report; plots label them by file name")],
     into: Annotated[Path, typer.Option(help="Directory of the SVG files")] = Path(),
 ) -> None:
     """Plot reports: latency distribution, throughput against calibration, cost against cards."""
@@ -259,7 +259,7 @@ def run(name: str, measured: Callable[[Say], Iterator[Result]], to: Path | None)
 
     Args:
         name: name of the benchmark.
-        measured: generator of the results; prints its status with its argument.
+        measured: generator of the results; calls its argument to print its status.
         to: file of the report; None: no report.
 
     Returns:

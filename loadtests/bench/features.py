@@ -37,7 +37,7 @@ SMALL_BATCH = 2_000
 KEPT_DAYS = 40
 """After this many days the state of a card with two transactions a day no longer grows."""
 FEW_DAYS = 3
-"""Days for MANY cards, of which forty days exceed a machine's memory."""
+"""Days for MANY or more cards: forty days of theirs exceed a machine's memory."""
 MANY = 1_000_000
 BUSY_CARDS, BUSY_PER_DAY = 20_000, 4_000.0
 """926 events per second; nine tenths of them are 50,000 per minute."""
@@ -56,7 +56,7 @@ def kernel(cards: int, rounds: int) -> Figure:
 
 
 def hot(rounds: int) -> Figure:
-    """Measure the same for a single hot card with 100,000 transactions per hour."""
+    """Measure the same as `kernel` for a single hot card with 100,000 transactions per hour."""
     load, state = FeatureLoad(1, per_day=2_400_000), GroupState(MemoryArena())
     warm = load.next(100_000)
     state.apply(warm, state.card_numbers(warm))
@@ -107,7 +107,7 @@ def persistence(cards: int, rounds: int) -> Iterator[Figure]:
 
 
 def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
-    """Measure bytes per card, and deltas, snapshots and rebuilding, after forty days of two transactions."""
+    """Measure bytes per card, deltas, snapshots and rebuilding, after 40 days of two transactions a day."""
     load, store, meta = FeatureLoad(cards, resolution_ms=resolution_ms), MemoryPieces(), Meta()
     with tempfile.TemporaryDirectory() as directory:
         state = GroupState(FileArena(Path(directory)))
@@ -217,7 +217,7 @@ def decoding(rounds: int) -> Figure:
 
 
 def counting(rounds: int) -> Figure:
-    """Features of a block of transactions, counted in the bins of their training."""
+    """Measure counting the features of a block of transactions in the bins of the training."""
     load, state = FeatureLoad(BUSY_CARDS), GroupState(MemoryArena())
     load.warm(state, FEW_DAYS, batch=BATCH)
     records = load.next(BATCH)

@@ -18,12 +18,12 @@ _AT_ONCE = {"transactional.id": "bench-history"}
 
 
 def rate(events: int, span_s: float = SPAN_S) -> float:
-    """Return the rate of a history of so many transactions, per second of event time."""
+    """Return the rate of a history of `events` transactions, per second of event time."""
     return events / span_s
 
 
 class History:
-    """Transactions evenly spread over a time before now, sent in parts to a rig with `Plan.archive`."""
+    """Transactions evenly spread over a span that ends now, sent in parts to a rig with `Plan.archive`."""
 
     def __init__(self, installed: Installation, events: int, span_s: float = SPAN_S) -> None:
         self._installed = installed

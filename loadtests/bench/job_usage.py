@@ -42,7 +42,7 @@ class JobUsage:
             self._first, self._begin = used, self._end
 
     def measure_memory(self) -> None:
-        """Measure the memory of every process, which pauses each for some milliseconds."""
+        """Measure the memory of every process, which pauses each for a few milliseconds."""
         self.peak_memory = max(self.peak_memory, memory.total([self._pid]))
 
     def seconds(self) -> float:

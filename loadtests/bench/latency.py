@@ -48,7 +48,7 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
     yield Figure("job cpu", usage.cores(), "cores", (), "driver, JVM and workers, in the measured time")
     yield Figure(
         "memory", usage.peak_memory / 2**20, "MiB", (),
-        "of the same, shared pages counted once; maximum of before and after the measured time",
+        "of these processes, shared pages counted once; maximum of before and after the measured time",
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Circumstance:
-    """A fact in a report beside its figures."""
+    """An entry of a report that is not a figure."""
 
     name: str
     value: Any

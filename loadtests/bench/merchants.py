@@ -24,11 +24,11 @@ from streaming_job.facts.table import FactTable, MerchantRules
 
 BEGIN_HOUR = 486_000
 DELAY_DAYS, KEPT_DAYS = 7, 46
-"""Label delay, and the days of which a table with that delay keeps facts."""
+"""Label delay, and the number of days for which a table with that delay keeps facts."""
 SEEN_DAYS = 2
-"""Days after that, on which times are measured."""
+"""Days after KEPT_DAYS, in which times are measured."""
 MINI_BATCH, BLOCK = 16, 1_024
-"""Transactions of a lookup at moderate rates, and from a backlog."""
+"""Transactions per lookup: at moderate rates, and from a backlog."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Traffic:
     per_day: float
     """Transactions of a merchant per day."""
     labels_per_day: int
-    """Reports of fraud per day, of transactions of the days before."""
+    """Fraud reports per day, on transactions of the days before."""
 
     def hour(self, hour: int, rng: np.random.Generator) -> FactBatch:
         """Return the facts that are written when an hour is over."""
@@ -56,10 +56,10 @@ class Traffic:
 
 
 def measure(traffic: Traffic, rounds: int, say: Callable[[str], None]) -> Iterator[Figure]:
-    """Fill the table of one key group, then measure an hour of facts, lookups, writes, and opening it again.
+    """Fill one key group's table, then measure an hour of facts, lookups, writes, and opening it again.
 
     Args:
-        traffic: what the facts are of.
+        traffic: the traffic that the facts count.
         rounds: rounds of each lookup.
         say: called with the progress.
     """

@@ -57,7 +57,7 @@ class Plan:
     shadows: int = 0
     """Number of challengers in shadow, with as many trees as the champion."""
     archive: bool = False
-    """Whether the transactions have the Kafka timestamps of a `History`, and the rollouts one before them."""
+    """Whether transactions have past Kafka timestamps, as in a `History`, and rollouts an earlier one."""
 
 
 class Commit(NamedTuple):
@@ -160,7 +160,7 @@ class Rig:
 def simulator(
     plan: Plan, servers: Endpoints, rate: float, for_s: float, mark: str
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the simulator's command line, and variables with what other users must not see in it."""
+    """Return the simulator's command line, and its secrets as variables, hidden from other users."""
     command = [
         sys.executable, "-X", mark, "-m", "deploy.cli", "simulate",
         "--bootstrap-servers", servers.bootstrap_servers,
@@ -227,8 +227,8 @@ def _roll_out(plan: Plan, installed: Installation) -> Champion:
     policy = Policy(champion.threshold, champion.max_count_5m)
     timestamp_ms = None
     if plan.archive:
-        # timestamps are the event times: stamped by the broker now, all transactions would be a burst, and a
-        # rollout of now would not hold for them
+        # Kafka timestamps are the event times: stamped by the broker, all transactions would be one burst; a
+        # rollout with the present timestamp would not apply to them
         broker.create(servers, installed.topics, replay=True)
         timestamp_ms = now_ms - int(2_000 * SPAN_S)
     events = [*installation(champion.ref, policy, "bench", ACTOR, now_ms)]
@@ -239,7 +239,7 @@ def _roll_out(plan: Plan, installed: Installation) -> Champion:
 
 
 def _trained(plan: Plan, seed: int, installed: Installation, now_ms: int) -> Champion:
-    # at such rates the training history covers only seconds, so fewer cards with the same habits are used
+    # at high rates the training history would cover only seconds, so it has fewer cards with the same habits
     share = max(1.0, plan.rate * PAST_S / training.HISTORY)
     cards = max(FEWEST_CARDS, round(plan.cards / share))
     rate = plan.rate * cards / plan.cards

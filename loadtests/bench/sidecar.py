@@ -83,14 +83,14 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     stretches: list[tuple[bool, float, float]] = []
     settings, log = rig.installed.settings, rig.plan.data_dir / "logs" / "sidecar.log"
     with (
-        # fifty threads in this process would delay the reader of alerts, which takes their time
-        # and a bank's clients are on other machines, where they take no time from the job
+        # a process of low priority: fifty threads in this process would delay the reader, which records when
+        # alerts arrive, and a bank's clients are on other machines, where they take no CPU time from the job
         ProcessPoolExecutor(1, get_context("spawn"), priority.lower) as clients,
         http_servers.sidecar(log, settings.variables()) as url,
         rig.feeding(requests.rate, requests.warm_up_s + 2 * requests.turns * requests.for_s + 60),
     ):
         say("warming up")
-        clients.submit(int).result()  # its process has started before a stretch begins
+        clients.submit(int).result()  # starts the process before a stretch begins
         time.sleep(requests.warm_up_s)
         for turn in range(2 * requests.turns):
             with_requests = turn % 2 == 1

@@ -27,7 +27,7 @@ class Backlog:
     events: int
     """Transactions of the backlog."""
     span_s: float = history.SPAN_S
-    """Event time of all transactions, seconds."""
+    """Span of the event times of all transactions, seconds."""
 
     @property
     def rate(self) -> float:
@@ -38,8 +38,8 @@ class Backlog:
 def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Iterator[Figure]:
     """Run the job at a low rate, then give it a backlog, all at once.
 
-    Spark's JVM compiles code that has run often, and most of its code runs once per epoch. Right after a
-    start its compilers would take a share of the backlog's time.
+    Spark's JVM compiles code that has run often, and most of its code runs once per epoch. Without the time
+    at a low rate, its compilers would take a share of the backlog's time.
 
     Raises:
         FraudError: the job ended, or its results are wrong.

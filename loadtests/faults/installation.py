@@ -168,8 +168,8 @@ class Installation:
     def lag(self) -> dict[tuple[str, int], int]:
         """Return the job's lag in records, by input partition; partitions without lag are left out.
 
-        Only one key group commits the offsets of tables, so once no lag is left by those, the tables' lag is
-        that of the slowest group.
+        Only one key group commits the offsets of tables. Once committed offsets show no lag, the tables' lag
+        is computed from the progress record of the slowest group.
         """
         tables = self.settings.tables
         names = (self.topics.transactions, *tables)

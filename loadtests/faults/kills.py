@@ -13,7 +13,7 @@ from loadtests.faults.relay import Relay
 from streaming_job.runtime.failpoints import Step
 
 IN_WORKER = tuple(step for step in Step if step is not Step.EPOCH_ENDED)
-"""Steps of a Python worker; the remaining one is the driver's."""
+"""Steps of a Python worker; the remaining step is the driver's."""
 
 
 def worker_at(step: Step) -> Callable[["Scene"], None]:
@@ -43,7 +43,7 @@ def driver_only(scene: "Scene") -> None:
     """Kill the driver's Python process while a worker hangs at a step, and restart.
 
     The next job starts while the other processes still run. It may have to wait for the lock of a working
-    copy, but only for processes that end by themselves.
+    copy, but the processes that hold the lock end by themselves.
     """
     relay = scene.relay
     relay.hang_at(scene.chance.choice(IN_WORKER))
@@ -53,7 +53,7 @@ def driver_only(scene: "Scene") -> None:
 
 
 def jvm(scene: "Scene") -> None:
-    """Kill Spark's JVM alone at any time of an epoch, which the job reports before it ends; then restart."""
+    """Kill only Spark's JVM at any time of an epoch; the job must report this and end; then restart."""
     relay = scene.relay
     relay.until(relay.job.epochs, "an epoch")  # before that the job would report that Spark does not start
     scene.busy()

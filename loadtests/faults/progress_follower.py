@@ -51,7 +51,7 @@ class ProgressFollower:
         return {partition: min(end.get(partition, 0) for end in ends) for partition in partitions}
 
     def _read(self) -> None:
-        """Read new records, with a consumer per call so that nothing is fetched in between."""
+        """Read new records, with one consumer per call so that nothing is fetched between calls."""
         reader = topic_reader.consumer(self._servers, {}, "fraud-faults")
         try:
             partition = TopicPartition(self._settings.topics.job_progress, 0, self._next)

@@ -1,6 +1,6 @@
-"""A TCP proxy before one Kafka broker that injects network faults into single requests.
+"""A TCP proxy in front of one Kafka broker, which injects network faults into single requests.
 
-A fault is armed for one API and hits the next request of it. Frames are those of Kafka's protocol
+A fault is armed for one API and hits the next request of that API. Frames are those of Kafka's protocol
 (https://kafka.apache.org/protocol): four bytes of length; then a request has its API key in two bytes, its
 version in two and its correlation id in four, and a response begins with the correlation id of its request.
 """
@@ -85,9 +85,9 @@ class _Connection:
     client: asyncio.StreamWriter
     broker: asyncio.StreamWriter
     abandoned: bool = False
-    """Whether the client was cut off while its request is still to arrive."""
+    """Whether the client was cut off although its request is still to be forwarded."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the broker responds after that."""
+    """Set when the broker responds after the client was cut off."""
     faults: dict[int, Fault] = field(default_factory=dict)
     """Faults of responses, by correlation id of the request."""
 

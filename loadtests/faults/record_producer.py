@@ -1,4 +1,4 @@
-"""Producer of records that must arrive, and once only, although the broker is killed."""
+"""Producer whose records arrive exactly once, even when the broker is killed."""
 
 import json
 

@@ -62,9 +62,9 @@ class Relay:
         Raises:
             FaultError: none reaches it.
         """
-        # some before, so that the end of an epoch has something to save
+        # send some before the step is armed, so that the end of an epoch has something to save
         self.burst(BURST // 2)
-        # and decided, so that the job does not hang before it has read a transaction
+        # wait until they are decided, so that the job does not hang before it has read a transaction
         self.installed.caught_up(self.job)
         self.job.arm(step)
         self.burst(BURST // 2)
@@ -74,7 +74,7 @@ class Relay:
         """Wait until a condition of the running job is true, and return its value.
 
         Raises:
-            FaultError: the job ended first, or it is not true in time.
+            FaultError: the job ended first, or the condition is not true in time.
         """
         end = time.monotonic() + PATIENCE_S
         while not (value := condition()):

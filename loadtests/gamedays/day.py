@@ -19,7 +19,7 @@ class Gameday:
 
     name: str
     entries: tuple[str, ...]
-    """Runbook entries: the one whose remedy is applied, then others that show, too."""
+    """Runbook entries: first the entry whose remedy is applied, then entries whose symptoms also show."""
     symptom: str
     """The symptom in a few words."""
     provoked_by: str
@@ -32,8 +32,8 @@ class Gameday:
     patience_s: float = 240.0
     """Time limit for seeing everything expected, seconds."""
     findings: Mapping[str, int] = field(default_factory=dict)
-    """Findings of the audit that the game day itself causes, by kind; 0 of all others."""
+    """Findings of the audit that the game day itself causes, by kind; other kinds must have none."""
     note: str = ""
     """What a short run cannot show, or why a sign is missing."""
     problems: int = 0
-    """Number of disagreements with job-progress that the symptom leaves."""
+    """Number of differences between outputs and progress records that the symptom leaves behind."""

@@ -18,7 +18,7 @@ USED = ("amount", "risk_tier")
 """Features of the model; the second is unknown for a card without a profile."""
 ROWS = 400
 EACH = 3
-"""Transactions of cards without a profile for each 20 of the others."""
+"""Transactions of cards without a profile for every 20 of other cards."""
 
 
 @cache

@@ -44,8 +44,8 @@ def _until_well(scene: Scene) -> None:
 
         def is_ready() -> bool:
             samples = lookout.last.samples
-            # limits may reach the ceiling again later: they are ten times what was measured, so an outage
-            # of a minute gives ten minutes
+            # remembered, because limits may reach the ceiling again: they are ten times what was measured,
+            # so an outage of a minute gives ten minutes
             scene.has_limits |= all(0 < limit.value(samples, {}) < CEILING_S for limit in LEARNED_LIMITS)
             return lookout.last.is_well and scene.has_limits
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 POLL_S = 0.05
 
 SETTINGS: dict[str, Any] = {
-    # the limit of an epoch's length is ten times what epochs take, and 10 x 20 s is too long to wait
+    # the limit of an epoch's length is ten times the measured length, and 10 x 20 s is too long to wait
     "epoch_s": 2.0,
     # a job of some minutes gains nothing from a warm JVM
     "warm_up_epochs": 3,
@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
 
 
 VELOCITY = 1_000
-"""Transactions of a card in 5 minutes that alert: ten times the traffic's rate of a card."""
+"""A card's transactions in 5 minutes beyond which it alerts: ten times a card's rate in the traffic."""
 
 
 class Scene:
@@ -60,7 +60,7 @@ class Scene:
         self.model = installed.roll_out(max_count_5m=VELOCITY)
         """The champion's rollout."""
         self.cleanup = ExitStack()
-        """Run at the end of the scene."""
+        """Callbacks that run at the end of the scene."""
         self.job = installed.start()
         """The running job."""
         self.others: list[JobProcess] = []

@@ -1,4 +1,4 @@
-"""Transactions of senders beside the traffic, which may be changed before they are sent."""
+"""Transactions of additional senders, which may be changed before they are sent."""
 
 import json
 import time

@@ -67,7 +67,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Expected:
-    """What must be seen, each at some moment of the symptom."""
+    """What must be seen, each item at least once while the symptom lasts."""
 
     codes: tuple[str, ...] = ()
     """Reason codes of `/v1/status`."""
@@ -90,7 +90,7 @@ def samples_of(page: str) -> Samples:
 
 
 def rules_of(alerts: list[dict[str, Any]]) -> dict[str, str]:
-    """Return alert -> state from Prometheus' `/api/v1/alerts`; of alerts with one name the most severe."""
+    """Return alert name -> most severe state of the alerts with it, from Prometheus' `/api/v1/alerts`."""
     states: dict[str, str] = {}
     for alert in alerts:
         name, state = alert["labels"]["alertname"], alert["state"]

@@ -44,7 +44,7 @@ class Watchers:
         """Query sidecar and Prometheus.
 
         Raises:
-            OSError: the server does not answer.
+            OSError: a server does not answer.
         """
         return sight_of(
             json.loads(get(f"{self.sidecar}v1/status")),

@@ -51,7 +51,7 @@ class Collector:
 
         Args:
             report: a report from `Lane.report`.
-            now: time of any clock, seconds.
+            now: current time by any clock, seconds.
         """
         lane, at = int(report["lane"]), float(report["at_s"])
         self.newest[lane], self.heard[lane] = report, now

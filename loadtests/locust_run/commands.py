@@ -76,7 +76,7 @@ def run(
         str, typer.Option(help="steady, ramp, spike, soak or replay", rich_help_panel=_LOAD)
     ] = "steady",
     factor: Annotated[
-        float, typer.Option(help="Rate of a spike, as a multiple", rich_help_panel=_LOAD)
+        float, typer.Option(help="Rate of a spike, as a multiple of --rate", rich_help_panel=_LOAD)
     ] = 5.0,
     replay: Annotated[
         Path | None, typer.Option(help="Parquet file for the shape replay", rich_help_panel=_LOAD)

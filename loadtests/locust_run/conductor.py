@@ -25,7 +25,7 @@ REPORT_S = 1.0
 SILENCE_S = 4.0
 """A worker without a report for this long is lost, seconds."""
 LEAD_S = 1.0
-"""Time from the order to begin to the start, so that the order reaches every worker, seconds."""
+"""Time between the order to begin and the start, so that the order reaches every worker, seconds."""
 TAPING_S = 600.0
 SETTLE_REPORTS = 2.0
 """Reports of each worker to wait for after the lag was 0, so that they include the last alerts."""

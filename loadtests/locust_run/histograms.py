@@ -51,7 +51,7 @@ def percentile_ms(histogram: HdrHistogram, at: float) -> float | None:
 
 
 def curve(histogram: HdrHistogram, points: int = 5) -> list[tuple[float, float]]:
-    """Return (percentile, ms) of the whole distribution, with `points` for each halving of the rest above."""
+    """Return (percentile, ms) of the distribution: `points` for each halving of the share above them."""
     if not histogram.get_total_count():
         return []
     return [
@@ -61,7 +61,7 @@ def curve(histogram: HdrHistogram, points: int = 5) -> list[tuple[float, float]]
 
 
 class HistogramLog:
-    """A file of interval histograms in HdrHistogram's log format, which its own tools read."""
+    """A file of interval histograms in HdrHistogram's log format, which HdrHistogram's tools read."""
 
     def __init__(self, path: Path) -> None:
         self._file: Any = path.open("w", encoding="utf-8")

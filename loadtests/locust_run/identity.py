@@ -1,7 +1,7 @@
 """The transaction_id of a load test, which encodes run, lane, number and intended sending time.
 
 32 hex digits: run (6), lane (2), number within the lane (8), microseconds from the start of the run to the
-intended time (16). So a reader of an alert knows when its transaction was due without a table.
+intended time (16). So a reader of an alert needs no lookup to know when its transaction was due.
 """
 
 from typing import NamedTuple

@@ -23,7 +23,7 @@ from streaming_job.settings import JobSettings
 
 TAPING, READY, RUNNING, SENT, FAILED = "taping", "ready", "running", "sent", "failed"
 SWITCH_S = 0.0005
-"""Switch interval, seconds: how long a thread may hold the GIL; Python's 5 ms would be the whole bound."""
+"""Switch interval, seconds: how long a thread may hold the GIL; Python's 5 ms equal the slip's bound."""
 PRIORITY = -10
 """Niceness of the sender, where the system permits it: the generator stands for another machine, which the
 system under test does not delay."""
@@ -60,7 +60,7 @@ class Lane:
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
         self._tape = Tape(Path(plan.directory).resolve() / f"tape-{share.lane}")
         self._tape.start(plan, share, int(time.time() * 1000))
-        with suppress(PermissionError):  # only root may; threads inherit it when they are created
+        with suppress(PermissionError):  # only root may do this; new threads inherit the priority
             os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
         self._watch = AlertWatch(client, settings.topics.fraud_alerts, identity.prefix(share))
         self._sender = Sender(
@@ -96,7 +96,7 @@ class Lane:
         self.state = RUNNING
 
     def take_alerts(self) -> list[tuple[float, int]]:
-        """Return (latency in ms, bytes) of the alerts since the last call; the next report has them, too."""
+        """Return (latency in ms, bytes) of the alerts since the last call, which the next report counts."""
         alerts: list[Seen] = []
         while self._watch.seen:
             alerts.append(self._watch.seen.popleft())

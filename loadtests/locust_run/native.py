@@ -11,7 +11,7 @@ from typing import Any
 from gevent import monkey
 
 sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
-"""The original `time.sleep`, which blocks the calling thread and not its greenlet."""
+"""The original `time.sleep`, which blocks the calling thread; gevent's would switch greenlets."""
 _start_new_thread: Callable[..., Any] = monkey.get_original("_thread", "start_new_thread")
 
 
@@ -39,7 +39,7 @@ class NativeThread:
     def _guarded(self) -> None:
         try:
             self._run()
-        except BaseException as fault:  # there is no caller: the owner reads it
+        except BaseException as fault:  # no caller can catch it: the owner reads `fault`
             self.fault, self.trace = fault, traceback.format_exc()
         finally:
             self.ended = True

@@ -18,7 +18,7 @@ class Plan:
     for_s: float = 60.0
     """Measured seconds."""
     warm_up_s: float = 5.0
-    """Seconds before that in which the rate rises; audited, but not in the percentiles."""
+    """Seconds before the measured ones, in which the rate rises; audited, but not in the percentiles."""
     shape: str = "steady"
     """steady, ramp, spike, soak or replay."""
     factor: float = 5.0
@@ -28,11 +28,11 @@ class Plan:
     seed: int = 1
     """Seed of the simulated world."""
     replay: str = ""
-    """Parquet file of transactions for the shape replay; its own times count, not the rate."""
+    """Parquet file of transactions for the shape replay; its own times apply instead of `rate`."""
     speed: float = 1.0
     """Speed of a replay as a multiple of the file's own time."""
     drain_s: float = 60.0
-    """Time limit for the job to decide the rest once everything was sent, seconds."""
+    """Time limit for the job to decide all transactions after the last was sent, seconds."""
     sidecar: str = ""
     """URL of the job's sidecar; empty: no sidecar users."""
     sidecar_users: int = 2

@@ -36,7 +36,7 @@ class Piece:
 
 
 class RateProfile:
-    """Consecutive pieces, and the inverse of their cumulative rate: event i is due at count i + 1/2."""
+    """Consecutive pieces, and when events are due: event i when the integral of the rate is i + 1/2."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         """Join pieces.
@@ -108,7 +108,7 @@ class RateProfile:
 def profile(
     shape: str, rate: float, for_s: float, *, warm_up_s: float = 0.0, factor: float = 5.0
 ) -> RateProfile:
-    """Build the profile of a shape, after a warm-up in which the rate rises to the shape's first.
+    """Build the profile of a shape, after a warm-up in which the rate rises to the shape's first rate.
 
     Args:
         shape: steady; ramp (a tenth of the rate to the rate); spike (`factor` times the rate for a fifth of

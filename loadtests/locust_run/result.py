@@ -30,13 +30,13 @@ class Result:
     latency_ms: dict[str, float] = field(default_factory=dict)
     """Percentiles of the time from intended sending to the receipt of the alert."""
     latencies: int = 0
-    """Number of latencies."""
+    """Number of measured latencies."""
     slip_ms: dict[str, float] = field(default_factory=dict)
     """Percentiles of the time from intended to actual sending."""
     backlog_at_end: int | None = None
     """Job's lag when everything was sent, records; None: unknown."""
     drained_s: float | None = None
-    """Time after that until the lag was 0, seconds; None: it never was."""
+    """Time from the end of sending until the lag was 0, seconds; None: it never was."""
     lost_workers: list[str] = field(default_factory=list)
     """Lost workers, with reasons."""
     fault: str = ""

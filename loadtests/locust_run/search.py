@@ -25,7 +25,7 @@ class Search:
         Args:
             plan: plan of each probe, except rate and directory.
             target: the job to test.
-            bounds: bounds, with one of the p99.
+            bounds: bounds, including one for the p99.
             workers: number of generator workers.
             say: called with the progress.
         """

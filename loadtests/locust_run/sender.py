@@ -71,15 +71,15 @@ class Sender:
         self.sent = 0
         """Records given to the producer."""
         self.sent_measured = 0
-        """Records of these that were due after the warm-up."""
+        """Records given to the producer that were due after the warm-up."""
         self.refused = 0
         """Records that were not delivered."""
         self.acknowledged_at_end = 0
-        """Acknowledged records shortly after the last one was sent."""
+        """Records acknowledged SETTLE_S after the last one was sent."""
         self.cpu_s = 0.0
-        """CPU time of this process from the start until then, seconds."""
+        """CPU time of this process from the start until `ended_us`, seconds."""
         self.ended_us = 0
-        """Time of that moment, microseconds from the start."""
+        """Time at which `acknowledged_at_end` was read, microseconds from the start."""
         self.unsent = 0
         """Records not sent, not delivered or not acknowledged at the end."""
         self.slips: deque[npt.NDArray[np.int64]] = deque()
@@ -126,7 +126,7 @@ class Sender:
         return not self.thread.stopped and self._now_us() < self._end_us + GRACE_S * 1e6
 
     def _send(self, segment: Segment) -> bool:
-        """Send a segment's records when they are due; returns False if sending has to stop before."""
+        """Send a segment's records when they are due; returns False if sending has to stop early."""
         due_us, start, count = segment.due_us, 0, len(segment)
         while start < count:
             now = self._now_us()

@@ -28,7 +28,7 @@ END = "end"
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Some thousand encoded transactions in order of intended times, memory-mapped."""
+    """Encoded transactions in order of intended times, memory-mapped."""
 
     due_us: npt.NDArray[np.int64]
     """Intended times, microseconds from the start."""

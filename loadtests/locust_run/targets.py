@@ -1,4 +1,4 @@
-"""Targets of a load test: an own stack and job, or any cluster by the job's settings."""
+"""Targets of a load test: a stack and job of its own, or the cluster of the job's settings."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

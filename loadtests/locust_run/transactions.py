@@ -42,7 +42,7 @@ def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
         plan: plan of the run.
         share: the lane.
         base_ms: event time of the start, ms since 1970-01-01 UTC. Transactions are encoded ahead, so it is
-            some seconds before the start.
+            a few seconds before sending starts.
 
     Raises:
         FraudError: the file of a replay cannot be read.

@@ -61,7 +61,7 @@ class SidecarUser(HttpUser):
 
 
 class WholeRun(LoadTestShape):
-    """Load shape of a run: its users stay until the conductor ends it.
+    """Load shape of a run: all users stay until the conductor ends the run.
 
     The schedule (`rate_profile`) determines the rate over time, not the number of users.
     """

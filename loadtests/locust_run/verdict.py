@@ -59,8 +59,8 @@ def failures(
 
     Args:
         result: measurements of the workers.
-        bounds: their bounds.
-        audit: the audit; None: not made, and not checked.
+        bounds: bounds of the measurements.
+        audit: the audit; None: none was made.
         own_topics: whether no other producer writes to the topics. Then exactly the sent transactions must
             have been audited, and the workers must have received every alert.
     """

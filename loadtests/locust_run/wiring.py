@@ -82,7 +82,7 @@ class Wiring:
         self.environment.process_exit_code = 1 if reasons else 0
 
     def note_lost(self) -> None:
-        """Record the workers that locust misses, before it drops them."""
+        """Record the workers that locust reports as missing, before locust drops them."""
         if self.conductor is None:
             return
         states = {
@@ -130,7 +130,7 @@ class Wiring:
         return self._refusal and refused(self._refusal["lane"], self._refusal["error"])
 
     def report_to_myself(self) -> None:
-        """Add the reports of a locust without workers to its own conductor."""
+        """Add the reports of a locust process without workers to its own conductor."""
         while True:
             gevent.sleep(REPORT_S)
             if (report := self.report()) is not None and self.conductor is not None:

@@ -13,7 +13,7 @@ from loadtests.oracle.trials import Run, Vote
 from models.policy import Counts, Decision, alert_id, decide
 
 SINCE_VERSION_2 = frozenset({"rollout_seq", "role", "membership", "policy", "challenger_failure"})
-"""Alert fields that are missing where the release knew rollouts of version 1 only."""
+"""Alert fields that a release with rollouts of version 1 only does not write."""
 
 
 class Pending(NamedTuple):
@@ -103,7 +103,7 @@ def alert(
     unexplained: str | None,
     challenger_failure: str | None,
 ) -> dict[str, Any]:
-    """Build a transaction's alert, once the card's alerts up to it have been counted.
+    """Build a transaction's alert; the card's alerts must already include it.
 
     Args:
         item: the transaction.

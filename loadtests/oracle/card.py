@@ -22,7 +22,7 @@ REPEAT_MS = 7 * DAY_MS + HOUR_MS
 FORGET_AFTER_MS = 90 * DAY_MS
 """A card without an accepted transaction for longer than this starts with an empty history."""
 STRANGER_MARGIN_MS = DAY_MS
-"""A card with one transaction and no profile does so after the allowed lateness plus this."""
+"""A card with one transaction and no profile is forgotten after the allowed lateness plus this."""
 
 
 class Profile(NamedTuple):
@@ -68,7 +68,7 @@ class Card:
 
     def __init__(self, most_events: float = MOST_EVENTS) -> None:
         self.most_events = most_events
-        """A card with this many transactions in REMEMBER_MS becomes hot: bucketed windows. inf: never."""
+        """A card with this many transactions in REMEMBER_MS becomes hot (windows of buckets); inf: never."""
         self.times: list[int] = []
         """Event times, ms."""
         self.units: list[int] = []
@@ -83,9 +83,9 @@ class Card:
         self.squares = 0.0
         """Sum of the squared deviations from `mean`."""
         self.robust_mean = 0.0
-        """Robust mean of the amounts in the order of acceptance, currency units; 0 until one is above 0."""
+        """Robust mean of the amounts in order of acceptance, currency units; 0 until an amount is above 0."""
         self.arrivals: list[int] = []
-        """Arrival times, ms, made monotone: one that goes back counts as the greatest before it."""
+        """Arrival times, ms; each is raised to the greatest arrival accepted before it."""
         self.ids: dict[str, list[Transaction]] = {}
         """Accepted transactions by their ids."""
         self.arrival = -1
@@ -107,7 +107,7 @@ class Card:
         return self.dropped + len(self.times)
 
     def drop_before(self, event_time: int) -> None:
-        """Drop transactions with an event time (ms) before one that no later result reads.
+        """Drop transactions with an event time before `event_time` (ms), which no later result reads.
 
         The newest transaction stays, and so do the alerts of the day before `event_time`.
         """
@@ -128,7 +128,7 @@ class Card:
         self.dropped_alerts += old
 
     def is_forgotten(self, arrival: int, lateness_ms: int, had_profile: Callable[[int], bool]) -> bool:
-        """Return whether a transaction finds the card forgotten.
+        """Return whether the card is forgotten when a transaction arrives.
 
         Args:
             arrival: arrival of the transaction, ms.
@@ -161,7 +161,7 @@ class Card:
         return self.arrivals[first:]
 
     def heat_up(self, tx: Transaction) -> None:
-        """Make the card hot if a transaction, not yet accepted, finds `most_events` in REMEMBER_MS."""
+        """Make the card hot if `most_events` are in the REMEMBER_MS before `tx`, not yet accepted."""
         if self.hot is None and len(self.times) >= self.most_events:
             first = bisect_right(self.times, max(self.arrival, tx.arrival) - REMEMBER_MS)
             if len(self.times) - first >= self.most_events:

@@ -1,9 +1,9 @@
-"""Hot cards as docs/decisions/005 defines them: windows of whole buckets, and only the newest events singly.
+"""Hot cards as docs/decisions/005 defines them: windows of whole buckets, and only the newest single events.
 
-A card becomes hot with the transaction that finds 512 others in the last 37 days, and stays hot until it is
+A card becomes hot with a transaction that has 512 others in the 37 days before it, and stays hot until it is
 forgotten. A window then has 60 buckets, aligned to 1970-01-01: the bucket of t and the 59 before it. A ring
 holds 128 buckets of each width; a newer bucket overwrites the one in its slot. Windows by arrival are whole
-buckets of arrivals. Only the hash of merchant ids is shared with the kernels: estimates of distinct
+buckets of arrivals. Only the hash of merchant ids is shared with the kernels, because estimates of distinct
 merchants depend on its bits.
 """
 
@@ -51,7 +51,7 @@ class HotCard:
         windows: window lengths by name, ms, shortest first; the last is 30 days.
         by_arrival: lengths by name of the windows that are counted by arrival, ms.
         events: the card's events of the last 37 days, by event time.
-        known: their transactions and arrivals (ms) in the same order; None for forgotten ids.
+        transactions: the events' transactions and arrivals (ms), in the same order; None for forgotten ids.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class HotCard:
         return self._by_id.get(transaction_id, [])
 
     def make_room(self) -> None:
-        """Drop the older half of the kept events if they are full; call before `add`."""
+        """Drop the older half of the kept events if their list is full; call before `add`."""
         if len(self.kept) == MOST_EVENTS:
             del self.kept[: MOST_EVENTS // 2]
 

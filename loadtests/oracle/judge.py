@@ -1,4 +1,4 @@
-"""The oracle: computes from the logs alone the outcome that each transaction has to have.
+"""The oracle: computes, from the logs alone, which outcome each transaction must have.
 
 Naive on purpose: whole histories in plain Python, one transaction after another. It shares the
 contract's reasons, the model and the policy with the job, but neither decoding nor features nor state.
@@ -28,7 +28,7 @@ CHUNK = 10_000
 
 
 class Oracle:
-    """Computes the outcomes of transactions in log order; the tables are read before.
+    """Computes the outcomes of transactions in log order; the tables must be read first.
 
     Args:
         profiles: the profile topic, folded.
@@ -87,7 +87,7 @@ class Oracle:
         run = self.trials.follow(record.partition, plan.trial)
         if card.has(tx):
             return Outcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)
-        # tables are never read as of an earlier arrival than the card's greatest
+        # tables are read as of the card's greatest arrival if this transaction arrived earlier
         seen_at = max(tx.arrival, card.arrival)
         profile = self._profiles.in_force(tx.card_id, seen_at)
         status = self._profiles.status(tx.card_id, seen_at)

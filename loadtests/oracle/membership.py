@@ -1,4 +1,4 @@
-"""The cards that a canary decides for, by definition: MurmurHash3 x64 128, then its 64-bit finaliser.
+"""Canary membership as defined: MurmurHash3 x64 128 of card and salt, then its 64-bit finaliser.
 
 Scalar Python integers after Austin Appleby's reference (public domain), written independently of the job's
 vectorised form.

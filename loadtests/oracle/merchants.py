@@ -1,8 +1,9 @@
 """A second, naive implementation of the merchant label features: a merchant's payments and their reports.
 
 All partitions are read once before any transaction is judged, because a merchant's payments are in all of
-them. A label counts if its card has such a transaction. It takes effect two hours after the beginning of the
-hour in which it arrived (the margin). A payment without a report within the label delay is genuine.
+them. A label counts if its card has the transaction that the label names. A label takes effect two hours
+after the beginning of the hour in which it arrived (the margin). A payment without a report within the label
+delay is genuine.
 """
 
 import math
@@ -43,7 +44,7 @@ class Payment:
         self.arrival = arrival
         self.spike = False
         self.reports: list[tuple[int, bool]] = []
-        """(time at which it takes effect, ms; whether it is a fraud report), in log order."""
+        """(time at which the report takes effect, ms; whether it says fraud), in log order."""
 
     def is_fraud(self, time: int) -> bool:
         """Return whether the payment was known as fraud at a time (ms): the last report in effect counts."""
@@ -102,7 +103,7 @@ class MerchantLog:
     def _read_partition(
         self, transactions: list[Record], labels: list[tuple[Record, str, str, bool | None]]
     ) -> Iterator[Outcome]:
-        """Read one partition: each label after the transactions that arrived no later than it."""
+        """Read one partition, each label after the transactions up to its arrival; yield dead letters."""
         cards: dict[str, Card] = {}
         payments: dict[Transaction, Payment] = {}
         remaining = iter([*transactions, None])
@@ -189,7 +190,7 @@ def _age(payments: list[Payment], arrival: int) -> float:
 def _transactions(
     card: Card | None, transaction_id: str, labelled: int, lateness_ms: int, had_profile: Any
 ) -> list[Transaction]:
-    """Return the card's transactions with that id that a label applies to; `labelled` is its arrival, ms."""
+    """Return the transactions that a label with this id applies to; `labelled` is the label's arrival, ms."""
     if card is None:
         return []
     remembered = len(card.times) if card.hot is None else len(card.hot.kept)
@@ -204,7 +205,7 @@ def _transactions(
 
 
 def _read(record: Record, kind: str) -> tuple[str, str, bool | None]:
-    """Decode a label: card, transaction, and whether it says fraud, genuine (False) or neither (None).
+    """Decode a label: card, transaction, and what it says: fraud (True), genuine (False), neither (None).
 
     Raises:
         RefusedError: the record breaks its contract.

@@ -1,4 +1,4 @@
-"""The partition of a card: the producers' partitioners, after their definitions.
+"""Partition of a card, as the partitioners of the producers define it.
 
 murmur2: Java's client (Utils.murmur2 and toPositive of org.apache.kafka), librdkafka's murmur2_random.
 crc32: librdkafka's default, consistent_random.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from streaming_job.contracts import Reason
 
 UNITS = 10_000
-"""Amounts are integers in this fraction of the currency unit, so that sums are exact."""
+"""Units per currency unit: amounts are integers, so that sums are exact."""
 
 
 class Record(NamedTuple):
@@ -48,7 +48,7 @@ class Transaction(NamedTuple):
 
 
 def content(tx: Transaction) -> tuple[int, str, str, int]:
-    """Return the fields that a repetition must have in common beside the id."""
+    """Return the fields in which a repetition must agree, besides the id."""
     return tx.units, tx.merchant_id, tx.country, tx.event_time
 
 
@@ -93,13 +93,13 @@ class Outcome(NamedTuple):
     looked_at: frozenset[str] = frozenset()
     """Features that the alert's model reads: an older release's alert may have only these."""
     optional: frozenset[str] = frozenset()
-    """Alert fields that an older release, which may have decided it, does not write."""
+    """Alert fields that may be missing, because an older release may have written the alert."""
     shadows: tuple[dict[str, Any], ...] = ()
     """Shadow alerts: one for each challenger whose verdict differs from the champion's."""
 
 
 class Part(NamedTuple):
-    """Size and hash of a key or value: what a dead letter has that does not carry it."""
+    """Size and hash of a key or value; a dead letter that does not carry the bytes has these instead."""
 
     size: int
     """Bytes."""
@@ -107,7 +107,7 @@ class Part(NamedTuple):
 
 
 def part(content: bytes | None) -> Part | None:
-    """Return size and hash of a key or value; None for none."""
+    """Return size and hash of a key or value; None if it is None."""
     return None if content is None else Part(len(content), sha256(content).digest())
 
 

@@ -1,7 +1,7 @@
 """Decoder of rollout events: version 2 of the contract, and the two kinds of record of version 1.
 
-Plain `if`s after the text of the contracts, written independently of the job's decoder. Every breach gives
-the same dead letter, so the kind of breach is not distinguished.
+Plain `if`s after the text of the contracts, written independently of the job's decoder. Every violation gives
+the same dead letter, so kinds of violations are not distinguished.
 """
 
 import json
@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One step of a rollout, without its time: a repetition has to be equal in all of this."""
+    """One step of a rollout, without its time; a repetition must be equal in every field."""
 
     version: int
     """Contract version: 1 or 2."""
@@ -57,7 +57,7 @@ class Event(NamedTuple):
     champion: str | None = None
     """proposed: digest of the champion in force."""
     any_champion: bool = False
-    """proposed: whether it holds for any champion."""
+    """proposed: whether the proposal is valid under any champion."""
     candidates: tuple[Candidate, ...] = ()
     guards: Any = None
     line: str = ""
@@ -68,11 +68,11 @@ class Event(NamedTuple):
     evidence: Any = None
     """breached: guard and its verdict."""
     from_the_beginning: bool = False
-    """withdrawn: whether it also holds for undecided transactions that arrived under the promotion."""
+    """withdrawn: whether it also applies to undecided transactions that arrived under the promotion."""
 
 
 def read(value: bytes) -> tuple[Event, ...]:
-    """Decode the events of a record; a rollout of version 1 is proposed and promoted at once.
+    """Decode the events of a record; a rollout of version 1 becomes two events, proposed and promoted.
 
     Raises:
         BrokenError: the record breaks its contract.
@@ -86,7 +86,7 @@ def read(value: bytes) -> tuple[Event, ...]:
             events = _rollout(row)
         else:
             events = _event(row)
-        # lone surrogates and integers over 64 bits: Python reads them, but no output record can quote them
+        # refuse lone surrogates and integers over 64 bits: Python reads them, but no output can contain them
         orjson.dumps([_written(event) for event in events])
     except (ValueError, TypeError, OverflowError, RecursionError, KeyError, ModelError) as fault:
         raise BrokenError(str(fault)) from fault

@@ -64,7 +64,8 @@ class RolloutLog:
                 refused.append(dead_letter(record, reason))
         void = self._void()
         plans = [State(self._events[:n], void).plan() for n in range(len(self._events) + 1)]
-        # where later withdrawals from the beginning leave no champion, the plan before stays in force
+        # if withdrawals from the beginning leave no champion after an event, the plan before the event stays
+        # in force; without one before, the next plan applies
         newest_first = (filter(None, (*reversed(plans[: n + 1]), *plans[n + 1 :])) for n in range(len(plans)))
         self._plans = [next(candidates, None) for candidates in newest_first]
         return refused
@@ -124,5 +125,5 @@ class RolloutLog:
         }
 
     def plan(self, arrival: float = math.inf) -> Plan | None:
-        """Return the plan in force at an arrival (ms), the first plan before any event, or None."""
+        """Return the plan in force at an arrival (ms): before any event the first plan; None without any."""
         return self._plans[bisect_right(self._times, arrival)]

@@ -1,4 +1,4 @@
-"""A model's score of a transaction, or how it failed; scores row by row if a batch fails."""
+"""A model's score of a transaction, or its failure code; rows are scored singly if a batch fails."""
 
 import math
 from typing import Any, NamedTuple, Protocol

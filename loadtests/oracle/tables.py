@@ -119,9 +119,9 @@ class ProfileLog:
             versions.append(_Version(known_from, profile, status, lsn))
 
     def drop_before(self, arrival: int) -> None:
-        """Drop the versions that were already replaced at `arrival` (ms); nothing earlier is read any more.
+        """Drop the versions that were already replaced at `arrival` (ms), which later reads do not need.
 
-        The first version of each card stays: its time is that of the first profile.
+        The first version of each card stays: `had_version` needs its time.
         """
         for card_id, versions in self._versions.items():
             replaced = [number for number, version in enumerate(versions) if version.known_from <= arrival]
@@ -154,7 +154,7 @@ def _status(versions: list[_Version]) -> str | None:
 
 
 def _require_key(record: Record, card_id: str) -> None:
-    """Refuse a row whose key is a plain one and names another card."""
+    """Refuse a row whose key has only a plain `card_id`, which names another card."""
     plain = _PLAIN_KEY.fullmatch(record.key or b"")
     if plain is not None and plain[1] != card_id.encode():
         raise RefusedError(Reason.INVALID_VALUE)

@@ -1,6 +1,7 @@
-"""Trial counts: the verdicts of champion and challenger on the same transactions, and by unit.
+"""Trial counts: verdicts of champion and challenger by transaction and by unit.
 
-A unit (a card-hour or a card) is counted once, by which of the two alerted in it.
+A unit (a card-hour or a card) is counted once, as `both`, `only_champion` or `only_challenger`: by which of
+the two models alerted in it.
 """
 
 from bisect import bisect_left
@@ -15,7 +16,7 @@ BOUNDS = tuple(step / 20 for step in range(1, 21))
 """Upper bounds of the histograms of scores."""
 
 HOURS_OPEN = 2
-"""Clock hours of a partition that still count card-hours; later arrivals only count for their card."""
+"""Newest clock hours of a run that still count card-hours; older alerts only count for their card."""
 
 Pair = tuple[str, str]
 """(rollout_id, name of a challenger)."""
@@ -49,7 +50,7 @@ class Trials:
         self._runs: dict[int, tuple[int, str | None]] = {}
         """Number and rollout_id of the newest run, by partition."""
         self._newest: dict[Run, int] = {}
-        """Clock hour of the newest arrival with any alert."""
+        """Clock hour of the newest arrival with any alert, by run."""
 
     def follow(self, partition: int, rollout_id: str | None) -> Run:
         """Return the run of a partition's next transaction; `rollout_id` is None without a trial.

@@ -9,7 +9,10 @@ from loadtests.oracle.records import Transaction
 
 
 class Window(NamedTuple):
-    """The card's transactions in (t - length, t], parallel lists by event time; the one at t is the last."""
+    """The card's transactions in (t - length, t], where t is the event time of the current transaction.
+
+    The parallel lists are sorted by event time; the current transaction is last.
+    """
 
     units: list[int]
     merchants: list[str]
@@ -17,7 +20,7 @@ class Window(NamedTuple):
 
 
 class Others(NamedTuple):
-    """The card's other transactions in (t - 30 d, t]: parallel lists by event time."""
+    """The card's other transactions in (t - 30 d, t], as parallel lists sorted by event time."""
 
     times: list[int]
     units: list[int]
@@ -29,8 +32,8 @@ class Others(NamedTuple):
 class View:
     """The input of a feature: a transaction, its card's history, and the profile in force.
 
-    The constructor accepts the transaction, so it counts in its own windows. Transactions with a later event
-    time come after it and are in none of them.
+    The constructor adds the transaction to the card, so the transaction counts in its own windows. No window
+    contains a transaction with a later event time.
     """
 
     __slots__ = (
@@ -50,11 +53,11 @@ class View:
         """Population standard deviation of the card's amounts before this transaction, currency units."""
         self.late = card.is_late(tx.event_time)
         self.conflicting = bool(card.namesakes(tx))
-        """Whether an accepted transaction has the same id and other content."""
+        """Whether an accepted transaction has the same id and different content."""
         self.arrival = max(card.arrival, tx.arrival)
-        """Arrival of the transaction, ms; never before the card's previous arrival."""
+        """Arrival of the transaction or of an earlier one of the card, whichever is later, ms."""
         self.arrivals = card.arrived_since(tx)
-        """Arrivals of the others that an arrival window can contain, ms."""
+        """Arrivals of the card's other transactions that an arrival window can contain, ms."""
         card.heat_up(tx)
         self.hot_features = {} if card.hot is None else card.hot.features(tx, self.arrival)
         """Features that a hot card computes from buckets instead of single transactions."""

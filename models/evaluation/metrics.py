@@ -60,9 +60,10 @@ class Detection:
     detected_cards: int
     """Number of compromised cards with an alert on one of their frauds."""
     hours_to_detection: float
-    """Median over detected cards, from the first fraud to the first alert on a fraud; NaN without any."""
+    """Median over detected cards of the time from the first fraud to the first alert on a fraud; NaN if no
+    card is detected."""
     frauds_before_detection: float
-    """Mean over detected cards of the frauds before that alert; NaN without any."""
+    """Mean over detected cards of the number of frauds before that alert; NaN if no card is detected."""
     fraud_amount: float
     """Sum of the amounts of all frauds."""
     saved_amount: float

@@ -37,7 +37,8 @@ class FoldResult:
     n_test: int
     n_fraud: int
     quality: Quality
-    """Quality at the lowest threshold that keeps the alert budget on these test scores: not a forecast."""
+    """Quality at the lowest threshold that keeps the alert budget; the threshold is chosen on the test scores
+    themselves, so this is not a forecast."""
     card_precision_by_day: tuple[float, ...]
     detection: Detection
     scenarios: tuple[ScenarioRecall, ...]
@@ -109,7 +110,7 @@ def assess(history: History, fold: Fold, scores: np.ndarray, alert_budget: float
 
     Args:
         history: labelled history.
-        fold: rows of the history.
+        fold: the history's rows to train on and to test on.
         scores: float64[len(fold.test)].
         alert_budget: share of the test transactions that may become alerts, 0 to 1.
     """

@@ -2,7 +2,7 @@
 
 Each unit (a card-hour) has two flags: x is 1 if the model under test alerted, y is 1 if the other did. The
 hypothesis is that E[x - ratio * y] <= 0, given all earlier units. The bettor starts with a wealth of 1 and
-stakes the share l of it on x - ratio * y, unit after unit. Each unit multiplies the wealth by
+stakes a share l of it on x - ratio * y, unit after unit. Each unit multiplies the wealth by
 1 + l (x - ratio * y), which is never negative for l < 1/ratio. Under the hypothesis the wealth is a
 non-negative supermartingale: the probability that it *ever* reaches 1/alpha is at most alpha (Ville's
 inequality), so it may be checked after every unit. Factors commute, so the wealth is a function of three

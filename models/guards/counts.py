@@ -112,7 +112,7 @@ class Counts:
 
     @staticmethod
     def of_groups(groups: Iterable["Counts"]) -> "Counts":
-        """Sum counts of the key groups, which have none by label; bit-identical in any order."""
+        """Sum counts of the key groups, which have no counts by label; bit-identical in any order."""
         parts = list(groups)
         return Counts(
             transactions=sum(part.transactions for part in parts),
@@ -143,7 +143,7 @@ class Counts:
             "champion_time_ms": self.champion_time_ms,
             "scores": self.scores.to_json(),
             "champion_scores": self.champion_scores.to_json(),
-            # absent, not null: evidence of rollouts without them has to be equal when it is recomputed
+            # absent, not null: evidence without counts by label must stay equal when it is recomputed
             **{name: cards.to_json() for name, cards in by_label.items() if cards is not None},
         }
 

@@ -18,7 +18,7 @@ class Outcome(StrEnum):
 
     @staticmethod
     def of(parts: Iterable["Outcome"]) -> "Outcome":
-        """Breach if any part is, pass if there are parts and all pass, else insufficient."""
+        """Return breach if any part is breach, pass if there are parts and all pass, else insufficient."""
         outcomes = set(parts)
         if Outcome.BREACH in outcomes:
             return Outcome.BREACH
@@ -33,7 +33,7 @@ class Finding:
     """Name of the guard."""
     outcome: Outcome
     has_data: bool
-    """Whether the guard has had any data; a canary may not begin before every guard has."""
+    """Whether the guard has had any data; a canary may not begin before every guard has had some."""
     detail: str
     """Numbers and limit, for people."""
     evidence: Mapping[str, Any]

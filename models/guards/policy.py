@@ -29,7 +29,7 @@ class Guards:
     deadline_h: float = number(0, 8_760, default=72.0)
     """Hours after the start of the shadow at which `insufficient` becomes a rollback."""
     min_card_hours: int = number(0, 1e9, default=100, whole=True)
-    """Minimum of card-hours with an alert for a pass of the guards on alerts; a breach needs no minimum."""
+    """Card-hours with an alert that the guards on alerts need for a pass; a breach needs no minimum."""
     rules: tuple[Rule, ...] = (
         AlertRate(max_ratio=1.5, min_ratio=0.5),
         Failures(max_share=0.001),
@@ -50,7 +50,7 @@ class Guards:
         return any(isinstance(rule, Precision) for rule in self.rules)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the field's object with every parameter; `read` of it returns the same guards."""
+        """Return the field's object with every parameter; `read` turns it into the same guards."""
         return {
             "alpha": self.alpha,
             "deadline_h": self.deadline_h,

@@ -14,11 +14,12 @@ _SAME = 9
 
 
 def index(new: ScoreHistogram, old: ScoreHistogram) -> float | None:
-    """Compute the population stability index, the sum of (p - q) ln(p / q) over the bins: 0 for equal shares.
+    """Compute the population stability index: the sum of (p - q) ln(p / q) over the bins.
 
-    Bins end at the bounds that both histograms have; bins that are empty in both are left out. A common
-    reading: below 0.1 stable, above 0.25 another population. Symmetric in its arguments. For n and m scores
-    of one distribution in b bins its expectation is about (b - 1) (1/n + 1/m).
+    p and q are a bin's shares of the two histograms; equal shares give 0. Bins end at the bounds that both
+    histograms have; bins that are empty in both are left out. A common reading: below 0.1 stable, above 0.25
+    another population. The index is symmetric in its arguments. For n and m scores of one distribution in b
+    bins its expectation is about (b - 1) (1/n + 1/m).
 
     Returns:
         At least 0, finite; None if a histogram is empty, or with fewer than FEWEST_BINS common bins.
@@ -30,11 +31,11 @@ def index(new: ScoreHistogram, old: ScoreHistogram) -> float | None:
 
 
 def of_counts(new: Sequence[int], old: Sequence[int]) -> float:
-    """The same of counts in common bins; bins that are empty in both are left out.
+    """Compute the population stability index of counts in common bins; bins empty in both are left out.
 
     Args:
-        new: by bin, not all 0.
-        old: as many, not all 0.
+        new: count of each bin, not all 0.
+        old: count of each bin, not all 0.
     """
     pairs = [(p, q) for p, q in zip(new, old, strict=True) if p or q]
     all_p = sum(p for p, _ in pairs) + PRIOR * len(pairs)

@@ -24,7 +24,7 @@ class Limits:
     alpha: float
     """Probability of a false breach, per bet."""
     min_card_hours: int
-    """Minimum of card-hours with an alert for a pass of the guards on alerts."""
+    """Card-hours with an alert that the guards on alerts need for a pass."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class AlertRate:
     """Lower limit of the ratio; None: no lower limit."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet refutes the ratio, pass if the mirrored bets prove it."""
+        """Return breach if a bet refutes that the limits are kept, pass if the mirrored bets prove it."""
         pairs, target = counts.card_hours, log_target(limits.alpha)
         challenger, champion, both = pairs.only_challenger, pairs.only_champion, pairs.both
         high, low = self.max_ratio, self.min_ratio
@@ -76,7 +76,7 @@ class Failures:
     """Upper limit of the share of transactions."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet refutes the share, pass if the mirrored bet proves it."""
+        """Return breach if a bet refutes that the limit is kept, pass if the mirrored bet proves it."""
         detail = f"no score for {counts.failures} of {counts.transactions} transactions"
         return _judge_share(self.NAME, counts.failures, counts.transactions, self.max_share, limits, detail)
 
@@ -90,7 +90,7 @@ class Disagreement:
     """Upper limit of one-sided card-hours per transaction; a burst of one card counts once."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet refutes the share, pass if the mirrored bet proves it."""
+        """Return breach if a bet refutes that the limit is kept, pass if the mirrored bet proves it."""
         hours, transactions = counts.card_hours, counts.transactions
         detail = f"{hours.one_sided} one-sided card-hours in {transactions} transactions"
         finding = _judge_share(self.NAME, hours.one_sided, transactions, self.max_share, limits, detail)
@@ -102,7 +102,7 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class ScoringTime:
-    """Guard on the challenger's scoring time: it is measured, so it may end a rollout, not decide alerts."""
+    """Guard on the challenger's scoring time, a measured number: it may end a rollout, not decide alerts."""
 
     NAME: ClassVar[str] = "scoring_time"
     max_ratio: float = number(0, 1000)
@@ -171,13 +171,13 @@ class Precision:
     """Minimum of labelled cards for a pass."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet refutes the share, pass if the mirrored bet proves it."""
+        """Return breach if a bet refutes that the limit is kept, pass if the mirrored bet proves it."""
         cards, champion, low = counts.labelled, counts.champion_labelled, self.min_precision
         if cards is None:
             detail = f"labels have not been counted, wanted at least {low:g}"
             return Finding(self.NAME, Outcome.INSUFFICIENT, False, detail, {"labelled": None})
         fraud, genuine, target = cards.fraud, cards.genuine, log_target(limits.alpha)
-        # as the ratio to a model that alerts on every labelled card: each is a unit in which that flag is 1
+        # the ratio to an imaginary model that alerts on every labelled card: its flag is 1 in every unit
         below = log_wealth(genuine, 0, fraud, 1 / low)
         within = log_wealth(0, genuine, fraud, low)
         evidence = {
@@ -205,11 +205,11 @@ Rule = AlertRate | Failures | Disagreement | ScoringTime | ScoreDrift | Precisio
 RULES: dict[str, type[Rule]] = {
     rule.NAME: rule for rule in (AlertRate, Failures, Disagreement, ScoringTime, ScoreDrift, Precision)
 }
-"""Guards by name, as rollouts use it."""
+"""Name of a guard in a rollout -> class of the guard."""
 
 
 def _judge_share(name: str, hits: int, trials: int, max_share: float, limits: Limits, detail: str) -> Finding:
-    """Judge a share as the ratio to a model that always alerts: each trial is a unit in which y is 1."""
+    """Judge a share as the ratio to an imaginary model that always alerts: its flag is 1 in every trial."""
     target, misses = log_target(limits.alpha), max(trials - hits, 0)
     above = log_wealth(0, misses, hits, max_share)
     within = log_wealth(misses, 0, hits, 1 / max_share)

@@ -46,7 +46,7 @@ class Verdict:
         }
 
     def agrees_with(self, evidence: Mapping[str, Any]) -> bool:
-        """Return whether evidence holds this verdict; it may hold other fields beside."""
+        """Return whether evidence holds this verdict; the evidence may have further fields."""
         return all(evidence.get(field) == value for field, value in self.to_json().items())
 
 
@@ -66,7 +66,7 @@ def verdict(counts: Mapping[str, Any] | Counts, guards: Guards) -> Verdict:
 
 
 def recomputed(evidence: Mapping[str, Any]) -> Verdict:
-    """Compute a verdict again from the counts and guards in its evidence, with which it must agree.
+    """Recompute a verdict from the counts and guards in its evidence; it agrees with correct evidence.
 
     Raises:
         GuardError: the evidence cannot be read.

@@ -34,7 +34,7 @@ class Type(StrEnum):
 
 @dataclass(frozen=True)
 class Challenger:
-    """A model and a policy in trial beside the champion."""
+    """A model and a policy on trial beside the champion."""
 
     name: str
     """Unique within the rollout."""
@@ -88,9 +88,9 @@ class Event:
     verdict: Mapping[str, Any] | None = None
     """breached: the evidence."""
     from_the_beginning: bool = False
-    """withdrawn: whether it also covers transactions that arrived under the rollout and are not decided."""
+    """withdrawn: whether it also covers undecided transactions that arrived under the rollout."""
     schema_version: int = field(default=SCHEMA_VERSION, kw_only=True)
-    """1: read from a record of the first version, which no rule of `machine` refuses."""
+    """1: read from a record of the first version, for which `machine` allows every phase."""
 
     @property
     def expected_seq(self) -> int:
@@ -147,7 +147,7 @@ FIELDS: Mapping[Type, tuple[str, ...]] = {
     Type.PROMOTED: ("challenger",),
     Type.WITHDRAWN: ("from_the_beginning",),
 }
-"""Fields of each type beside the common ones."""
+"""Fields that each type has in addition to the common fields."""
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,8 @@
                  breached: from shadow, canary and paused; then rolled_back
     rolled_back is accepted in every phase that is not final.
 
-Events of the first version are accepted in every state: that version had no such rules.
+Events of the first version are accepted in every phase, because that version had no such rules. Even so, the
+rollout must exist, and the only rollout that decides cannot be withdrawn.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,8 @@ ALLOWED: Mapping[Type, frozenset[Phase]] = {
     Type.BREACHED: TRIED,
     Type.ROLLED_BACK: frozenset(Phase) - FINAL,
     Type.PROMOTED: TRIED | {Phase.PROPOSED},
-    # again after a withdrawal, with from_the_beginning: if the model's files are lost, nothing may need them
+    # a withdrawn rollout may be withdrawn again, with from_the_beginning: if the model's files are lost,
+    # nothing may need them
     Type.WITHDRAWN: frozenset({Phase.PROMOTED, Phase.WITHDRAWN}),
 }
 """Phases in which each type is accepted."""
@@ -47,7 +49,7 @@ def apply(line: Line, event: Event) -> Line:
     """Apply an event to the rollouts; return `line` itself if the event repeats an accepted one.
 
     Raises:
-        ConflictError: the event is refused; `.reason` is the dead letter's.
+        ConflictError: the event is refused; `.reason` is the reason of its dead letter.
     """
     if is_repetition(line, event):
         return line
@@ -64,10 +66,10 @@ def is_repetition(line: Line, event: Event) -> bool:
 
 
 def require_allowed(line: Line, event: Event) -> None:
-    """Check that an event may follow.
+    """Check that the state of the rollouts allows an event.
 
     Raises:
-        ConflictError: the state of the rollouts does not allow it.
+        ConflictError: the state does not allow the event.
     """
     trial = line.trials.get(event.rollout_id)
     if event.type is Type.PROPOSED:
@@ -120,7 +122,7 @@ def _require_next(trial: Trial, event: Event) -> None:
     follows = event.seq > trial.seq if event.type is Type.ROLLED_BACK else event.seq == trial.seq + 1
     if not follows:
         raise ConflictError(
-            f"{event.type} is event {event.seq} of {name}, which stands at {trial.seq}; look at it, "
+            f"{event.type} is event {event.seq} of {name}, which stands at event {trial.seq}; look at it, "
             "then ask again"
         )
     if trial.phase not in ALLOWED[event.type] or (

@@ -19,7 +19,7 @@ def salt_of(line: str) -> str:
 
 
 def bucket(card_hash: NDArray[np.uint64], salt: str) -> NDArray[np.int64]:
-    """Compute the bucket of each card, 0 to 9,999, shape (n,); a card is a member if it is below the share.
+    """Compute the bucket of each card, 0 to 9,999, shape (n,); cards in buckets below the share are members.
 
     The low half of the card's murmur3 hash is mixed with that of the salt by murmur3's 64-bit finaliser. So
     memberships in different lines are independent, at the cost of a few multiplications per row.

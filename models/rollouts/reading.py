@@ -1,4 +1,4 @@
-"""Reading of rollout events from the values of records, of both versions of the contract."""
+"""Reading of rollout events from the values of records, in both versions of the contract."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ def read(value: bytes) -> tuple[Event, ...]:
         One event; two for a rollout of the first version: proposed and promoted.
 
     Raises:
-        ContractError: the record is neither a model-rollout.v2 nor of the first version.
+        ContractError: the record follows neither model-rollout.v2 nor the first version.
     """
     try:
         record: Any = json.loads(value.decode())

@@ -75,7 +75,7 @@ class Line:
     trials: Mapping[str, Trial] = field(default_factory=dict)
     """rollout_id -> rollout, in the order of the proposals."""
     open: str | None = None
-    """rollout_id of the rollout that is not final; None without one."""
+    """rollout_id of the open rollout, whose phase is not final; None if no rollout is open."""
 
 
 @dataclass(frozen=True)

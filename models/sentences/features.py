@@ -1,6 +1,6 @@
 """Features of an alert as sentences: "7 payments in 5 minutes; usually 0.4 an hour". Pure.
 
-A sentence has the value, its window, and the card's usual value if the alert's own features contain it. The
+A sentence has the value, its window, and the card's usual value if it follows from the alert's features. The
 usual value is the card's rate or mean over the 30 days before the window, by event time; for a single amount
 it is the median of the latest amounts. Where a new card has no earlier payments, the sentence says so.
 """
@@ -27,7 +27,7 @@ LEAST_RATE = 0.1
 
 
 def of_feature(name: str, value: float | None, values: Values, currency: str) -> str:
-    """Describe a feature that raised the score; return name and value of a feature of another release.
+    """Describe a feature that raised the score; for a feature of another release return its name and value.
 
     Args:
         name: name of the feature.
@@ -44,7 +44,7 @@ def of_feature(name: str, value: float | None, values: Values, currency: str) ->
 
 
 def _rate(amount: float, window: str, text_of: Callable[[float], str]) -> str:
-    """Format the rate of the amount before a window, per hour, day or 30 days as suits the window."""
+    """Format `amount`, the 30-day total minus that of `window`, as a rate per hour, day or 30 days."""
     over_ms = WINDOWS[LONGEST] - WINDOWS[window]
     for word, length in (("an hour", HOUR_MS), ("a day", DAY_MS)):
         if WINDOWS[window] <= length and amount * length / over_ms >= LEAST_RATE:
@@ -53,7 +53,7 @@ def _rate(amount: float, window: str, text_of: Callable[[float], str]) -> str:
 
 
 def _before(stem: str, window: str, values: Values) -> float | None:
-    """Return the part of the longest window that precedes a shorter one; None if either is unknown."""
+    """Return a total of the longest window minus that of a shorter window; None if either is unknown."""
     whole, part = values.get(f"{stem}_{LONGEST}"), values.get(f"{stem}_{window}")
     return None if whole is None or part is None else whole - part
 

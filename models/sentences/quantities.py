@@ -28,7 +28,7 @@ def money(value: float, currency: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a time in the greatest unit in which it is at least two."""
+    """Format a time in the largest unit of which it has at least two, else in seconds."""
     for unit, length in UNITS:
         if abs(seconds) >= 2 * length:
             return f"{number(seconds / length)} {unit}"

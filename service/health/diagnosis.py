@@ -93,7 +93,7 @@ def _of_ages(
         yield Reason("feed_silent", text, heartbeat / 1e3)
     for group, epoch in assessment.epochs.items():
         written_s = _number(groups.get(group), "written_at") / 1e3
-        # measured up to the group's last record: a silent group has a reason of its own
+        # an epoch's age ends at the group's last record: a silent group has its own reason, group_silent
         if written_s - epoch.since_s > assessment.epoch_s:
             lasts = f"{written_s - epoch.since_s:.0f} s (limit {assessment.epoch_s:.0f} s)"
             yield Reason(

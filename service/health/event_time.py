@@ -19,7 +19,8 @@ class PartitionTime:
     watermark_s: float | None
     """Estimated event time before which nearly all events have arrived."""
     is_idle: bool
-    """Whether no records wait and none have come for a while; it does not hold back the job's watermark."""
+    """Whether no records wait and none have come for a while; idle partitions do not hold back the job's
+    watermark."""
 
 
 def event_times(

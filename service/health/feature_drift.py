@@ -1,6 +1,6 @@
-"""Drift of the champion's features: population stability index of each against its training. Pure.
+"""Drift of the champion's features: population stability index of each against training. Pure.
 
-Features of the calendar are left out: in any window that is not whole weeks they differ from training.
+Calendar features are left out: unless a window is whole weeks, their distribution differs from training.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +15,12 @@ from service.health.groups import Groups
 
 CHAMPION, RECENT = "champion", "recent"
 WINDOWS = {CHAMPION: "counts", RECENT: "recent"}
-"""Since the model became champion, and the newest two clock hours; their counts in a progress record."""
+"""Window -> field of a progress record's `feature_counts`. CHAMPION starts when the model became champion;
+RECENT is the newest two clock hours."""
 CALENDAR = frozenset({"hour_of_day", "is_night", "is_weekend"})
 FEWEST = 500
-"""Counted transactions below which there is no index: that of n transactions of the training's distribution
-is about 10 / n."""
+"""Minimum of counted transactions for an index: even without drift, the index of n transactions is about
+10 / n."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class FeatureDrift:
     model: Mapping[str, str]
     """Name, version and digest."""
     counted: Mapping[str, int]
-    """Transactions counted (a sample) by window."""
+    """Window -> number of counted transactions, which are a sample."""
     psi: Mapping[str, Mapping[str, float]]
     """Window -> feature -> population stability index; no features below FEWEST transactions."""
 
@@ -48,7 +49,7 @@ class FeatureDrift:
 def feature_drift(groups: Groups) -> FeatureDrift | None:
     """Compute the drift from the newest feature counts of each key group; None without any.
 
-    While a rollout has not reached all groups, only those with the newest model are counted.
+    While a rollout has not reached all groups, only groups with the newest model are counted.
     """
     records = [record for record in groups.values() if record.get("feature_counts")]
     if not records:

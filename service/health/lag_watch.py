@@ -88,7 +88,7 @@ class LagWatch(Background):
         consumer = Consumer(
             self._settings.client(
                 **{
-                    "group.id": self._settings.job_id,  # only to query its offsets: it is never joined
+                    "group.id": self._settings.job_id,  # only to query the group's offsets; never joined
                     "enable.auto.commit": False,
                     "allow.auto.create.topics": False,
                     "auto.offset.reset": "earliest",
@@ -129,11 +129,11 @@ class LagWatch(Background):
         stable = _list_offsets(admin, inputs, LATEST, isolation_level=IsolationLevel.READ_COMMITTED)
         offsets = [p for p in answers if p.offset >= 0]
         committed = {(p.topic, p.partition): p.offset for p in offsets}
-        # only from transactions: a table's offsets are committed by key group 0 alone
+        # only of the transactions topic: a table's offsets are committed by key group 0 alone
         marks = [
             Mark.from_metadata(p.metadata) for p in offsets if p.topic == self._settings.topics.transactions
         ]
-        # progress fills two gaps: the group's offsets may have expired, and tables' offsets are key group 0's
+        # progress fills two gaps: committed offsets may have expired, and those of tables are only key group 0's
         for key, end in self._read_by_job().items():
             is_table = key[0] != self._settings.topics.transactions
             committed[key] = min(end, committed.get(key, end)) if is_table else committed.get(key, end)

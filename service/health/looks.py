@@ -1,4 +1,4 @@
-"""Looks at the input partitions, built from the broker's offsets and the readers' progress. Pure."""
+"""Looks, the states of input partitions at one moment, from broker offsets and key groups' progress. Pure."""
 
 from service.health.groups import Groups, key_groups, partitions
 from service.health.lag import Lag

@@ -22,7 +22,7 @@ class Epoch:
 
     number: int
     since_s: float
-    """Time of the first observed commit; the previous epoch's checkpoint has the same age."""
+    """Time of its first observed commit; also taken as the time of the previous epoch's checkpoint."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Check:
             "name": self.name,
             "ok": None if self.is_open else self.is_ok,
             "code": self.code,
-            "detail": "; ".join(self.reasons) or ("not looked at" if self.is_open else ""),
+            "detail": "; ".join(self.reasons) or ("not checked" if self.is_open else ""),
         }
 
 
@@ -62,9 +62,9 @@ def checks(
 ) -> tuple[Check, ...]:
     """Make every check, in the order of NAMES; the sidecar is ready if all pass.
 
-    The broker answers, progress has been read to its end, every key group has written a progress record
-    lately, none leaves transactions waiting without taking any, and no producer's transaction has kept
-    records of an input from the job for long.
+    The conditions: the broker answers; progress has been read to its end; the input topics exist; every key
+    group has written a progress record lately and has loaded its tables; no key group leaves transactions
+    waiting without deciding any; no producer's open transaction has held back input records for long.
 
     Args:
         now_s: seconds since 1970-01-01 UTC.
@@ -73,8 +73,8 @@ def checks(
         lag: the broker's last answer; None before the first.
         groups: newest progress record of each group.
         transactions_topic: name of the topic.
-        max_age_s: longest time that transactions may wait for a group that decides none, and records for the
-            end of a producer's transaction.
+        max_age_s: longest time that transactions may wait for a group that decides none, and that records may
+            wait for a producer to end its transaction.
         max_silence_s: greatest age of a group's newest record; an idle group writes records, too.
     """
     broken: dict[str, list[str]] = {name: [] for name in NAMES}
@@ -132,6 +132,6 @@ def _stalled(record: Mapping[str, Any], lag: Lag, transactions_topic: str, now_s
         p for p in lag.partitions if p.topic == transactions_topic and p.partition in mine and p.records
     ]
     active_s = max((part["active_at"] or 0 for part in mine.values()), default=0) / 1e3
-    # the lesser of both: after an hour without transactions the newest one is old, but no group is late
+    # the lesser of the two: after an hour without transactions active_s is old, although the group is not late
     stalled_s = min(now_s - active_s, max((p.seconds(now_s) for p in waiting), default=0.0))
     return stalled_s, sum(p.records for p in waiting)

@@ -1,6 +1,6 @@
 """Rollouts in the job's progress records: champion, phases, and counts of the challengers. Pure.
 
-Progress records of releases before rollout phases have neither `applied` nor `trials`.
+Releases that had no rollout phases wrote progress records without `applied` and `trials`.
 """
 
 from collections import Counter
@@ -21,7 +21,8 @@ PHASES = {
 }
 """Event type -> phase after it; `resumed` restores the phase before the pause."""
 BACKWARD = frozenset({"breached", "rolled_back", "withdrawn"})
-"""Types of the events that end a rollout or a promotion; the others show that the job uses the rollout."""
+"""Types of the events that end a rollout or a promotion; an applied event of another type shows that the job
+uses the rollout."""
 FINAL = frozenset({"promoted", "rolled_back", "withdrawn"})
 NAMES = ("transactions", "decided", "failures", "both", "only_champion", "only_challenger", "rows")
 UNITS = ("card_hours", "cards")
@@ -38,10 +39,10 @@ def champions(groups: Groups) -> dict[str, Any] | None:
 
 
 def unusable(record: Mapping[str, Any]) -> dict[int, str]:
-    """Return offset -> reason of the proposals that a group cannot use, since the newest one that it uses.
+    """Return offset -> reason for each proposal that a group cannot use, if newer than the last one it uses.
 
     Args:
-        record: the group's newest progress record, which keeps the older ones for ever.
+        record: the group's newest progress record, which lists all proposals that were ever set aside.
     """
     used = [event["offset"] for event in record.get("applied", []) if event["type"] not in BACKWARD]
     set_aside = {int(offset): reason for offset, reason in record["rollouts_set_aside"].items()}
@@ -64,7 +65,7 @@ def phases(groups: Groups) -> dict[str, str]:
 
 
 def trials(groups: Groups) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return rollout_id -> challenger -> COUNTS, summed over the key groups' totals."""
+    """Return rollout_id -> challenger -> COUNTS object, summed over the key groups' totals."""
     by_rollout: dict[str, dict[str, dict[str, Any]]] = {}
     for record in groups.values():
         for rollout, trial in record["totals"].get("trials", {}).items():

@@ -47,10 +47,13 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
     @router.get(
         "/readyz",
         responses=openapi.example(examples.READY)
-        | openapi.example(examples.NOT_READY, 503, "Not ready; the reasons are for viewers"),
+        | openapi.example(examples.NOT_READY, 503, "Not ready; only authenticated callers get the reasons"),
     )
     def ready(caller: Anyone, verbose: str | None = None) -> JSONResponse:
-        """Report whether metrics are complete and all key groups keep up; 503 if not, reasons for viewers."""
+        """Report whether metrics are complete and all key groups keep up; if not, the status is 503.
+
+        Only authenticated callers get the reasons.
+        """
         checks = job.checks()
         body: dict[str, Any] = {"ready": all(check.is_ok for check in checks)}
         if caller is not None:  # reasons name topics and brokers

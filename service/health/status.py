@@ -12,7 +12,7 @@ from service.health.rollout_progress import champions, open_rollout
 from service.settings import ServiceSettings
 
 MOST_FEATURES = 5
-"""Features whose drift is listed."""
+"""Number of features whose drift is listed."""
 SIZES = ("cards", "cards_without_profile", "events", "local_bytes")
 
 
@@ -57,7 +57,7 @@ def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]
 
 
 def _parts(view: View) -> Iterator[dict[str, Any]]:
-    """Return each readiness check as a part of the system: ok, bad, or unknown."""
+    """Yield the state of each part of the system: ok, bad or unknown for each check, feed and checkpoint."""
     for check in view.checks:
         result = check.to_json()
         state = "unknown" if result["ok"] is None else "ok" if result["ok"] else "bad"
@@ -130,7 +130,7 @@ def _epoch(view: View) -> dict[str, Any]:
 
 
 def _feature_drift(view: View) -> dict[str, Any] | None:
-    """The features that have drifted most from the champion's training; None without counts."""
+    """Return the features that have drifted most from the champion's training; None without counts."""
     drift = feature_drift(view.groups)
     if drift is None:
         return None

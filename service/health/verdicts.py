@@ -15,14 +15,15 @@ Differences from Burrow:
 
 - Burrow calls a slow topic stopped the moment a record arrives, because the last commit is old by then
   (`checkIfRecentLagZero`, linkedin/Burrow #338, corrects it by a number of looks). Here a commit is due only
-  once a record waits: the time runs from the later of the two.
+  once a record waits: the time runs from the last commit or the start of the wait, whichever is later.
 - Burrow's limit of STOP is the length of the window, so it depends on how often a consumer commits. Here
   limits are learned from measured times (`limits`).
 - Burrow does not see a rewind if the lag was zero anywhere in the window, as it is for a healthy consumer
   before an offset reset. Here a rewind is detected at every lag.
-- Burrow warns of a lag of one record at each look, which is normal in a steady stream. Here the oldest record
-  must also have waited for longer than usual.
-- A dip of the lag hides that it grows. Here the age of the oldest record is used, too, if it is known.
+- Burrow warns if the lag is one record at each look, although that is normal in a steady stream. Here the
+  oldest record must also have waited for longer than usual.
+- In Burrow, one dip of a growing lag suppresses the warning. Here the age of the oldest record is used
+  instead of the lag, if that age is known.
 
 Burrow has neither IDLE (no records wait and none arrive) nor BLOCKED (the waiting records are held back by a
 producer's open transaction, so no read_committed consumer gets them).
@@ -54,11 +55,11 @@ class Look:
     waiting_since_s: float | None = None
     """Arrival of the oldest unprocessed record; None without one, or if unknown."""
     committed_at_s: float | None = None
-    """Newest commit of the key group that reads it; for a table the oldest of all groups' newest commits."""
+    """Newest commit of the partition's key group; for a table, the oldest of all groups' newest commits."""
     active_at_s: float | None = None
-    """Last time at which the job read a new record of it."""
+    """Last time at which the job read a new record of the partition."""
     loading: bool = False
-    """Whether a key group that reads it is loading its tables: then its table positions restart."""
+    """Whether a key group that reads the partition is loading its tables: then its positions in tables restart."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def evaluate(window: Sequence[Look], limits: Limits) -> Finding:
     fell_at = _fell_at(window)
     if fell_at is not None:
         before = max(earlier.position or 0 for earlier in window if earlier.at_s < fell_at)
-        return Finding("position_went_back", f"from {before} to below it; now {look.position}", fell_at)
+        return Finding("position_went_back", f"from {before} to a lower offset; now {look.position}", fell_at)
     if look.lag == 0:
         return _without_lag(window, limits)
     run = _trailing(window, lambda seen: seen.lag > 0)
@@ -166,7 +167,7 @@ def _without_lag(window: Sequence[Look], limits: Limits) -> Finding:
 
 
 def _trailing(window: Sequence[Look], fits: Callable[[Look], bool]) -> Sequence[Look]:
-    """Return the longest end of a window in which every look fits; the last look always fits."""
+    """Return the longest tail of a window in which every look fits; the last look is always included."""
     start = len(window) - 1
     while start > 0 and fits(window[start - 1]):
         start -= 1
@@ -185,12 +186,12 @@ def _stayed_since(run: Sequence[Look], waiting: float) -> float:
     seen = _trailing(run, lambda look: look.position == last.position)[0].at_s
     if last.active_at_s is None:
         return seen
-    # soon after the sidecar's start its looks are few; the job's own record reaches back further
+    # soon after its start the sidecar has few looks; the job's own record, active_at_s, reaches further back
     return min(seen, max(last.active_at_s, waiting))
 
 
 def _is_not_shrinking(run: Sequence[Look]) -> bool:
-    """Return whether the oldest record's age has not decreased; if unknown, whether the lag never has."""
+    """Return whether the oldest record's age has not decreased; if unknown, whether the lag never decreased."""
     first, last = run[0], run[-1]
     if first.waiting_since_s is not None and last.waiting_since_s is not None:
         return last.at_s - last.waiting_since_s >= first.at_s - first.waiting_since_s

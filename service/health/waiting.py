@@ -1,8 +1,9 @@
 """Arrival of waiting records, estimated where a topic's timestamps are the producer's (CreateTime).
 
 With LogAppendTime the broker stamps a record when it arrives. With CreateTime the stamp is the producer's: in
-a replay of an archive it is years old, and says nothing about the wait. So the arrival is the time at which
-the partition's end was first seen behind the record; for older records that is the first look.
+a replay of an archive it is years old, and says nothing about the wait. So the arrival is taken as the time
+of the first look at which the partition's end offset was beyond the record. For records that were there
+before the sidecar started, that is the time of its first look.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 PartitionId = tuple[str, int]
 """(topic, partition)."""
 MOST = 5_000
-"""Most looks kept per partition: nearly three hours of growth at one every two seconds."""
+"""Most looks kept per partition: nearly three hours of growth at one look every two seconds."""
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Waiting:
         while len(ends) > 1 and ends[0][0] <= position:
             del ends[0]
         if len(ends) > MOST:
-            del ends[1::2]  # halve the resolution of the growth in between
+            del ends[1::2]  # drop every second look: half the resolution
 
     def since_ms(self, partition: PartitionId, offset: int) -> int:
         """Return the time of the first look at which the record at an offset existed, ms."""

@@ -37,12 +37,12 @@ class LabelBody(BaseModel):
         int | None, Field(ge=0, description="Time of the report, ms since 1970-01-01 UTC; default: now")
     ] = None
     maturity: Annotated[
-        Literal["preliminary", "final"], Field(description="Whether it may still be taken back")
+        Literal["preliminary", "final"], Field(description="Whether the label may still be taken back")
     ] = "final"
 
 
 class LabelsBody(BaseModel):
-    """`POST /v1/labels`."""
+    """Body of `POST /v1/labels`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"labels": [LABEL_EXAMPLE]}]})
 
@@ -73,7 +73,7 @@ def label_routes(ledger: Ledger, clock: Callable[[], float] = time.time) -> APIR
     def add(caller: Operator, body: LabelsBody) -> dict[str, Any]:
         """Report the outcomes of transactions: all labels are written, or none.
 
-        The caller's name is the `source`. The last label of a transaction counts: a request may be repeated.
+        The caller's name is the `source`. The last label of a transaction counts, so a request may be repeated.
         """
         now_ms = int(clock() * 1000)
         defaults = {"source": caller.name, "occurred_at": now_ms}

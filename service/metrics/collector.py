@@ -64,7 +64,7 @@ def of_view(view: View, idle_after_s: float) -> Iterable[Metric]:
     yield gauge("fraud_sidecar_broker_up", "1 when the broker answered last time", up)
     complete = float(view.progress_is_complete)
     yield gauge("fraud_sidecar_progress_complete", "1 when progress has been read to its end", complete)
-    unreadable = "Records of the progress topic that were no progress"
+    unreadable = "Invalid records of the job on the progress topic"
     yield counter("fraud_sidecar_progress_unreadable", unreadable, view.unreadable)
 
 

@@ -14,7 +14,7 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.
 class HttpMetrics:
     """ASGI middleware that counts requests and measures their duration.
 
-    The route's label is its template, never the path, so the number of label values is bounded.
+    The label `route` has the route's template, never the path, so the number of label values is bounded.
     """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
@@ -33,7 +33,7 @@ class HttpMetrics:
         )
         self._seconds = Histogram(
             "fraud_sidecar_http_request_duration_seconds",
-            "From a request to the end of its answer",
+            "Time from a request to the end of its answer",
             ["route"],
             registry=registry,
             buckets=BOUNDS,

@@ -15,7 +15,7 @@ OF_A_GROUP: tuple[tuple[str, str, Callable[[Mapping[str, Any]], float]], ...] = 
     ("progress_timestamp_seconds", "Time of the newest commit", lambda record: record["written_at"] / 1e3),
     (
         "commit_interval_seconds",
-        "Time between its two newest commits",
+        "Time between the group's two newest commits",
         lambda record: (record["written_at"] - record["started_at"]) / 1e3,
     ),
     (
@@ -58,7 +58,7 @@ def of_groups(groups: Groups, now_s: float) -> list[Metric]:
         ),
         gauges(
             "fraud_rollouts_set_aside",
-            "Rollouts by which the group cannot decide, since the newest by which it can",
+            "Rollouts that the group cannot use and that are newer than the last one that it uses",
             ["key_group"],
             aside,
         ),

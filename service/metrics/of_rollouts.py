@@ -1,7 +1,7 @@
 """Metrics of rollouts, their challengers and guards.
 
 The number of label values is bounded: progress keeps the open rollout and the last two closed ones, with up
-to four challengers each; more than MOST are left out.
+to four challengers each, and at most MOST of either are exported.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,7 +130,7 @@ def _times(trial_counts: Sequence[TrialCounts]) -> Metric:
 
 
 def _scores(trial_counts: Sequence[TrialCounts]) -> Metric:
-    family = Metric("fraud_trial_score", "Scores of the same transactions", "histogram")
+    family = Metric("fraud_trial_score", "Scores of challenger and champion for the same transactions", "histogram")
     for key, counts in trial_counts:
         for role, name in (("challenger", "scores"), ("champion", "champion_scores")):
             if counts.get(name):

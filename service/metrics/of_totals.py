@@ -13,12 +13,12 @@ COUNTS = {
     "alerts": "Fraud alerts written",
     "profile_changes": "Profile versions applied",
     "rollouts": "Rollouts applied",
-    "late_table_changes": "Profile changes that were read too late for a transaction already decided",
+    "late_table_changes": "Profile changes read after a transaction that should have used them was decided",
     "missing_profile": "Transactions decided without a profile of their card",
-    "scoring_failures": "Transactions that the model gave no score: the other rules decided alone",
+    "scoring_failures": "Transactions without a score from the model: the other rules decided alone",
     "shadow_alerts": "Verdicts of challengers that differ from the champion's",
     "labels": "Labels that became facts about merchants",
-    "late_facts": "Facts about merchants that came behind their group's promise: they take effect late",
+    "late_facts": "Facts about merchants that arrived after their group's promise, and take effect late",
     "suppressed": "Alerts suppressed because the card had one within the cooldown",
 }
 """Name in the contract's `counts` -> help text; dead letters are exported by reason instead."""
@@ -48,7 +48,7 @@ def of_totals(totals: Totals) -> list[Metric]:
         ),
         histogram(
             "fraud_event_to_alert_seconds",
-            "Time from a transaction's arrival to the commit of its decision, alert or none",
+            "Time from a transaction's arrival to the commit of its decision, with or without an alert",
             totals.histograms["latency_ms"],
             1e-3,
         ),

@@ -1,7 +1,8 @@
-"""The time from which topics are complete: their oldest records may have been deleted.
+"""The time since which topics are complete: older records may have been deleted.
 
-Where models agree there is no shadow alert, and a label may contradict one on the other topic of labels. If a
-topic has lost records that another one still has, counts are wrong, not only smaller.
+Outcomes follow from several topics: where models agree there is no shadow alert, and a label may contradict
+a label on the other topic of labels. So if one topic has lost records that another still has, counts are
+wrong, not only smaller.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,7 @@ class Part:
 
     @property
     def may_lack(self) -> bool:
-        """Whether records since that time may have been deleted: there are none from before it."""
+        """Whether records since that time may have been deleted: some were deleted, and no older ones are left."""
         return 0 < self.first == self.start
 
 
@@ -64,9 +65,9 @@ def parts_since(reader: Consumer, topic: str, since: int) -> list[Part]:
 def complete_since(
     admin: AdminClient, reader: Consumer, parts: Sequence[Part], since: int, now_ms: int
 ) -> int:
-    """Return the time since which all partitions have every record, at least `since`, ms.
+    """Return the time, ms, since which all partitions have every record; never before `since`.
 
-    The brokers' settings are only asked if records may have been deleted.
+    The topics' configuration is only queried if records may have been deleted.
 
     Args:
         admin: client that may describe the topics' configuration.
@@ -86,12 +87,12 @@ def complete_since(
 
 
 def _bounds(reader: Consumer, part: Part, limits: tuple[int, int], now_ms: int) -> Iterator[int]:
-    """Yield times since which nothing can have been deleted from a partition, by each cause of deletion."""
+    """Yield, for each cause of deletion, the time since which it has deleted nothing from a partition."""
     kept_ms, kept_bytes = limits
     if kept_ms >= 0:
         yield now_ms - kept_ms
     if kept_ms < 0 or kept_bytes >= 0:
-        # by size, or by hand: the oldest record that is left tells how far
+        # deleted by size, or by hand: only the oldest record that is left shows how far
         oldest = next(
             topic_reader.to_end(reader, TopicPartition(part.topic, part.partition, part.first)), None
         )

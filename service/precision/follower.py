@@ -1,4 +1,4 @@
-"""A thread that follows the alerts and labels of the running trial, if a guard of it needs them."""
+"""A thread that follows the alerts and labels of the running trial, if one of its guards needs them."""
 
 import logging
 import time
@@ -35,10 +35,10 @@ class LabelFollower(Background):
         self._followed = "", LabelCounts()  # replaced, never mutated: read without a lock
 
     def counts(self, rollout_id: str) -> LabelCounts | None:
-        """Return the counts of a trial; those of the last one stay until another is followed.
+        """Return the counts of a trial; after its end they stay until another trial is followed.
 
         Returns:
-            None for a trial that is not followed, or not yet.
+            None for a trial that is not followed, or not yet followed.
         """
         followed, counts = self._followed
         if self.has_died:

@@ -1,14 +1,14 @@
 """Alerts of a trial and their labels, joined and counted by card. Pure.
 
 The verdict of each model on a transaction follows from three topics. `fraud-alerts` and `suppressed-alerts`
-have the alerts of the model that decided. `shadow-alerts` has the champion's verdict and that of each
-challenger which differs from it. So a challenger without a shadow alert agrees with the champion, and the
+have the alerts of the model that decided. `shadow-alerts` has a record for each challenger whose verdict
+differs from the champion's, with the champion's verdict. So a challenger without a shadow alert agrees with the champion, and the
 champion alerted on a transaction that has an alert and no shadow alert.
 
-The unit is a card, because the alerts of a burst are not independent: for each model the card's first
-transaction in the log on which that model alerted and which has a label. The counts are a function of the
-records, whatever their order: records are identified by their position in the log, the last label of a
-transaction by arrival counts, and what exceeds a limit is chosen by position.
+The unit is a card, because the alerts of a burst are not independent. For each model, a card is counted by
+the label of its first transaction in the log on which that model alerted and which has a label. The counts do
+not depend on the order in which records are read: positions in the log identify transactions and decide which
+of them exceed a limit, and a transaction's last label by arrival counts.
 """
 
 from bisect import bisect_left, insort
@@ -32,7 +32,7 @@ MOST_ALERTS = 50_000
 MOST_OF_CARD = 50
 """Transactions of one card that are kept: its first ones, so that a hot card does not displace others."""
 MOST_UNMATCHED = 100_000
-"""Labels kept of other transactions, the last ones read: an alert may be read after its label."""
+"""Labels kept of transactions that are not kept, the last ones read: an alert may be read after its label."""
 
 
 @dataclass(slots=True)
@@ -41,12 +41,12 @@ class _Transaction:
 
     transaction_id: str
     champion: bool = True
-    """Whether the champion alerted; an alert without shadow alerts is the champion's, too."""
+    """Whether the champion alerted; it did if there is an alert and no shadow alert."""
     differing: tuple[str, ...] = ()
     """Challengers whose verdict is not the champion's."""
 
     def alerts(self, challenger: str | None) -> bool:
-        """Return whether a challenger alerted; None: the champion."""
+        """Return whether a challenger, or for None the champion, alerted."""
         return self.champion != (challenger in self.differing)
 
 
@@ -58,7 +58,7 @@ class _Card:
     labels: dict[str, Label] = field(default_factory=dict)
     """By transaction id."""
     counted: tuple[bool | None, ...] = ()
-    """By model: whether the label of its unit says fraud, as counted so far; None without a unit."""
+    """For each model: whether the label by which the card is counted says fraud; None if it is not counted."""
 
     def has(self, transaction_id: str) -> bool:
         """Return whether a transaction with this id is kept."""
@@ -75,13 +75,13 @@ class LabelledCards:
         most_of_card: int = MOST_OF_CARD,
         most_unmatched: int = MOST_UNMATCHED,
     ) -> None:
-        """Create it without records.
+        """Start without records.
 
         Args:
             trial: the trial; transactions outside its time are ignored.
             most_alerts: number of transactions to keep.
-            most_of_card: of these, number of one card.
-            most_unmatched: number of labels of other transactions to keep.
+            most_of_card: number of transactions to keep of one card.
+            most_unmatched: number of labels to keep of transactions that are not kept.
         """
         self._trial = trial
         self._most_alerts, self._most_of_card, self._most_unmatched = (
@@ -167,10 +167,10 @@ class LabelledCards:
         return known
 
     def _make_room(self, card: _Card | None, card_id: str, position: Position) -> bool:
-        """Drop the transaction that exceeds a limit with a new one; return False if that is the new one.
+        """Drop the last transaction by position if a new one exceeds a limit; return False if that is the new one.
 
-        A dropped transaction never belongs to those that are kept in the end: positions before it are only
-        added, for its card as for all cards.
+        A dropped transaction would not be kept in the end either: the number of transactions before it, of
+        its card and of all cards, only grows.
         """
         entry = (position, card_id)
         is_full = len(self._kept) >= self._most_alerts

@@ -12,7 +12,7 @@ SILENCE_S = 15.0
 
 
 def read(settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> LabelCounts:
-    """Read a trial's alerts and labels to their ends; the counts say so if they cannot be read.
+    """Read a trial's alerts and labels to their ends; if that fails, `waiting_for` of the counts says why.
 
     Args:
         settings: brokers and topics.

@@ -18,7 +18,7 @@ class LabelledTrial:
     """Arrival from which they are no longer scored, ms; None while they are."""
 
     def covers(self, arrival: int) -> bool:
-        """Return whether transactions that arrive then, ms, are scored by the challengers."""
+        """Return whether the challengers score transactions with this arrival, ms."""
         return self.since <= arrival and (self.until is None or arrival < self.until)
 
 
@@ -29,4 +29,4 @@ class LabelCounts:
     champion: Labelled = field(default_factory=Labelled)
     challengers: Mapping[str, Labelled] = field(default_factory=dict)
     waiting_for: str | None = None
-    """Why alerts or labels may be missing, so that the counts must not be judged; None if none are."""
+    """Why alerts or labels may be missing, so that the counts must not be judged; None if none are missing."""

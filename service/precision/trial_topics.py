@@ -1,7 +1,7 @@
 """The topics with a trial's alerts and labels, read from the trial's start on.
 
-Step 1  start    find the first records since the trial's start, and from when on the topics are complete
-Step 2  alerts   read alerts, suppressed and shadow alerts to their ends: few labels without alert are kept
+Step 1  start    find the first records since the trial's start, and the time since which topics are complete
+Step 2  alerts   read alerts, suppressed and shadow alerts to their ends, so that few labels lack their alert
 Step 3  labels   read labels and chargebacks, too; once they have been read to their ends, counts are judged
 """
 
@@ -33,7 +33,7 @@ FETCH_WAIT_MS = "200"
 AT_ONCE = 500
 """Maximal number of records per read."""
 CLOCK_SKEW_MS = HOUR_MS
-"""How much earlier than the trial's first transaction the Kafka timestamp of its alert or label may be."""
+"""How much the Kafka timestamp of an alert or label may precede the arrival of its transaction."""
 UNREAD = "alerts and labels of the trial have not been read to their ends yet"
 
 
@@ -46,7 +46,7 @@ class TrialTopics:
         Args:
             settings: brokers and topics.
             trial: the trial.
-            now_ms: the time now, ms since 1970-01-01 UTC: records older than a topic's retention are deleted.
+            now_ms: the time now, ms since 1970-01-01 UTC, to tell which records retention may have deleted.
 
         Raises:
             UnreadError: the client's settings are invalid.
@@ -56,7 +56,7 @@ class TrialTopics:
         self._alerts = {topics.fraud_alerts, topics.suppressed_alerts, topics.shadow_alerts}
         self._labels = {topics.labels: Contract.LABEL, topics.chargebacks: Contract.CHARGEBACK}
         self._waiting: list[TopicPartition] = []
-        """Partitions of labels that are not read before the alerts are."""
+        """Partitions of labels, paused until the alerts have been read to their ends."""
         self._behind: set[tuple[str, int]] = set()
         """Partitions that have not been read to their end."""
         self._cards = LabelledCards(trial)
@@ -69,7 +69,7 @@ class TrialTopics:
             raise self._unread(fault) from fault
 
     def __enter__(self) -> "TrialTopics":
-        """Find the records' begin.
+        """Find where the records begin.
 
         Raises:
             UnreadError: a topic does not exist, or the brokers do not answer.
@@ -91,7 +91,7 @@ class TrialTopics:
         self._reader.close()
 
     def read(self) -> bool:
-        """Read some records; return False if none came within POLL_S.
+        """Read the next records; return False if none came within POLL_S.
 
         Raises:
             UnreadError: the brokers refuse.
@@ -112,7 +112,7 @@ class TrialTopics:
         return bool(messages)
 
     def counts(self) -> LabelCounts:
-        """Return the counts; those that may not be judged yet say why and are empty."""
+        """Return the counts; until all ends have been reached, they are empty and `waiting_for` says why."""
         return LabelCounts(waiting_for=UNREAD) if self._behind else self._cards.counts()
 
     def _parts(self) -> list[Part]:
@@ -148,7 +148,7 @@ class TrialTopics:
             else:
                 self._cards.alert(record)
         except (KeyError, TypeError, ValueError) as error:
-            log.warning("%s-%s at %s is no alert: %s", topic, message.partition(), message.offset(), error)
+            log.warning("%s-%s at %s is not an alert: %s", topic, message.partition(), message.offset(), error)
 
     def _take_label(self, message: Message, topic: str) -> None:
         try:

@@ -35,7 +35,7 @@ class AlertFeed(TopicFollower):
         """Partition -> (Kafka timestamp in ms, value)."""
 
     def newest(self, limit: int) -> list[bytes]:
-        """Values of the newest alerts by Kafka timestamp, newest first; SHOWN at most."""
+        """Return the values of the newest alerts by Kafka timestamp, newest first; SHOWN at most."""
         # list(deque) is one step of the interpreter: nothing is appended meanwhile
         alerts = [
             (timestamp, partition, position, value)
@@ -59,4 +59,4 @@ class AlertFeed(TopicFollower):
                 self._outcomes.alert(orjson.loads(value))
             except (KeyError, TypeError, ValueError) as error:
                 position = f"{record.topic()}-{record.partition()} at {record.offset()}"
-                log.warning("%s is no alert: %s", position, error)
+                log.warning("%s is not an alert: %s", position, error)

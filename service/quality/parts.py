@@ -26,7 +26,7 @@ class QualityParts:
 
     @property
     def waiting_for(self) -> str | None:
-        """Why alerts or labels may be missing; None if none are."""
+        """Why alerts or labels may be missing; None if none are missing."""
         return next((reader.waiting_for for reader in self._readers if reader.waiting_for), None)
 
     def qualities(self) -> list[Quality]:

@@ -18,7 +18,7 @@ EXAMPLE = {
 
 
 def quality_routes(parts: QualityParts) -> APIRouter:
-    """The router.
+    """Create the router.
 
     Args:
         parts: threads and counts.
@@ -27,10 +27,10 @@ def quality_routes(parts: QualityParts) -> APIRouter:
 
     @router.get("/v1/quality", responses=openapi.example(EXAMPLE))
     def outcomes(_: Viewer) -> dict[str, Any]:
-        """Outcomes of the newest alerts by their labels, by rule, model version and rollout.
+        """Return the outcomes of the newest alerts, from labels, by rule, model version and rollout.
 
-        `precision` is the share of frauds among the alerts with a label. `waiting_for` says why some may be
-        missing.
+        `precision` is the share of frauds among the alerts with a label. `waiting_for` says why
+        alerts or labels may be missing.
         """
         return {
             "alerts": [{**asdict(quality), "precision": quality.precision} for quality in parts.qualities()],

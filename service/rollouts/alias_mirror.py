@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 ALIAS = "champion"
 
 Point = Callable[[str, ModelRef], None]
-"""(alias, model): make the registry's alias name this version."""
+"""(alias, model): points the registry's alias to this version."""
 
 
 class AliasMirror(Background):

@@ -24,8 +24,8 @@ class Breach:
     guard: str
     detail: str
     evidence: dict[str, Any]
-    """The complete verdict on the challenger, which can be recomputed from this; and `commits`, the progress
-    records whose totals were counted."""
+    """The complete verdict on the challenger, with all data to recompute it; and `commits`: key group ->
+    commit_id of the progress record whose totals were counted."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Assessment:
     def is_overdue(self) -> bool:
         """Whether the deadline has passed, in log time, while a challenger's verdict is insufficient.
 
-        Not while labels are missing: a restarted sidecar has not read them, although the guards may pass.
+        False while labels are missing: a restarted sidecar has yet to read them, and then the guards may pass.
         """
         started = self.shadow_started_at
         if started is None or self.waiting_for is not None:
@@ -139,7 +139,7 @@ def counts(
     challenger: str,
     labels: LabelCounts | None = None,
 ) -> Counts:
-    """Sum the COUNTS of a challenger over the key groups; zeros if no record has any.
+    """Sum the COUNTS objects of a challenger over the key groups; zeros if no record has one.
 
     Args:
         groups: newest progress record of each key group.
@@ -160,5 +160,5 @@ def counts(
 
 
 def is_watched(trial: Trial) -> bool:
-    """Return whether guards watch a rollout: while its challengers are scored."""
+    """Return whether guards watch a rollout, which they do while its challengers are scored."""
     return trial.phase in TRIED

@@ -61,7 +61,7 @@ class RolloutAudit:
             log.warning("changes are not audited: %s", fault)
             return []
         except KafkaException as fault:
-            raise UnansweredError("audit", f"{topic} cannot be read: {describe(fault)}; repeat it") from fault
+            raise UnansweredError("audit", f"{topic} cannot be read: {describe(fault)}; retry") from fault
         lines = []
         for entry in entries:
             previous = next_record(previous, entry)

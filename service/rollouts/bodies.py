@@ -71,7 +71,7 @@ class ChallengerBody(BaseModel):
 
 
 class ProposalBody(BaseModel):
-    """`POST /v1/rollouts`."""
+    """Body of `POST /v1/rollouts`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [PROPOSAL_EXAMPLE]})
 
@@ -79,7 +79,7 @@ class ProposalBody(BaseModel):
     challengers: Annotated[list[ChallengerBody], Field(min_length=1, max_length=4)]
     guards: Annotated[
         dict[str, Any] | None,
-        Field(description="Guards that may stop the rollout; default: all guards with default limits"),
+        Field(description="Guards that may stop the rollout; default: as in docs/rollouts.md"),
     ] = None
     rollout_id: Annotated[RolloutId | None, Field(description="Default: model, version, time")] = None
     line: Annotated[
@@ -103,7 +103,7 @@ class ProposalBody(BaseModel):
 
 
 class EventBody(BaseModel):
-    """`POST /v1/rollouts/{rollout_id}/events`."""
+    """Body of `POST /v1/rollouts/{rollout_id}/events`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EVENT_EXAMPLE]})
 
@@ -111,14 +111,14 @@ class EventBody(BaseModel):
     reason: Reason
     challenger: Annotated[
         Name | None,
-        Field(description="canary_set, promoted; default: the only one, or the one with role canary"),
+        Field(description="For canary_set, promoted; default: the only one, or the one with role canary"),
     ] = None
     share_bp: Annotated[
-        int | None, Field(ge=1, le=10_000, description="canary_set; default: as proposed")
+        int | None, Field(ge=1, le=10_000, description="For canary_set; default: as proposed")
     ] = None
     from_the_beginning: Annotated[
         bool,
-        Field(description="withdrawn: also for transactions that arrived under it and are not decided yet"),
+        Field(description="For withdrawn: also withdraw it for transactions that arrived before, undecided yet"),
     ] = False
 
     def step(self, rollout_id: str, key: str, expected_seq: int | None) -> Step:
@@ -133,11 +133,11 @@ class ReceiptBody(BaseModel):
     """Answer to a change of a rollout."""
 
     rollout_id: str
-    seq: Annotated[int, Field(description="The rollout's seq after the change: If-Match of the next event")]
+    seq: Annotated[int, Field(description="The rollout's seq after the change; If-Match of the next event")]
     phase: str
     types: list[str]
     offsets: Annotated[list[int], Field(description="Offsets of the events on model-rollouts")]
-    repeated: Annotated[bool, Field(description="Whether an earlier request with the same key wrote them")]
+    repeated: Annotated[bool, Field(description="Whether an earlier request with this key wrote the events")]
 
 
 def policy_of(fields: dict[str, Any]) -> Policy:

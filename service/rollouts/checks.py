@@ -48,7 +48,7 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
     Raises:
         RefusedError: features are missing.
     """
-    # whether a job that does not run keeps merchant facts is not known here: it judges by itself
+    # whether a stopped job keeps merchant facts is not known here: the job itself checks it when it starts
     known = merchants.computed(merchants=True) if computed is None else computed
     if missing := lacking(ref.features, known):
         release = "this release" if computed is None else f"the release of the running job {job_id}"

@@ -98,14 +98,14 @@ def propose_command(
     threshold: Threshold = None,
     max_count_5m: MaxCount = None,
     missing_profile: MissingProfile = None,
-    role: Annotated[str, typer.Option(help="Intended role of the first: canary or shadow")] = "canary",
+    role: Annotated[str, typer.Option(help="Role of the first model: canary or shadow")] = "canary",
     share: Annotated[float, typer.Option(min=0.01, max=100, help="Percent of the cards, as a canary")] = 10.0,
     rollout_id: Annotated[str, typer.Option(help="Unique name; default: model, version, time")] = "",
     line: Annotated[str, typer.Option(help="Model line; default: the model's name")] = "",
     reason: Reason = "proposed from the command line", key: KeyOption = "",
     job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Propose models against the one in force, after every check; they decide nothing yet."""
+    """Check models and propose them as challengers of the champion; they decide nothing yet."""
     from service.rollouts.requests import Proposal
 
     drafts, guards = drafts_of(
@@ -144,7 +144,7 @@ def pause_command(
     rollout_id: RolloutId, bootstrap_servers: Servers, reason: Reason = "paused", key: KeyOption = "",
     at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Give every card back to the champion; challengers are still scored."""
+    """Give every card back to the champion; challengers still score every transaction."""
     _step("paused", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json)
 
 
@@ -174,7 +174,7 @@ def promote_command(
     threshold: Threshold = None,
     max_count_5m: MaxCount = None,
     missing_profile: MissingProfile = None,
-    rollout_id: Annotated[str, typer.Option(help="Of NAME/VERSION; default: model, version, time")] = "",
+    rollout_id: Annotated[str, typer.Option(help="Id if NAME/VERSION; default: model, version, time")] = "",
     challenger: Challenger = "", reason: Reason = "promoted", key: KeyOption = "", at_seq: At = None,
     four_eyes: FourEyes = False, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
 ) -> None:  # fmt: skip
@@ -196,7 +196,7 @@ def withdraw_command(
     rollout_id: RolloutId, bootstrap_servers: Servers,
     reason: Annotated[str, typer.Option(help="Reason for readers of the log")],
     from_the_beginning: Annotated[
-        bool, typer.Option("--from-the-beginning", help="Also for transactions that are not decided yet")
+        bool, typer.Option("--from-the-beginning", help="Also for earlier transactions, if not decided yet")
     ] = False,
     key: KeyOption = "", at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
     as_json: Json = False,
@@ -211,7 +211,7 @@ def verdict_command(
     rollout_id: RolloutId, bootstrap_servers: Servers, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
     as_json: Json = False,
     evidence: Annotated[
-        Path | None, typer.Option(help="A verdict as JSON: compute it again from its own counts, and compare")
+        Path | None, typer.Option(help="File with a verdict as JSON: recompute it from its counts, and compare")
     ] = None,
 ) -> None:  # fmt: skip
     """Show the guards' verdict on a rollout, from the job's newest progress and, if needed, labels."""

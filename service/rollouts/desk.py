@@ -1,9 +1,9 @@
 """The desk: the only writer of rollout events, for the API, the command line and the guards.
 
 Step 1  read     the newest progress of the job, and the rollout topic to its end
-Step 2  draw     the events to write, or refuse: the refusal names the check, and nothing is written
+Step 2  draw     construct the events, or refuse: the refusal names the check, and nothing is written
 Step 3  open     the single transactional writer: it fences every older one, in any process
-Step 4  read     records written since step 1, and draw the events again
+Step 4  read     records written since step 1, and construct the events again
 Step 5  write    events and audit in one Kafka transaction; if fenced, nothing was written: repeat from step 3
 """
 
@@ -108,7 +108,7 @@ class Desk:
         names = {challenger.model for challenger in proposal.challengers}
         refs: Refs = {name: self._registry.find(name) for name in sorted(names)}
 
-        if len(refs) == 1:  # a rollout has one set of guards, but each of several models has its own scores
+        if len(refs) == 1:  # one set of guards per rollout: it cannot hold the training scores of several models
             (only,) = refs.values()
             guards = checks.against_training(guards, self._registry, only)
         complete = replace(proposal, guards=guards)
@@ -130,12 +130,12 @@ class Desk:
 
     def _take(self, step: Step, actor: Actor) -> Receipt:
         if step.type in (Type.PROPOSED, Type.BREACHED):
-            raise RefusedError("type", f"{step.type} is no step that can be requested; see docs/rollouts.md")
+            raise RefusedError("type", f"{step.type} is not a step that can be requested; see docs/rollouts.md")
 
         history, job = self.look()
         labels: LabelCounts | None = None
         if step.type in JUDGED and step.rollout_id in history.line.trials:
-            # once, and before the writer is opened: there may be much to read
+            # read labels once, before the writer is opened: there may be many
             labels = self._count_labels(history, history.line.trials[step.rollout_id])
 
         def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
@@ -148,7 +148,7 @@ class Desk:
         return drawn if isinstance(drawn, Receipt) else self._write(draw, actor, history, job)
 
     def stop(self, stop: Stop) -> Receipt:
-        """End a rollout because of a guard: breached (not for a deadline) and rolled_back in one transaction.
+        """End a rollout because of a guard: write breached (unless for a deadline) and rolled_back together.
 
         Raises:
             DeskError: the rollout has changed meanwhile, or the brokers do not answer.

@@ -12,13 +12,13 @@ from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Ste
 from streaming_job.contracts import Reason
 
 PROMOTED_KEY = "/promoted"
-"""Suffix that the promoted event of a promotion at once adds to the request's key."""
+"""Suffix of the request's key in the promoted event, if a proposal is promoted at once."""
 
 
 def proposal(
     history: History, request: Proposal, refs: Refs, actor: Actor, now_ms: int, *, four_eyes: bool = False
 ) -> tuple[Event, ...] | Receipt:
-    """Draw the events of a new rollout; return the earlier receipt if the request is repeated.
+    """Construct the events of a new rollout; return the earlier receipt if the request is repeated.
 
     Args:
         history: the topic to its end.
@@ -82,7 +82,7 @@ def _name(request: Proposal, now_ms: int) -> str:
 def step(
     history: History, request: Step, actor: Actor, now_ms: int, *, four_eyes: bool = False
 ) -> tuple[Event, ...] | Receipt:
-    """Draw the event of a step; return the earlier receipt if the request is repeated.
+    """Construct the event of a step; return the earlier receipt if the request is repeated.
 
     Args:
         history: the topic to its end.
@@ -124,7 +124,7 @@ def step(
 
 
 def stop(history: History, request: Stop, now_ms: int) -> tuple[Event, ...] | Receipt:
-    """Draw the events with which a guard ends a rollout: two for a breach, one for a deadline.
+    """Construct the events by which a guard ends a rollout: two for a breach, one for a deadline.
 
     Raises:
         UnknownError: there is no such rollout.
@@ -181,7 +181,7 @@ def apply_events(line: Line, drawn: tuple[Event, ...]) -> Line:
     """Apply events to the line.
 
     Raises:
-        StaleError, UnknownError: the machine refuses one; the check is the Reason's value.
+        StaleError, UnknownError: the state machine refuses an event; `check` is the Reason's value.
     """
     for event in drawn:
         try:

@@ -127,7 +127,7 @@ class GuardWatch(Background):
 
 
 def ending_of(assessment: Assessment) -> Stop | None:
-    """Return the end of the rollout that an assessment demands; None if it may continue."""
+    """Return the request to end a rollout if its assessment demands that; None if it may continue."""
     if assessment.outcome is Outcome.BREACH:
         breach = assessment.breach()
         assert breach is not None

@@ -70,7 +70,7 @@ class History:
         return History(line, (*self.entries, *folded), unreadable, end)
 
     def refolded(self, set_aside: Mapping[int, str]) -> "History":
-        """Return the history of the same records with another set of unused ones."""
+        """Return the history of the same records for another `set_aside`."""
         line, folded = _folded(Line(), self.entries, set_aside)
         return replace(self, line=line, entries=tuple(folded))
 

@@ -1,4 +1,4 @@
-"""The rollouts whose alerts are counted by label: those with a guard that needs it. Pure."""
+"""The rollouts whose alerts are counted by label: those with a guard that needs labels. Pure."""
 
 from models.errors import GuardError
 from models.guards import policy
@@ -9,11 +9,11 @@ from service.rollouts.assessment import is_watched
 from service.rollouts.history import History
 
 ENDS = frozenset({Type.BREACHED, Type.ROLLED_BACK, Type.PROMOTED})
-"""Types after which a rollout's challengers are not scored."""
+"""Types of the events after which a rollout's challengers are no longer scored."""
 
 
 def running(history: History) -> LabelledTrial | None:
-    """Return the open rollout while its challengers are scored, if a guard of it needs labels."""
+    """Return the open rollout while its challengers are scored, if one of its guards needs labels."""
     trial = history.line.trials[history.line.open] if history.line.open is not None else None
     return labelled_trial(history, trial) if trial is not None and is_watched(trial) else None
 
@@ -23,7 +23,7 @@ def labelled_trial(history: History, trial: Trial) -> LabelledTrial | None:
     try:
         if not policy.read(trial.guards).need_labels:
             return None
-    except GuardError:  # guards of another release: the assessment says so
+    except GuardError:  # guards of another release: the assessment reports them
         return None
     latest, since, until = 0, None, None
     for entry in history.entries:

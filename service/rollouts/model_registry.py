@@ -1,4 +1,4 @@
-"""The desk's access to the model registry, in which every refusal names its check."""
+"""The desk's access to the model registry; every refusal names the check that failed."""
 
 import re
 import tempfile
@@ -71,7 +71,7 @@ class ModelRegistry:
             return registry.find(match["name"], match["version"], self._uri)
 
     def verify(self, ref: ModelRef) -> Scorer:
-        """Load a model after checking that it can be trusted, and that it scores as when it was registered.
+        """Load a model after checking that it can be trusted, and that it scores as it did when registered.
 
         Raises:
             RefusedError: a check failed: files, trust, features, golden or answers.
@@ -101,7 +101,7 @@ class ModelRegistry:
         """Return the histogram of a model's scores in training; None if none was registered.
 
         Raises:
-            DeskError: the registry does not answer, or its tag is damaged.
+            DeskError: the registry does not answer, or the tag with the histogram is damaged.
         """
         from models import registry
 

@@ -21,19 +21,19 @@ Servers = Annotated[str, typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Ka
 TrackingUri = Annotated[
     str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="MLflow, e.g. sqlite:////directory/mlflow.db")
 ]
-JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job whose rollouts these are")]
+JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to which the rollouts belong")]
 Kafka = Annotated[str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")]
 FourEyes = Annotated[bool, typer.Option(envvar="FRAUD_FOUR_EYES", help="A proposer may not promote")]
 RolloutId = Annotated[str, typer.Argument(help="Id as in `fraud rollouts list` and in every alert")]
 PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, rules and guards")]
-Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first are only compared")]
+Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first are shadows only")]
 PolicyFiles = Annotated[
     list[Path] | None,
     typer.Option(
-        "--policy", help="policy.yaml: thresholds, rules and guards; of all models, or one for each"
+        "--policy", help="policy.yaml: thresholds, rules and guards; one for all models, or one each"
     ),
 ]
-Challenger = Annotated[str, typer.Option(help="Its name; default: the only one, or the one with role canary")]
+Challenger = Annotated[str, typer.Option(help="Default: the only challenger, or the one with role canary")]
 Reason = Annotated[str, typer.Option(help="Reason for readers of the log")]
 KeyOption = Annotated[str, typer.Option("--key", help="Idempotency key; default: a new one")]
 At = Annotated[int | None, typer.Option("--at", help="seq that the rollout must have; default: any")]
@@ -136,7 +136,7 @@ def drafts_of(
         threshold: instead of a file.
         max_count_5m: instead of a file.
         missing_profile: instead of a file.
-        role: of the first; the others are only compared.
+        role: role of the first; the others are shadows.
         share_bp: share of the first as a canary, basis points.
 
     Raises:

@@ -52,7 +52,7 @@ class RolloutParts:
         return Job(complete) if complete else reading.job(self.settings)
 
     def label_counts(self, trial: Trial) -> LabelCounts:
-        """Return the labelled cards of a rollout; those of one that is over may not be known."""
+        """Return the labelled cards of a rollout; after its end they may be unknown."""
         counts = self.labels.counts(trial.rollout_id)
         if counts is not None:
             return counts

@@ -107,7 +107,7 @@ def _require_stable(settings: ServiceSettings, partition: TopicPartition) -> Non
     if ends[0].offset < ends[1].offset:
         raise StaleError(
             "open_transaction",
-            f"{partition.topic} has records of a transaction that has not ended; repeat this when it has",
+            f"{partition.topic} has records of a transaction that has not ended; retry when it has ended",
         )
 
 

@@ -47,7 +47,7 @@ class Proposal:
     key: str
     """Idempotency key: a repeated proposal gets the first receipt again."""
     guards: Mapping[str, Any] | None = None
-    """Guards as the caller gives them; None: all guards with default limits."""
+    """Guards as the caller gives them; None: the default guards."""
     rollout_id: str = ""
     """Unique name; default: model, version, time."""
     line: str = ""
@@ -72,7 +72,7 @@ class Step:
     share_bp: int = 0
     """canary_set: basis points; default: the proposal's share."""
     from_the_beginning: bool = False
-    """withdrawn: as in the event."""
+    """withdrawn: see `Event.from_the_beginning`."""
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
     def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
         """Propose a rollout, after every check.
 
-        The checks: its models load, can be trusted, reproduce their golden scores, and use features that the
-        running job computes; its guards are valid.
+        The checks: the models load, can be trusted, reproduce their golden scores, and use features that the
+        running job computes; the guards are valid.
         """
         return _answer(parts.desk.propose(body.proposal(key), _actor(caller)), response)
 
@@ -129,7 +129,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         card_id: Annotated[str, Path(max_length=64)],
         transaction_id: Annotated[str, Path(max_length=64)],
         since: Annotated[
-            int | None, Query(ge=0, le=99_999_999_999_999, description="ms; default: an hour ago")
+            int | None, Query(ge=0, le=99_999_999_999_999, description="Search from here, ms; default: an hour ago")
         ] = None,
     ) -> dict[str, Any]:
         """Explain the decision on a transaction: model, rollout, membership, features, reasons, offsets."""

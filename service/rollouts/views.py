@@ -85,9 +85,10 @@ def state_of(entry: Entry, groups: Groups, topic: str) -> dict[str, Any]:
     """Return the state of an event in the job.
 
     Returns:
-        `state`: applied once every key group has read it; `groups`: number of groups that have, and of all;
-        `held_from`: partition of the transactions -> offset of the first one for which the event was in
-        force, as far as the groups' records still have it; `refused`: why it was refused.
+        `state`: applied once every key group has read the event; `groups`: number of groups that have read
+        it, and of all groups; `held_from`: partition of the transactions topic -> offset of the first
+        transaction for which the event was in force, if a group's record still has it; `refused`: why the
+        event was refused.
     """
     folded, held_from = 0, dict[str, int]()
     for record in groups.values():

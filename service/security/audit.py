@@ -1,8 +1,8 @@
 """Audit records in a hash chain: each record holds the digest of the previous one. Pure.
 
-The chain reveals a record that was changed, removed, inserted or moved after later ones were written. Alone
-it does not reveal that records are missing at the end, or that all records from some point on were rewritten.
-To detect that, keep a digest elsewhere and give it to `verify` (decision 51).
+The chain reveals that a record with later records after it was changed, removed, inserted or moved. The chain
+alone does not reveal that the last records are missing, or that all records from some point on were
+rewritten. To detect that, keep a digest elsewhere and give it to `verify` (decision 51).
 """
 
 import hashlib
@@ -46,15 +46,15 @@ class Fault(StrEnum):
     """Fault of a record in the chain."""
 
     CHANGED = "changed"
-    """Its content does not match its digest."""
+    """The record's content does not match its digest."""
     INSERTED = "inserted"
-    """The next record refers to a record before it."""
+    """The next record refers past it, to an earlier record."""
     MISPLACED = "misplaced"
-    """The record that it refers to comes later."""
+    """The record refers to a later record."""
     MISSING = "missing"
-    """The record that it refers to does not exist."""
+    """The record refers to a record that does not exist."""
     FOREIGN = "foreign"
-    """It is no audit record."""
+    """The value is not an audit record."""
     CUT = "cut"
     """No record has the given digest: the end is missing, or was rewritten."""
 
@@ -72,9 +72,9 @@ class Finding:
         texts = {
             Fault.CHANGED: "was changed",
             Fault.INSERTED: "was inserted, or repeats another",
-            Fault.MISPLACED: "stands before the record that it refers to",
+            Fault.MISPLACED: "comes before the record that it refers to",
             Fault.MISSING: "refers to a record that does not exist: removed or rewritten",
-            Fault.FOREIGN: "is no audit record",
+            Fault.FOREIGN: "is not an audit record",
         }
         return f"record {self.number} {texts[self.fault]}"
 
@@ -118,12 +118,12 @@ def next_record(previous: bytes | None, entry: Entry) -> bytes:
 
 
 def link(value: bytes) -> str:
-    """Return the field `previous` of the next record: the digest of the content, not the stated digest."""
+    """Return the next record's field `previous`: the digest of this content, whatever digest the value states."""
     return _link(value, read(value))
 
 
 def read(value: bytes) -> dict[str, Any] | None:
-    """Parse a record; return None if the bytes are no audit record."""
+    """Parse a record; return None if the bytes are not an audit record."""
     try:
         record: dict[str, Any] = json.loads(value)
         validate(Contract.AUDIT_RECORD, record)
@@ -146,7 +146,7 @@ def verify(values: Iterable[bytes], known_head: str | None = None) -> Verificati
     for value in values:
         records.append(read(value))
         links.append(_link(value, records[-1]))
-    # a changed record still states its old digest: records that refer to it are in their place
+    # a changed record still states its old digest: a record that refers to that digest is not misplaced
     stated = [record["digest"] if record else links[number] for number, record in enumerate(records)]
     first_at: dict[str, int] = {}
     for number, digests in enumerate(zip(links, stated, strict=True)):

@@ -67,7 +67,7 @@ def verify_log(
 def _line(stored: Stored) -> str:
     record = audit.read(stored.value)
     if record is None:
-        return f"offset {stored.offset}  is no audit record: {safe(stored.value, 60)}"
+        return f"offset {stored.offset}  is not an audit record: {safe(stored.value, 60)}"
     at = datetime.fromtimestamp(record["at"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     detail = json.dumps(record["detail"], sort_keys=True) if record["detail"] else ""
     text = (

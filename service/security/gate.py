@@ -1,4 +1,4 @@
-"""Authentication of requests: by bearer token, or without a tokens file only from this machine."""
+"""Authentication of requests: by bearer token; without a tokens file, only this machine is served."""
 
 import ipaddress
 from collections.abc import Callable
@@ -81,8 +81,8 @@ def _refuse_strangers(origin: str, headers: Headers) -> None:
     """Refuse requests that were not sent by this machine to this machine, if there are no tokens.
 
     Behind a proxy on this machine every client would look local. With DNS rebinding an attacker's name
-    resolves to 127.0.0.1, so a browser treats the attacker's page and the sidecar as one origin; but its
-    requests have that name as Host.
+    resolves to 127.0.0.1, so a browser treats the attacker's page and the sidecar as one origin; but the
+    browser sends the attacker's name as Host.
     """
     if not is_loopback(origin):
         raise Problem(403, "local_only", "without a tokens file only this machine is served; make one")

@@ -26,7 +26,7 @@ def check(host: str, settings: ServiceSettings) -> None:
         raise ListenError("TLS needs both --tls-cert and --tls-key; give the other, or neither")
     if settings.tls_cert is not None and settings.tls_key is not None:
         try:
-            # an empty password, because ssl would prompt for one on the terminal
+            # an empty password: without one, ssl would prompt for it on the terminal
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(settings.tls_cert, settings.tls_key, password=lambda: b"")
         except (OSError, ValueError) as fault:  # ssl.SSLError is an OSError

@@ -52,7 +52,7 @@ class Require:
     """A dependency that admits callers with a role or a higher one, and returns the caller."""
 
     def __init__(self, role: Role | None) -> None:
-        """Require a role; None admits all, also unauthenticated callers."""
+        """Require a role; None admits all callers, even unauthenticated ones."""
         self.role = role
 
     async def __call__(self, request: Request) -> Caller | None:

@@ -41,7 +41,7 @@ def reasons(features: NDArray[np.float64], contributions: NDArray[np.float64]) -
 
 
 class AlertContext(NamedTuple):
-    """A transaction with the facts that its alerts and shadow alerts share."""
+    """A transaction with the values that its alert and its shadow alerts share."""
 
     card_id: str
     transaction_id: str
@@ -76,7 +76,7 @@ def build(
     failure: str | None,
     held_since: int = 0,
 ) -> tuple[Alert, tuple[str, ...]]:
-    """An alert of contract alert.v1; the same inputs give the same bytes.
+    """Build an alert of contract alert.v1; the same inputs give the same bytes.
 
     Args:
         context: the transaction.

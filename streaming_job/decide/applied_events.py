@@ -1,4 +1,4 @@
-"""The first transaction of each partition to which each rollout event applied; part of the state."""
+"""For each rollout event, the first transaction of each partition to which it applied; part of the state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

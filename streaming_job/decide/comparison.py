@@ -59,7 +59,7 @@ def count_units(
     """Count the card-hours and cards with an alert, each partition in log order.
 
     Args:
-        units: the key group's units; updated.
+        units: the key group's units; updated in place.
         trials: the counts; added to.
         block: records of TRANSACTION, shape (n,).
         plans: the plans that are or were in force.

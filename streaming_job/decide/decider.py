@@ -52,7 +52,7 @@ class Deciders:
     rollouts: RolloutHistory
     """The rollout events that have arrived so far."""
     load_model: LoadModel
-    """Returns a champion's scorer; waits before it raises that the model is unavailable."""
+    """Returns a champion's scorer; retries for a while before it raises ModelUnavailableError."""
     challengers: Challengers
     units: TrialUnits
     """Units of the running trials; updated by the decider."""
@@ -67,7 +67,7 @@ class Decisions:
     """Decisions on n transactions."""
 
     accepted: NDArray[np.bool_]
-    """Whether it is no repetition, shape (n,)."""
+    """Whether the transaction is no repetition, shape (n,)."""
     alerted: NDArray[np.bool_]
     """Whether it is an alert, shape (n,)."""
     suppressed: NDArray[np.bool_]

@@ -1,8 +1,8 @@
-"""Counts of the champion's features in the bins of its training, for their drift; state of a key group.
+"""Counts of the champion's features in its training bins, to measure their drift; state of a key group.
 
-They begin when a model becomes champion; a rollout that only changes its policy does not end them. The newest
-two clock hours of arrival are counted separately. Which transactions are counted depends on the log alone, so
-the counts do not depend on how its records are cut into batches.
+Counting begins when a model becomes champion, and continues if a rollout changes only the champion's policy.
+The newest two clock hours of arrival are counted separately. Which transactions are counted depends on the
+log alone, not on how its records are divided into batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,20 +24,20 @@ HOURS = 2
 
 @dataclass
 class FeatureCounts:
-    """Transactions that the champion scored, one in SAMPLED, by feature and bin."""
+    """Counts of the transactions that the champion scored, one in SAMPLED, by feature and bin."""
 
     reign: int = -1
     """Number of the plan with which the model became champion; -1 before any."""
     model: Mapping[str, str] = field(default_factory=dict)
-    """Its name, version and digest; empty if it does not know its bins: nothing is counted then."""
+    """The model's name, version and digest; empty if the model has no bins: then nothing is counted."""
     features: tuple[str, ...] = ()
-    """Names of its f features."""
+    """Names of the model's f features."""
     trained: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     """Training transactions by bin (`FeatureBins.trained`), shape (f, b)."""
     older: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    """Counts before the hours that are counted separately, shape (f, b)."""
+    """Counts of all hours before those counted separately, shape (f, b)."""
     hours: dict[int, NDArray[np.int64]] = field(default_factory=dict)
-    """Clock hour of arrival, since 1970-01-01 UTC -> counts, shape (f, b); HOURS of them at most."""
+    """Clock hour of arrival (since 1970-01-01 UTC) -> counts, shape (f, b); at most HOURS entries."""
 
     def add(
         self,
@@ -50,9 +50,9 @@ class FeatureCounts:
         """Count transactions that a champion scored.
 
         Args:
-            plans: that have reigned.
-            number: of the champion's plan.
-            scorer: the champion's.
+            plans: the plans that are or were in force.
+            number: index of the champion's plan.
+            scorer: the champion's scorer.
             features: shape (n, c).
             block: records of TRANSACTION, shape (n,).
         """
@@ -65,10 +65,10 @@ class FeatureCounts:
             self._count(scorer.bins, features, block["arrival"] // HOUR_MS, block["transaction"])
 
     def _first(self, plans: Sequence[Plan], number: int) -> int:
-        """Number of the plan with which the champion of a plan took over."""
+        """Return the number of the plan with which a plan's champion became champion."""
         known = plans[self.reign].champion.model if 0 <= self.reign < len(plans) else None
         if self.model and (known is None or known.digest != self.model["digest"]):
-            self.reign = -1  # plans have other numbers: another release accepts other events
+            self.reign = -1  # another release accepts other events, so plans have other numbers
         digest = plans[number].champion.model.digest
         while number and plans[number - 1].champion.model.digest == digest:
             number -= 1
@@ -98,7 +98,7 @@ class FeatureCounts:
             bins.add(features[mine], transactions[mine], self._of(hour))
 
     def _of(self, hour: int) -> NDArray[np.int64]:
-        """Counts of an hour, to be added to."""
+        """Return the counts of an hour, which the caller adds to."""
         if hour not in self.hours:
             self.hours[hour] = np.zeros_like(self.trained)
             if len(self.hours) > HOURS:
@@ -110,7 +110,7 @@ class FeatureCounts:
         return self.hours[hour]
 
     def to_json(self) -> dict[str, Any] | None:
-        """The contract's `feature_counts`, for orjson with OPT_SERIALIZE_NUMPY; None without a model."""
+        """Return the contract's `feature_counts`, for OPT_SERIALIZE_NUMPY of orjson; None without a model."""
         if not self.model:
             return None
         newest = max(self.hours, default=0)
@@ -126,7 +126,7 @@ class FeatureCounts:
         }
 
     def encode(self) -> bytes:
-        """What the state keeps."""
+        """Encode as bytes for the state."""
         kept = {
             "reign": self.reign,
             "model": self.model,

@@ -23,20 +23,20 @@ class ModelJudge:
         """Create the judge of a key group.
 
         Args:
-            load: returns a model's scorer; waits before it raises that the model is unavailable.
-            judged_up_to: Q of the rollouts: an earlier run has reported its verdicts on the events before.
-            reasons: by offset of the proposals before Q that it has set aside, the reason.
+            load: returns a model's scorer; retries for a while before it raises ModelUnavailableError.
+            judged_up_to: Q of the rollouts: an earlier run has reported its verdicts on events before Q.
+            reasons: offset -> reason, for each proposal before Q that the earlier run set aside.
         """
         self._load, self._judged_up_to, self._reasons = load, judged_up_to, reasons
 
     def __call__(self, proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
-        """Judge a proposal (`rollout_history.Judge`); the first challenger that cannot decide is the reason.
+        """Judge a proposal (`rollout_history.Judge`); the first unfit challenger gives the reason.
 
         Raises:
             ModelUnavailableError: the model's files cannot be read, and no other champion could decide.
         """
         reason = self._reasons.get(offset)
-        # this release may compute the features that a record of version 1 lacked: its model is unjudged yet
+        # a release without a feature refuses a version 1 record before it judges the model: so judge it now
         is_open = reason == Reason.INCOMPATIBLE_FEATURES and proposal.schema_version == 1
         if offset < self._judged_up_to and not is_open:
             return Verdict() if reason is None else Verdict(reason)
@@ -63,8 +63,8 @@ class ModelJudge:
     def warm_up(self, newest: Plan | None) -> None:
         """Load the champion's model in advance, so that no transaction waits for it.
 
-        A failure is only logged. The first transaction that needs the model raises it: the log may hold a
-        withdrawal before that transaction.
+        A failure is only logged here, and raised for the first transaction that needs the model: the log may
+        hold a withdrawal before that transaction.
         """
         if newest is None:
             return

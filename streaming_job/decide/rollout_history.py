@@ -3,7 +3,7 @@
 The plan of a transaction follows from the rollout events that had arrived before it. Events are folded in the
 order of their offsets by `models.rollouts.machine`. The verdict on an event (accepted, or refused with a
 reason) is kept with it in the state, so a restart, another release or a changed registry folds the same
-history. The exception are features that a release does not compute: a champion that needs them is passed over
+history. The only exception: a champion that needs features that a release does not compute is passed over
 until a release computes them.
 """
 
@@ -172,7 +172,7 @@ class RolloutHistory:
         return self._of_models(event, offset, judge) if event.type is Type.PROPOSED else Verdict()
 
     def _judged_v1(self, event: Event, offset: int, code: str, judge: Judge) -> tuple[Verdict, str]:
-        """Judge an event of version 1; returns the verdict, and the code to keep in the state.
+        """Judge an event of version 1; return the verdict, and the code to keep in the state.
 
         Each restore judges the event again; only the verdict on its model is kept. So a model whose features
         were lacking is usable as soon as a release computes them.

@@ -54,7 +54,7 @@ def score_batch(scorer: Scorer, features: NDArray[np.float64]) -> Answer:
 
 
 class Challengers:
-    """The models of challengers, loaded on demand; one that cannot be loaded is not tried again at once."""
+    """The models of challengers, loaded on demand; after a failure a model waits for `try_again`."""
 
     def __init__(self, load: LoadModel) -> None:
         """Create without loading a model.
@@ -76,7 +76,7 @@ class Challengers:
         try:
             return self._load(model)
         except Exception as fault:  # whatever it is, the champion's decisions do not depend on it
-            log.error("challenger %s %s cannot be loaded, and fails: %s", model.name, model.version, fault)
+            log.error("challenger %s %s cannot be loaded to score: %s", model.name, model.version, fault)
             self._unavailable.add(model)
         return None
 

@@ -12,11 +12,11 @@ from streaming_job.progress.outcome import Alert
 def build(context: AlertContext, ruling: Ruling, row: int) -> list[Alert]:
     """Build one shadow alert for each challenger whose verdict differs, in the plan's order.
 
-    Escalation follows from the card's real alerts, as if this verdict were the next one.
+    Escalation follows from the card's real alerts, as if this verdict were the card's next alert.
 
     Args:
         context: the transaction.
-        ruling: the ruling of the plan under which it arrived.
+        ruling: the ruling of the plan that was in force when the transaction arrived.
         row: row of the transaction in the ruling.
     """
     champion = ruling.champion

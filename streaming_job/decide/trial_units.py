@@ -1,7 +1,7 @@
 """The units of the paired comparison: which models have alerted on a card, and on a card-hour, so far.
 
 Transactions are not independent samples: a burst on one card is one event for both models. So guards count
-card-hours and cards. Whether a unit counts as `both` or for one model only is certain after its last
+card-hours and cards. Whether a unit counts as `both` or for one model only is known only after its last
 transaction. Until then the unit is state: its flags are in the checkpoint, and deciding again from P to Q
 changes them in the same way.
 
@@ -25,8 +25,8 @@ from feature_store.state.codec import decode, encode
 from streaming_job.progress.trials import PAIRED
 
 HOURS_KEPT = 2
-"""Clock hours of a partition that can still get alerts: arrivals of different cards may be out of order by
-that much. A later alert counts for its card, but for no card-hour."""
+"""Newest clock hours of a partition for which alerts still count: arrivals of different cards may be out of
+order by that much. An alert of an older hour counts for its card, but for no card-hour."""
 CHAMPION = 1
 """Flag of a unit: the champion alerted. The flag of challenger i is CHAMPION << (i + 1)."""
 _BOTH, _ONLY_CHAMPION, _ONLY_CHALLENGER = PAIRED

@@ -51,7 +51,7 @@ class Facts:
         self._counts: dict[str, NDArray[np.float64]] = {}
 
     def count(self, window: str) -> NDArray[np.float64]:
-        """Return the card's transactions in a window, by event time or arrival, the greater, shape (n,)."""
+        """Return the card's count in a window, by event time or arrival, whichever is greater, shape (n,)."""
         if window not in self._counts:
             by_event_time, by_arrival = _WINDOWS[window]
             self._counts[window] = np.maximum(self._features[:, by_event_time], self._features[:, by_arrival])
@@ -69,7 +69,7 @@ class Verdicts:
     """Whether a transaction is an alert by this policy, shape (n,)."""
 
     def rules(self, row: int, day: int) -> tuple[str, ...]:
-        """Return the rules that fired for a row, which is its card's `day`th alert in a day."""
+        """Return the rules that fired for a row, as the card's alert number `day` within a day."""
         after = self.policy.escalate_after
         fired = [rule for rule, rows in self.fired.items() if rows[row]]
         if fired and after is not None and day >= after:

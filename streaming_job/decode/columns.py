@@ -26,7 +26,7 @@ def buffers(column: pa.BinaryArray) -> tuple[Bytes, NDArray[np.int32]]:
 
 
 def _constant(buffer: object, dtype: type[np.generic]) -> NDArray[Any]:
-    """Return a buffer as an array that cannot be written: for each other type kernels are compiled again."""
+    """Return a buffer as a read-only array: kernels would be compiled again for writable arrays."""
     array: NDArray[Any] = np.frombuffer(buffer, dtype=dtype)  # type: ignore[call-overload]
     array.setflags(write=False)
     return array

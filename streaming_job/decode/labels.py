@@ -55,7 +55,7 @@ class Label:
     """Hash of the card, low half."""
     hi: int
     transaction: int
-    """TRANSACTION_MASK of the transaction id's hash."""
+    """Hash of the transaction id, masked with TRANSACTION_MASK."""
     fraud: bool | None
     """True: fraud. False: no fraud. None: the label says neither."""
 
@@ -145,4 +145,4 @@ def _says_fraud(record: dict[str, Any]) -> bool | None:
 
 def _require_absent(record: dict[str, Any], name: str, subject: str) -> None:
     if name in record:
-        raise Rejected(Reason.INVALID_VALUE, f"{subject} has no {name}")
+        raise Rejected(Reason.INVALID_VALUE, f"{subject} must not have a {name}")

@@ -3,7 +3,7 @@
 One pass over a record's bytes checks that it is one JSON object, finds the fields that decisions depend on,
 checks and converts them. Everything unusual (an identifier with an escape, a number that a double does not
 hold exactly, a repeated field) and everything invalid is left to `strict`. So the kernel may reject a good
-record, which then costs more time. It never accepts a bad record, and never returns another value.
+record, which then costs more time. It never accepts a bad record, and its values are those of `strict`.
 """
 
 from typing import Any

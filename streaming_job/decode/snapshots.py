@@ -48,7 +48,7 @@ def mark_later_rows(changes: NDArray[np.void], end: int | None) -> None:
     """Mark rows of later snapshots as REREAD.
 
     Args:
-        changes: changes (PROFILE) of any partitions; altered.
+        changes: changes (PROFILE) of any partitions; altered in place.
         end: arrival of the first snapshot's last row, ms; None while it has not been read.
     """
     if end is not None:

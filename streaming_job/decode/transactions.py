@@ -57,7 +57,7 @@ class Decoded:
 
 
 def _enter(record: np.void, fields: dict[str, Any]) -> None:
-    """Set the fields that `plain.read` sets of a plain record."""
+    """Set the fields that `plain.read` sets in a plain record."""
     record["lo"], record["hi"] = hash_string(fields["card_id"])
     record["transaction"], _ = hash_string(fields["transaction_id"])
     record["merchant"], _ = hash_string(fields["merchant_id"])
@@ -69,7 +69,7 @@ def _enter(record: np.void, fields: dict[str, Any]) -> None:
 def quote(fields: dict[str, Any]) -> bytes:
     """Return a transaction's quote: card_id, transaction_id, merchant_id and currency, which alerts copy.
 
-    They are joined by `plain.SEPARATOR`.
+    The fields are joined by `plain.SEPARATOR`.
     """
     return "\n".join(fields[strict.FIELDS[field]] for field in plain.QUOTED).encode()
 

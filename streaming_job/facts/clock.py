@@ -2,8 +2,8 @@
 
 A partition's clock is the arrival of its first waiting transaction, or of its last decided one if none waits.
 Arrivals of a partition ascend, except when a broker's clock is set back. The clock of a partition that has
-been read to its end stands still, and is left out: the caller then knows that no record with an earlier
-arrival will come.
+been read to its end stands still, so it is left out: the caller then knows that the partition's next records
+will not arrive before the group's clock.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,7 +15,7 @@ from feature_store.merchants.catalogue import MARGIN_MS, NEVER
 from streaming_job.log.records import Records
 
 SLACK_MS = 5 * MINUTE_MS
-"""Time after the end of an hour at which it counts as over: brokers' clocks differ, and producers send to
+"""Time from the end of an hour until it counts as over: brokers' clocks differ, and producers send to
 several partitions at the same time."""
 BEGUN = -NEVER
 """Clock of a partition without records so far."""
@@ -42,7 +42,7 @@ class LogClock:
         self._waiting = waiting
 
     def time(self, drained: Collection[int] = ()) -> int:
-        """Return the arrival before which all records have been decided, ms; IDLE if none is left.
+        """Return the arrival before which all records have been decided, ms; IDLE if no partition remains.
 
         Args:
             drained: partitions that have been read to their ends.
@@ -66,5 +66,5 @@ def promise_of(hour: int) -> int:
 
 
 def hour_of(promise: int) -> int:
-    """Return the hour of a promise: facts of the hours before it are written; inverse of `promise_of`."""
+    """Return the hour such that a promise covers the facts of all earlier hours; inverse of `promise_of`."""
     return (promise - MARGIN_MS) // HOUR_MS - 1

@@ -1,15 +1,15 @@
-"""The merchant facts of a key group: it folds those of all groups, and writes its own exactly once. Pure.
+"""The merchant facts of a key group, which folds all groups' facts and writes its own exactly once. Pure.
 
     counts    of an arrival hour, once the hour is over in the group's part of the log
     reports   of each label, once the transactions that arrived before it are decided
     promise   that all facts of the group that take effect up to some time are written
 
-A fact never takes effect before a promise that its group has made: one that is too late for its hour takes
-effect later. So a group that has read the promises of all groups up to a time has all facts that take effect
-before it.
+A fact never takes effect before the time of a promise that its group has made: a fact that is too late for
+this takes effect later. So a group that has read the promises of all groups up to a time has all facts that
+take effect before that time.
 
-The facts of records before Q have been written: labels there are skipped, and hours there are counted and
-dropped.
+The facts of records before Q have been written: labels before Q are skipped; transactions before Q are
+counted again, but the counts of hours that have been written are dropped.
 """
 
 from collections.abc import Collection
@@ -82,7 +82,7 @@ class GroupFacts:
 
     @property
     def promised(self) -> int:
-        """Time before which all own facts that take effect are written, ms."""
+        """Greatest time that the group has promised, ms: its facts that take effect before are written."""
         return max(self._last_promise, self.table.promise(self._group))
 
     def fold(self, records: Records, silent_before: Offsets) -> None:
@@ -97,7 +97,7 @@ class GroupFacts:
         )
 
     def positions(self, read: Offsets) -> Offsets:
-        """Return the offsets up to which tables are in the state, without waiting labels."""
+        """Return the offsets up to which the state includes the tables: a waiting label is not included."""
         return self._labels.positions(read)
 
     def count(self, batch: NDArray[np.void], outcome: Outcome, *, silent: bool) -> None:
@@ -106,14 +106,15 @@ class GroupFacts:
         Args:
             batch: records of TRANSACTION, shape (n,).
             outcome: receives late facts.
-            silent: whether an earlier run has written their facts.
+            silent: whether an earlier run has written the transactions' facts.
         """
         merchants, arrivals = batch["merchant"], batch["arrival"]
         is_open = arrivals // HOUR_MS >= hour_of(self.promised)
         self._hours.add(merchants[is_open], arrivals[is_open])
         if silent or is_open.all():
             return
-        # after a promise: added to the hour's count if it has not taken effect, else to a later hour
+        # counts of these hours are written: a transaction is added to its hour if that takes effect after the
+        # promise, else to the first hour that does
         unseen = -(-(self.promised - self._rules.ripe_after_ms) // HOUR_MS) - 1
         late = hour_counts(merchant_hash(merchants[~is_open]), arrivals[~is_open])
         late["hour"] = np.maximum(late["hour"], unseen)
@@ -138,7 +139,7 @@ class GroupFacts:
         if promise > self.promised:
             written, over = hour_of(self.promised), hour_of(promise)
             counts = self._hours.close(over)
-            # without the hours that an earlier run has written: they are decided again
+            # hours that an earlier run has written are left out: their transactions were only decided again
             outcome.facts += self._author.counts(counts[counts["hour"] >= written])
             outcome.facts.append(self._author.promise(promise))
             outcome.has_promise = True

@@ -12,7 +12,7 @@ from streaming_job.log.records import Offsets, PartitionId
 @dataclass(frozen=True)
 class _Waiting:
     due_at: int
-    """Greatest arrival of its partition up to this label, ms: a partition's labels stay in order."""
+    """Greatest arrival up to this label in its partition, ms, so that a partition's labels stay in order."""
     item: Label | DeadLetter
 
 

@@ -2,7 +2,7 @@
 
 Counts are packed: one record for an arrival hour of a key group, or several if it had very many merchants. A
 report is one label of one transaction. A promise states that all facts of the group that take effect before a
-time precede it in the log.
+time precede the promise in the log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from feature_store.merchants.hours import HOUR_COUNT
 from streaming_job.log.records import Records
 
 MERCHANTS = 10_000
-"""Maximum number of merchants in a record: 200 kB."""
+"""Maximum number of merchants in a record, which then has 200 kB."""
 VERSION = 1
 
 

@@ -1,7 +1,8 @@
 """The table of merchant facts of all key groups, looked up as of an arrival.
 
-A lookup as of a time needs all facts that take effect up to it, and ignores later ones. So counts may be
-added at once, and reports, which have to be sorted, when a lookup could need one that is not.
+A lookup as of a time needs all facts that take effect up to that time, and ignores later ones. So counts may
+be added as soon as they are read. Reports have to be sorted, which waits until a lookup could need an
+unsorted one.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ NEVER_PROMISED = -NEVER
 PROMISES = "promises"
 """Name in `Meta.extra`."""
 KEPT_LONGER_H = 8 * 24
-"""Hours for which facts are retained beyond the longest lookback from the horizon: arrivals may go back."""
+"""Hours for which facts are kept beyond the longest lookback from the horizon: arrivals may descend."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class FactTable:
         self._unsaved_counts: list[NDArray[np.void]] = []
         self._unsaved_reports: list[NDArray[np.void]] = []
         self._stale_from = NEVER
-        """Time at which the first report takes effect that `_facts` does not contain."""
+        """Time at which the first report that `_facts` lacks takes effect."""
         self._facts: Facts
         self.sort_reports()
         self.features(np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64))  # loads the kernel
@@ -76,7 +77,7 @@ class FactTable:
         for group, until in batch.promises.items():
             self._promises[str(group)] = max(until, self.promise(group))
         if batch.counts.size:
-            # before they take effect: lookups leave out hours that are not ripe
+            # counts may be added before they take effect: lookups leave out hours that are not ripe
             self._hours.add(batch.counts, self._oldest_hour)
             self._unsaved_counts.append(batch.counts)
         if batch.reports.size:
@@ -90,7 +91,7 @@ class FactTable:
 
     @property
     def horizon(self) -> int:
-        """Time before which all facts that take effect are in the table, ms."""
+        """Time, ms: the table contains all facts that take effect before it."""
         return min(self.promise(group) for group in range(self._groups))
 
     @property
@@ -119,7 +120,7 @@ class FactTable:
         return self.horizon // HOUR_MS - look_back
 
     def sort_reports(self) -> None:
-        """Sort the reports that have come since the last time, too; `features` does it when it has to."""
+        """Sort all reports, including those folded since the last call; `features` calls this when needed."""
         reports = np.concatenate(self._reports)
         reports = reports[reports["arrival"] // HOUR_MS >= self._oldest_hour]
         self._reports, self._stale_from = [reports], NEVER

@@ -1,8 +1,8 @@
 """Append-only rows persisted in tiered pieces: each call adds a piece, and small pieces are merged.
 
-A piece is merged with the previous one while that has less than twice its rows, and both have at most
-MOST_ROWS. So there are about log2(MOST_ROWS) pieces that are still merged, each row is written about as many
-times, and no write is longer than a full piece's. Old rows leave with their piece.
+A new piece is merged with the previous piece while the previous piece has less than twice as many rows, and
+both together have at most MOST_ROWS. So about log2(MOST_ROWS) pieces can still be merged, each row is written
+about log2(MOST_ROWS) times, and no write exceeds a piece of MOST_ROWS. Old rows are removed by whole pieces.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,8 +35,8 @@ class Tiers:
             prefix: prefix of the pieces' names.
             dtype: dtype of the rows.
             extra: `Meta.extra`, which lists the pieces under `prefix`.
-            time: field by which rows grow old.
-            condense: returns fewer rows that say the same as the rows of a piece, if there are.
+            time: name of the field with a row's time.
+            condense: returns an equivalent of a piece's rows, with fewer rows if possible.
         """
         self._condense = condense
         self._prefix, self._dtype, self._time = prefix, dtype, time

@@ -33,9 +33,9 @@ class GroupCommitter:
             writer: writer that has taken the group over.
             progress: progress that continues from the group's last record.
             transactions_topic: name of the topic.
-            starts: Q of all inputs: the first offsets of the next record.
-            rebuilds: number of rebuilds of the working copy at this opening, for the next record.
-            notes: `Meta.extra` of the state, which gets COMMIT_ID and LAST of each transaction.
+            starts: Q of all inputs, where the next progress record begins.
+            rebuilds: number of rebuilds of the working copy at this opening, for the next progress record.
+            notes: `Meta.extra` of the state; each transaction sets COMMIT_ID and LAST in it.
         """
         self._writer, self._progress, self._topic = writer, progress, transactions_topic
         self._starts = starts
@@ -63,7 +63,7 @@ class GroupCommitter:
         for alerts in (outcome.alerts, outcome.suppressed, outcome.shadow_alerts):
             alerts.sort(key=lambda alert: (alert.partition, alert.offset))
         outcome.counts["rebuilds"], self._rebuilds = self._rebuilds, 0
-        if self._took_ms:  # time of the previous transaction: that of this one is not known yet
+        if self._took_ms:  # duration of the previous transaction: this one's is not known yet
             outcome.phases["transaction"] += self._took_ms  # type: ignore[assignment]
         now = _now_ms()
         progress = self._progress.record(

@@ -33,8 +33,8 @@ from streaming_job.runtime.failpoints import Step, reach
 
 ROLLOUTS = "rollouts"
 """Name of the piece that holds the rollout history."""
-MISPLACED = "the order of rollouts is that of partition 0, and others do not count; write it to partition 0"
-"""Detail of the dead letter of a rollout in another partition."""
+MISPLACED = "only rollouts in partition 0 count, in its order; write this one to partition 0"
+"""Detail of the dead letter for a rollout outside partition 0."""
 SNAPSHOT_END = "snapshot_end"
 """Name in `Meta.extra`."""
 
@@ -57,16 +57,16 @@ class GroupCore:
         Args:
             group: number of the key group.
             rules: rules of the job.
-            state: the state that `meta` names.
-            meta: metadata of the persisted pieces; updated.
+            state: the group's state, as of `meta.token`.
+            meta: metadata of the persisted pieces; updated in place.
             store: the persisted pieces.
-            silent_before: Q, the offsets up to which an earlier run has written its output: records before
-                are decided and folded in silence.
-            set_aside: offset of a rollout before Q that the earlier run has set aside -> the reason.
+            silent_before: Q by partition: an earlier run has written the output of the records before Q, so
+                they only update the state.
+            set_aside: offset -> reason, for each rollout before Q that the earlier run set aside.
         """
         self._group, self._rules, self._state, self._meta = group, rules, state, meta
         self.silent_before = silent_before
-        """Q: records before these offsets are decided and folded in silence."""
+        """Q by partition: records before Q only update the state."""
         self._judge = ModelJudge(
             rules.load_model, silent_before.get((rules.topics.model_rollouts, 0), 0), set_aside or {}
         )
@@ -80,7 +80,9 @@ class GroupCore:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
         self._trial = TrialPieces(store, self._rollouts.steps)
-        if self._rollouts.steps:  # the last progress record may be of an aborted run from an older checkpoint
+        # replaces `applied` of the last progress record, which an aborted run from an older checkpoint may
+        # have written
+        if self._rollouts.steps:
             self.outcome.applied = self._trial.applied.to_json()
         challengers = Challengers(rules.load_challenger or rules.load_model)
         self.facts: GroupFacts | None = None
@@ -127,7 +129,7 @@ class GroupCore:
         return self._rules.topics.tables
 
     def note_snapshot_end(self, arrival: int | None) -> None:
-        """Record when a snapshot of the profiles ended, if one did; the earliest counts."""
+        """Record the arrival of a snapshot's last row, if there is one; the earliest is kept."""
         end = snapshots.first_end(self.snapshot_end, arrival)
         if end is not None:
             self._meta.extra[SNAPSHOT_END] = end
@@ -151,7 +153,7 @@ class GroupCore:
             return
         cards = self._state.card_numbers(changes)
         audible = changes["offset"] >= self._silent_before_of(records.topic, changes["partition"])
-        # a card's changes are in one partition, so its changes before Q come first here, too
+        # a card's changes share a partition, so folding those before Q first keeps their order
         self._state.change_profiles(changes[~audible], cards[~audible])
         late = self._state.change_profiles(changes[audible], cards[audible])
         self.outcome.counts["profile_changes"] += int(audible.sum())
@@ -197,12 +199,12 @@ class GroupCore:
     def decide(self, records: Records, *, silent: bool = False) -> None:
         """Decide transactions, each partition in the order of offsets.
 
-        The decisive tables must have been folded at least up to their ends at the time when the last
+        The decisive tables must have been folded at least up to the ends that they had when the last
         transaction was read.
 
         Args:
             records: records of the transactions topic.
-            silent: an earlier run has written their output: only the state is updated.
+            silent: whether an earlier run has written their output, so that only the state is updated.
 
         Raises:
             NoRolloutError: no model has been rolled out.
@@ -268,11 +270,15 @@ class GroupCore:
             self.watch.lap("facts")
 
     def folded_positions(self, positions: Offsets) -> Offsets:
-        """Return the offsets up to which tables are in the state, given those up to which they are read."""
+        """Return the offsets up to which the state includes the tables.
+
+        Args:
+            positions: the offsets up to which the tables have been read; some of these labels may wait.
+        """
         return positions if self.facts is None else self.facts.positions(positions)
 
     def append(self, store: PieceStore) -> int:
-        """Write the pending changes as a delta, and new facts; returns the number of bytes of the delta."""
+        """Write new facts, and pending changes as a delta; return the bytes written, without the facts."""
         if self.facts is not None:
             self.facts.persist(store)
         if not self.pending:

@@ -1,9 +1,9 @@
-"""The gate that holds transactions back until their merchant facts are known; in jobs that keep such facts.
+"""The gate of a job with merchant facts: holds transactions back until the facts that they need are known.
 
 A transaction passes once every fact that it may see is known: all key groups have promised that the facts
 that take effect up to its arrival are written. While it waits, the later transactions of its partition wait
-too, and no more of that partition are read. The group's own facts are written as soon as its part of the log
-is past them, so that other groups do not wait for it.
+too, and no more of that partition are read. The group writes its own facts as soon as its clock
+(`facts.clock`) has passed them, so that other groups do not wait for it.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -16,7 +16,7 @@ from streaming_job.group.core import GroupCore
 from streaming_job.log.records import Offsets, PartitionId, Records
 
 IDLE_AFTER_S = 1.0
-"""Seconds without records after which a partition may be read to its end: the brokers are asked."""
+"""Seconds without records after which the brokers are asked whether a partition has been read to its end."""
 
 
 class Ends(Protocol):
@@ -46,7 +46,7 @@ class Gate:
         self._waiting: list[Records] = []
         self._clock = LogClock(partition for _, partition in transactions.positions)
         self._last_seen = {tp: clock() for tp in transactions.positions}
-        """Time of the last records of each partition."""
+        """When each partition last returned records, by `clock`."""
 
     def positions(self) -> Offsets:
         """Return the offset after the last transaction that passed, by partition."""
@@ -56,7 +56,7 @@ class Gate:
         }
 
     def held(self) -> Offsets:
-        """Return the partitions with waiting transactions, and the offset after the last one read."""
+        """Return the offset after the last transaction read, by partition with waiting transactions."""
         positions = self._transactions.positions
         return {tp: positions[tp] for tp in self._first()}
 
@@ -71,7 +71,7 @@ class Gate:
         return first_waiting
 
     def release(self, new: list[Records]) -> list[Records]:
-        """Return the transactions that may be decided now, of the waiting ones and the new ones."""
+        """Return those of the waiting and the new transactions that may be decided now."""
         now = self._wall()
         for records in new:
             for partition in np.unique(records.partitions).tolist():
@@ -85,13 +85,13 @@ class Gate:
         return passed
 
     def settle(self, read_to_ends: Callable[[Collection[str]], Iterator[Records]]) -> None:
-        """Write the facts that are due; all released transactions have been decided.
+        """Write the facts that are due; all released transactions must have been decided.
 
-        Labels are read to their ends first: those of two topics become facts in the order of arrival, and a
-        promise covers all that arrived before it.
+        The label topics are read to their ends first: labels of both topics become facts in the order of
+        arrival, and a promise must not miss a label that arrived before it.
 
         Args:
-            read_to_ends: returns all records up to the current ends of tables.
+            read_to_ends: yields all records of the given tables up to their current ends.
         """
         facts, seen = self._facts, self._facts.table.greatest_promise
         time = self._clock.time()
@@ -101,7 +101,7 @@ class Gate:
         idle = {tp for tp, last in self._last_seen.items() if last <= since}
         if not idle or not facts.has_due_facts(self._clock.time({partition for _, partition in idle}), seen):
             return
-        # every record that arrives from here on has a later arrival than those seen
+        # records written from here on have later arrivals than all records seen so far
         positions, ends = self._transactions.positions, self._transactions.ends()
         drained = {
             partition for topic, partition in idle if positions[topic, partition] >= ends[topic, partition]
@@ -131,7 +131,7 @@ def _split(batches: list[Records], horizon: int) -> tuple[list[Records], list[Re
         if not too_early.any():
             passed.append(records)
             continue
-        # once a row waits, all following rows of its run wait
+        # a run is a series of rows of one partition: once a row waits, all following rows of its run wait
         edges = np.flatnonzero(np.diff(records.partitions, prepend=-1))
         for start, rows in zip(edges.tolist(), np.split(too_early, edges[1:]), strict=True):
             if rows.any():

@@ -1,7 +1,7 @@
-"""The last progress record of a key group, with which its next process continues. Pure.
+"""The last progress record of a key group, from which its next process continues. Pure.
 
-It is on the progress topic, and a copy of it in the group's state. The copy is older after a crash, but not
-after a clean stop. It counts if the topic has lost its records.
+The record is on the progress topic; the group's state holds a copy, which is older after a crash, but not
+after a clean stop. The copy counts if the topic has lost its records.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def newest(on_topic: Record | None, in_state: str | None) -> Record | None:
 
 
 def positions(record: Record | None) -> Offsets:
-    """Return the positions that a record reports, the only source for those of the tables."""
+    """Return the positions that a record reports; it is the only source of the tables' positions."""
     parts = record["partitions"] if record is not None else ()
     return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
 
@@ -41,14 +41,14 @@ def set_aside(record: Record | None) -> dict[int, str]:
 
 
 def require_labels(record: Record | None, commit_id: int) -> None:
-    """Check that the record is that of the group's last Kafka transaction; in jobs that keep merchant facts.
+    """Check, in a job with merchant facts, that the record is that of the group's last Kafka transaction.
 
     Args:
         record: the newest record.
         commit_id: number of the group's last transaction.
 
     Raises:
-        CheckpointError: the last record is lost, and with it which labels have become facts.
+        CheckpointError: the last record is lost, so it is unknown which labels have become facts.
     """
     last = record["commit_id"] if record is not None else 0
     if last < commit_id:

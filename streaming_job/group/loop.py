@@ -1,4 +1,4 @@
-"""The loop of a key group, which runs one epoch. The order of its statements is the guarantee.
+"""The loop of a key group, which runs one epoch. The order of its steps makes the output exactly-once.
 
     Step 1  read      new transactions, in the order of their partitions
     Step 2  tables    fold profiles and rollouts up to their current ends, after the transactions were read
@@ -12,7 +12,7 @@ continues from P and decides in silence up to Q: decisions are a function of the
 duplicated. The loop knows neither Kafka nor Spark; its inputs and outputs are arguments.
 
 In a job that keeps merchant facts there is a gate before step 3: a transaction waits until the facts that it
-may see have been folded, and positions do not pass it.
+may see have been folded, and positions do not pass a waiting transaction.
 """
 
 import time
@@ -28,18 +28,18 @@ from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Step, reach
 
 DELTA_ROWS = 65_536
-"""Maximum transactions and changes in a delta: encoding them takes about 30 ms, in which nothing is
-decided."""
+"""Maximum transactions and changes in a delta: encoding them takes about 30 ms, during which
+nothing is decided."""
 DELTA_S = 1.0
-"""Maximum seconds of records in a delta: then the last delta of an epoch, for which alerts wait, takes 5 ms
+"""Seconds after which a delta is written: the last delta of an epoch, for which alerts wait, then takes 5 ms
 instead of 100."""
 IDLE_S = 0.05
 """Maximum wait for records before the loop checks whether its epoch is over."""
 HELD_S = 0.005
 """The same while transactions wait for facts."""
 LEAST_S = 0.1
-"""Minimum time of a group in each epoch. A group that had to be opened, or waited for a slot, may start when
-the epoch is over; without time to fetch records it would never make progress."""
+"""Minimum seconds that a group runs in each epoch. A group that had to be opened, or waited for a slot, may
+start after the epoch's end; without time to fetch records it would never make progress."""
 
 
 class Transactions(Protocol):
@@ -73,7 +73,7 @@ class Tables(Protocol):
         """Return some new records."""
 
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
-        """Yield all records up to the current ends of some tables, and new ones of the others."""
+        """Yield all records of `topics` up to their current ends, and new records of the other tables."""
 
 
 class Committer(Protocol):
@@ -141,11 +141,11 @@ class Follower:
         self._silent = self._behind_q()
         self._set_limit()
         self._committed = self._positions()
-        """Positions at the last commit, or P: all output before them is written."""
+        """Positions at the last commit, before the first one P: all output before them is written."""
         self._last_commit = clock() - silent_s
 
     def run(self, epoch: Epoch, store: PieceStore) -> Offsets:
-        """Follow the log until the epoch is over; returns P.
+        """Follow the log until the epoch is over; return P.
 
         Raises:
             FraudError: the group cannot continue; nothing of the epoch is persisted.
@@ -207,7 +207,7 @@ class Follower:
             self._transactions.limit(limit or None)
 
     def _decided(self) -> Offsets:
-        """Return the positions of the transactions, without the waiting ones."""
+        """Return the offset after the last transaction that does not wait, by partition."""
         return self._transactions.positions if self._gate is None else self._gate.positions()
 
     def _behind_q(self) -> bool:

@@ -59,7 +59,7 @@ class Opening:
 
     @property
     def pace(self) -> Pace:
-        """The sizes and intervals of the settings."""
+        """The loop's sizes and intervals, from the settings."""
         settings = self.settings
         return Pace(
             settings.max_records, settings.max_bytes, settings.linger_ms / 1000,
@@ -77,8 +77,8 @@ class OpenGroup:
 
         Args:
             opening: the group and its job.
-            state: the state that `meta` names.
-            meta: metadata of the persisted pieces; updated.
+            state: the group's state, as of `meta.token`.
+            meta: metadata of the persisted pieces; updated in place.
             store: the persisted pieces.
             rebuilds: number of rebuilds of the working copy that this opening needed.
 
@@ -95,11 +95,11 @@ class OpenGroup:
         positions, snapshot_end, last = positions_of(meta), None, None
         writer = GroupWriter(settings, opening.group, own, opening.query_id, opening.instance)
         is_ours = meta.extra.get(INSTANCE) == opening.instance
-        if is_ours:  # from another process of this instance, which has made all checks
+        if is_ours:  # another process of this instance has served the group, and made all checks
             last = meta.extra.get(LAST) and orjson.loads(meta.extra[LAST])
         else:
             positions, snapshot_end = _checked(opening, own_partitions, meta, writer.written())
-        # a group that this instance has served is never taken back from another instance, which is newer
+        # if this instance has served the group, any other owner is newer: the group is not taken back from it
         starts = {tp: positions[tp] for tp in own_partitions}
         written = writer.take_over(starts, from_others=not is_ours, known=last)
         meta.extra[INSTANCE] = opening.instance
@@ -162,7 +162,7 @@ def _checked(
     topics = opening.rules.topics
     with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
         first, end = with_retries(ends.first), with_retries(ends.last)
-    # partitions that were added to a table since are read from their beginning
+    # partitions added to a table since P was stored are read from their beginning
     positions: Offsets = {**_inputs(opening, own_partitions, first), **positions_of(meta)}
     written.require_query(opening.query_id)
     require_output(meta.extra.get(COMMIT_ID, 0), written.commit_id, written.unknown)
@@ -171,11 +171,11 @@ def _checked(
 
 
 def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
-    """Run the very first epoch: store where the log begins, so that retention cannot change it.
+    """Run a group's first epoch: store the log's first offsets as P, because retention may move them later.
 
     Raises:
         OtherQueryError: the job has written before, from another checkpoint.
-        LogError: the job has written before, and the log no longer begins where it began.
+        LogError: the job has written before, and the log has lost its first records.
     """
     settings, topics = opening.settings, opening.rules.topics
     own = opening.rules.key_groups.own(opening.group)
@@ -203,9 +203,10 @@ def _inputs(opening: Opening, own_partitions: set[PartitionId], offsets: Offsets
 
 
 def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | None:
-    """Return when the first snapshot of the profiles ended, before any of its rows is folded.
+    """Return when the first snapshot of the profiles ended, read ahead before any profile is folded.
 
-    Rows of a later snapshot may be in a partition that is read before the one with the first snapshot's end.
+    Otherwise a partition with rows of a later snapshot might be folded before the partition that holds the
+    last row of the first snapshot.
     """
     topic = opening.rules.topics.profiles
     remaining = {tp: end for tp, end in ends.items() if tp[0] == topic and positions[tp] < end}

@@ -1,4 +1,4 @@
-"""The changes and transactions that a group's state includes but no delta yet."""
+"""The changes and transactions that a group's state includes, and that are in no delta yet."""
 
 from typing import Any
 

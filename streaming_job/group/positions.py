@@ -39,7 +39,7 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
                 "retention has deleted the records, or the topic was recreated; restore a younger copy of "
                 "the checkpoint, or use another job id"
             )
-        # new records below Q would be decided in silence
+        # if the log ends before Q, new records would get offsets below Q, and be decided in silence
         read = max(offset, output.get(tp, 0))
         if end[tp] < read:
             raise LogError(
@@ -53,7 +53,7 @@ def require_output(state: int, topics: int, unknown: Collection[PartitionId] = (
 
     Args:
         state: number of the group's last Kafka transaction when its state was saved.
-        topics: the same from its committed offsets and its progress records, the greater of both.
+        topics: the greater of the numbers in its committed offsets and in its progress records.
         unknown: partitions whose position after that transaction is not on the topics.
 
     Raises:
@@ -65,12 +65,13 @@ def require_output(state: int, topics: int, unknown: Collection[PartitionId] = (
             f"its committed offsets and progress records show {topics}; restore the consumer group's offsets "
             "or the progress topic, or use another job id"
         )
-    # without later transactions the state's own position is that of the output
+    # if no transaction is newer than the state, the output's positions are those of the state
     if topics > state and unknown:
         raise CheckpointError(
             f"the group has written {topics} Kafka transactions, but neither its committed offsets nor its "
-            f"progress records show up to where it then was in {', '.join(map(_name, sorted(unknown)))}; "
-            "restore the consumer group's offsets or the progress topic, or use another job id"
+            "progress records show its position after the last one in "
+            f"{', '.join(map(_name, sorted(unknown)))}; restore the consumer group's offsets or the progress "
+            "topic, or use another job id"
         )
 
 

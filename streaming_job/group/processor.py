@@ -1,4 +1,4 @@
-"""The Spark processor of key groups: `transformWithState`, one control row an epoch, one MapState."""
+"""The Spark stateful processor of key groups: one control row for each group and epoch, one MapState."""
 
 import logging
 import time
@@ -15,6 +15,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from feature_store.catalogue import names_of
+from feature_store.errors import FraudError
 from feature_store.merchants.catalogue import computed
 from feature_store.state.arena import layout_digest
 from feature_store.state.journal import load_meta
@@ -42,34 +43,56 @@ SUMMARY_SCHEMA = (
 """Schema of the summary rows: one row for each group and epoch."""
 NOTHING: dict[str, Any] = {"commits": 0, "transactions": 0, "alerts": 0, "dead_letters": 0, "positions": "{}"}
 """Summary of a group's first epoch."""
-# types: a DDL string would be sent to the JVM to be parsed, in each task
+# type objects, because each task would send a DDL string to the JVM for parsing
 _NAME = StructType().add("name", StringType())
 _BLOB = StructType().add("blob", BinaryType())
 MODEL_PATIENCE_S, MODEL_RETRY_S = 60.0, 2.0
-"""How long, and at which interval, loading a model is retried while its registry does not answer."""
+"""Seconds for which loading a model is retried while its registry does not answer, and between retries."""
+STATE_TIMEOUT_S = 60.0
+"""Longest wait for an answer of Spark's state store."""
 EPOCH, QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
 """Spark's local properties of a task."""
 
 
+class StateStoreError(FraudError):
+    """Spark's state store does not answer."""
+
+
 class Pieces:
-    """A Spark MapState as a `PieceStore`."""
+    """A Spark MapState as a `PieceStore`.
+
+    Raises:
+        StateStoreError: raised by each method after STATE_TIMEOUT_S without an answer.
+    """
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state: one variable, because each costs milliseconds an epoch."""
+        # the JVM's thread that answers dies of an error such as a full disk, and leaves the connection open
+        handle._statefulProcessorApiClient._client_socket.settimeout(STATE_TIMEOUT_S)
         self._state: Any = handle.getMapState("pieces", _NAME, _BLOB)
 
     def get(self, name: str) -> bytes | None:
         """Return the piece of a name; None if there is none."""
-        row = self._state.getValue((name,))
+        row = _answer(self._state.getValue, (name,))
         return bytes(row[0]) if row is not None else None
 
     def put(self, name: str, blob: bytes) -> None:
         """Add or replace the piece of a name."""
-        self._state.updateValue((name,), (blob,))
+        _answer(self._state.updateValue, (name,), (blob,))
 
     def remove(self, name: str) -> None:
         """Remove the piece of a name."""
-        self._state.removeKey((name,))
+        _answer(self._state.removeKey, (name,))
+
+
+def _answer(request: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return request(*arguments)
+    except TimeoutError as fault:
+        raise StateStoreError(
+            f"Spark's state store has not answered for {STATE_TIMEOUT_S:.0f} s; see the log above, a disk may "
+            "be full; then start the job again; nothing is lost"
+        ) from fault
 
 
 @dataclass
@@ -90,7 +113,7 @@ def _copy(directory: Path, lateness_ms: int, keeps_ids: bool) -> WorkingCopy:
 
 @lru_cache(maxsize=8)
 def _load_once(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:
-    """Load the scorer of a model for rows of named columns, without retries, as for a challenger.
+    """Load the scorer of a model, for rows with the columns `names`; without retries.
 
     Raises:
         ModelError: the model cannot be loaded, or must not decide.
@@ -137,7 +160,7 @@ class GroupProcessor(StatefulProcessor):
         self._pieces = Pieces(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Run one epoch of one key group; yields its summary."""
+        """Run one epoch of one key group; yield its summary."""
         for _ in rows:
             pass  # a control row has no content: it only starts the epoch
         task = TaskContext.get()
@@ -150,7 +173,7 @@ class GroupProcessor(StatefulProcessor):
 
     def _follow(self, group: int, epoch: Epoch, query_id: str) -> dict[str, Any]:
         global _served
-        served, _served = _served, None  # so that nothing stays open after a failure
+        served, _served = _served, None  # reset first, so that a failure leaves no group for the next epoch
         pieces = self._pieces
         meta = load_meta(pieces)
         opening = self._opening(group, query_id)
@@ -158,7 +181,8 @@ class GroupProcessor(StatefulProcessor):
             begin(opening, meta, pieces)
             return NOTHING
         if served is not None and (served.group, served.open.meta.token) != (group, meta.token):
-            served.open.close()  # another process has served the group since, or this one serves another now
+            # another process has served the group since then, or this process has to serve another group
+            served.open.close()
             served = None
         settings = self._settings
         copy = _copy(self._directory(group), settings.allowed_lateness_ms, settings.merchant_facts)
@@ -197,4 +221,4 @@ class GroupProcessor(StatefulProcessor):
         return load(ref, self._settings.mlflow_tracking_uri, self._settings.work_dir / "models", names)
 
     def close(self) -> None:
-        """Release nothing: the open group serves the next epoch."""
+        """Release nothing: the group stays open for the next epoch."""

@@ -18,10 +18,10 @@ class Rules:
     key_groups: KeyGroups
     limits: TimeLimits
     load_model: LoadModel
-    """Returns the scorer of a model, for rows with the catalogue's columns; waits before it raises that the
-    model is unavailable."""
+    """Returns the scorer of a model, for rows with the catalogue's columns; retries for a while before it
+    raises ModelUnavailableError."""
     load_challenger: LoadModel | None = None
-    """The same for challengers, without waiting; None: `load_model`."""
+    """The same for challengers, without retries; None: `load_model` is used."""
     merchants: MerchantRules | None = None
     """Rules of merchant facts; None: the job keeps none."""
 

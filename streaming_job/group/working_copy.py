@@ -2,9 +2,9 @@
 
 Any worker may get any key group, so the arrays are in mapped files. A copy is valid only for the state that
 its token names; the state store holds the same token. After a failure (a killed worker, a failed commit, a
-lost file) the tokens differ, and the copy is rebuilt from the store. The same holds after a crash of the
-machine: nothing is synced, so the files may mix several batches. Therefore a token is valid only until the
-machine is booted again.
+lost file) the tokens differ, and the copy is rebuilt from the store. A crash of the machine invalidates the
+copy, too: the files are not synced, so they may mix several batches. Therefore a token is valid only until
+the machine is booted again.
 """
 
 import fcntl
@@ -44,7 +44,7 @@ class WorkingCopy:
 
     @contextmanager
     def use(self, meta: Meta, store: PieceStore) -> Iterator[GroupState]:
-        """Provide the state that `meta` names for one epoch; at its end the copy gets the new `meta.token`.
+        """Provide the state as of `meta.token` for one epoch; at the epoch's end the copy gets the new token.
 
         Waits while a worker that outlived its job still holds the copy.
 

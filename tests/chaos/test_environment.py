@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 FULL = "error: a disk is full: make room "
 CRASH = "error: Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR"
 """Exit code of a worker that touches a mapped page without room on the disk."""
+SILENT = "error: Spark's state store has not answered for 60 s; see the log above, a disk may be full"
+"""Error when the thread of Spark's that writes the state has ended."""
 SMALL = 48 << 20
 """Bytes of a disk that is full soon."""
 MOVED = "error: the checkpoint was deleted or moved under a running job; "
@@ -77,9 +79,9 @@ def small_disk(place: Path) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("checkpoint", (FULL,)),
+        ("checkpoint", (FULL, SILENT)),
         # Spark's files are there, too: which process needs room first differs
-        ("work_dir", (FULL, CRASH)),
+        ("work_dir", (FULL, CRASH, SILENT)),
     ],
 )
 def test_a_full_disk_ends_the_job_and_free_space_lets_it_continue(

@@ -50,6 +50,6 @@ DAY = Gameday(
     provoke=_provoke,
     mend=_mend,
     findings={"duplicated": 1},
-    # the commit that the copy is taken for has an alert too many, and so another digest
+    # the copy has its original's headers, so the commit in them has one alert too many and another digest
     problems=2,
 )

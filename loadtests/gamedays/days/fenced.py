@@ -10,7 +10,7 @@ from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
 
 RESTARTS = 3
-"""Attempts of the first instance, which the second may have fenced before it was stopped."""
+"""Attempts to catch up by the first instance, which the second may have fenced before the remedy."""
 RESTART_S = 2.0
 """Time in which a supervisor starts the next instance."""
 

@@ -41,5 +41,5 @@ DAY = Gameday(
     ),
     provoke=_provoke,
     mend=_mend,
-    note="The job keeps up, so neither a code nor `FraudPartitionBehindOthers` shows.",
+    note="The job keeps up, so no reason code appears, and `FraudPartitionBehindOthers` does not fire.",
 )

@@ -32,6 +32,6 @@ DAY = Gameday(
     ),
     provoke=_provoke,
     mend=_mend,
-    # a watermark never goes back: it stands still, and is ten minutes old ten minutes later
+    # a watermark never goes back: it stops, and takes ten minutes to become ten minutes old
     patience_s=780.0,
 )
