@@ -20,7 +20,7 @@ def page(document: dict[str, Any]) -> str:
             f'<title>{title}</title><link rel="stylesheet" href="/docs.css"></head><body><main>',
             f"<h1>{title} {escape(document['info']['version'])}</h1>",
             "<p>Send <code>Authorization: Bearer TOKEN</code> (<code>fraud tokens add</code>). Answers with "
-            'status 400 or above are problem details (RFC 9457) with a <code>code</code>: see '
+            "status 400 or above are problem details (RFC 9457) with a <code>code</code>: see "
             '<a href="#problems">problems</a>. For programs: <a href="/openapi.json">/openapi.json</a>.</p>',
             *_operations(document),
             *_problems(),
@@ -73,7 +73,7 @@ def _body(body: Schema, schemas: Schema) -> Iterator[str]:
 
 
 def _fields(schema: Schema, schemas: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """Yield (name, type, required, description) of each field; the fields of a list's items follow the list."""
+    """Yield (name, type, required, description) of each field; a list's item fields follow the list."""
     for name, field in schema.get("properties", {}).items():
         is_required = _required({"required": name in schema.get("required", ())})
         yield prefix + name, _type(field), is_required, field.get("description", "")

@@ -49,7 +49,12 @@ TABLE = (
         "Neither an alert nor the transaction was found.",
         "Check the ids; give an earlier since.",
     ),
-    Row(("method_not_allowed",), 405, "The path does not support this method, only those in Allow.", "See /docs."),
+    Row(
+        ("method_not_allowed",),
+        405,
+        "The path does not support this method, only those in Allow.",
+        "See /docs.",
+    ),
     Row(("request_timeout",), 408, "The body did not arrive within 10 seconds.", "Send it again."),
     Row(
         ("seq",), 409, "The rollout's last event is not the one in If-Match.", "Read the rollout, then retry."

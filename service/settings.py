@@ -26,7 +26,7 @@ class ServiceSettings(BaseSettings):
     offsets_interval_s: Annotated[float, Field(gt=0)] = 2.0
     """Interval between two queries of offsets at the broker."""
     max_progress_age_s: Annotated[float, Field(gt=0)] = 60.0
-    """The sidecar is not ready once transactions wait for longer while their key group decides none."""
+    """The sidecar is not ready once transactions wait longer than this while their key group decides none."""
     max_silence_s: Annotated[float, Field(gt=0)] = 30.0
     """Greatest age of a key group's newest progress record if ready; an idle group writes one every 10 s."""
     limit_floor_s: Annotated[float, Field(gt=0)] = 10.0

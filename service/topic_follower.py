@@ -58,7 +58,7 @@ class TopicFollower(Background):
         raise NotImplementedError
 
     def _newest_records(self, reader: Consumer, count: int) -> list[TopicPartition]:
-        """Return where in each partition the newest `count` records start, if all partitions are equally long.
+        """Return each partition's start of the newest `count` records, assuming equally long partitions.
 
         Raises:
             KafkaException: no such topic, or no answer.

@@ -133,7 +133,8 @@ class LagWatch(Background):
         marks = [
             Mark.from_metadata(p.metadata) for p in offsets if p.topic == self._settings.topics.transactions
         ]
-        # progress fills two gaps: committed offsets may have expired, and those of tables are only key group 0's
+        # progress fills two gaps: committed offsets may have expired, and only key group 0 commits those of
+        # tables
         for key, end in self._read_by_job().items():
             is_table = key[0] != self._settings.topics.transactions
             committed[key] = min(end, committed.get(key, end)) if is_table else committed.get(key, end)

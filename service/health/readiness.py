@@ -132,6 +132,6 @@ def _stalled(record: Mapping[str, Any], lag: Lag, transactions_topic: str, now_s
         p for p in lag.partitions if p.topic == transactions_topic and p.partition in mine and p.records
     ]
     active_s = max((part["active_at"] or 0 for part in mine.values()), default=0) / 1e3
-    # the lesser of the two: after an hour without transactions active_s is old, although the group is not late
+    # the lesser of the two: after an hour without transactions active_s is old, but the group is not late
     stalled_s = min(now_s - active_s, max((p.seconds(now_s) for p in waiting), default=0.0))
     return stalled_s, sum(p.records for p in waiting)

@@ -59,7 +59,7 @@ class Look:
     active_at_s: float | None = None
     """Last time at which the job read a new record of the partition."""
     loading: bool = False
-    """Whether a key group that reads the partition is loading its tables: then its positions in tables restart."""
+    """Whether a key group that reads the partition is loading its tables, whose positions then restart."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _stayed_since(run: Sequence[Look], waiting: float) -> float:
 
 
 def _is_not_shrinking(run: Sequence[Look]) -> bool:
-    """Return whether the oldest record's age has not decreased; if unknown, whether the lag never decreased."""
+    """Return whether the oldest record's age has not decreased; if unknown, whether the lag never fell."""
     first, last = run[0], run[-1]
     if first.waiting_since_s is not None and last.waiting_since_s is not None:
         return last.at_s - last.waiting_since_s >= first.at_s - first.waiting_since_s

@@ -45,7 +45,9 @@ def counters_by(name: str, meaning: str, label: str, values: Mapping[str, float]
 def state_set(
     name: str, meaning: str, labels: list[str], states: Iterable[str], values: Iterable[tuple[list[str], str]]
 ) -> Metric:
-    """Create a state set: one sample per state, 1 for the current one; the state's label has the metric's name.
+    """Create a state set: one sample per state, 1 for the current one.
+
+    The label of the state has the metric's name.
 
     Args:
         name: name of the family.

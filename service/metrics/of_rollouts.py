@@ -130,7 +130,7 @@ def _times(trial_counts: Sequence[TrialCounts]) -> Metric:
 
 
 def _scores(trial_counts: Sequence[TrialCounts]) -> Metric:
-    family = Metric("fraud_trial_score", "Scores of challenger and champion for the same transactions", "histogram")
+    family = Metric("fraud_trial_score", "Scores of both models for the same transactions", "histogram")
     for key, counts in trial_counts:
         for role, name in (("challenger", "scores"), ("champion", "champion_scores")):
             if counts.get(name):

@@ -53,7 +53,7 @@ def page_routes(feed: AlertFeed, job_id: str) -> APIRouter:
 
     @router.get("/v1/alerts", responses=openapi.example(alerts.EXAMPLE))
     def newest(
-        caller: Viewer, limit: Annotated[int, Query(ge=1, le=SHOWN, description="Maximum of alerts")] = 20
+        caller: Viewer, limit: Annotated[int, Query(ge=1, le=SHOWN, description="Number of alerts")] = 20
     ) -> dict[str, Any]:
         """Return the newest alerts, newest first, with reasons in sentences; card ids are masked for viewers.
 

@@ -37,7 +37,7 @@ class Part:
 
     @property
     def may_lack(self) -> bool:
-        """Whether records since that time may have been deleted: some were deleted, and no older ones are left."""
+        """Whether records since that time may have been deleted: some were, and no older ones are left."""
         return 0 < self.first == self.start
 
 

@@ -2,8 +2,8 @@
 
 The verdict of each model on a transaction follows from three topics. `fraud-alerts` and `suppressed-alerts`
 have the alerts of the model that decided. `shadow-alerts` has a record for each challenger whose verdict
-differs from the champion's, with the champion's verdict. So a challenger without a shadow alert agrees with the champion, and the
-champion alerted on a transaction that has an alert and no shadow alert.
+differs from the champion's, with the champion's verdict. So a challenger without a shadow alert agrees with
+the champion, and the champion alerted on a transaction that has an alert and no shadow alert.
 
 The unit is a card, because the alerts of a burst are not independent. For each model, a card is counted by
 the label of its first transaction in the log on which that model alerted and which has a label. The counts do
@@ -58,7 +58,7 @@ class _Card:
     labels: dict[str, Label] = field(default_factory=dict)
     """By transaction id."""
     counted: tuple[bool | None, ...] = ()
-    """For each model: whether the label by which the card is counted says fraud; None if it is not counted."""
+    """For each model: whether the label by which the card is counted says fraud; None if not counted."""
 
     def has(self, transaction_id: str) -> bool:
         """Return whether a transaction with this id is kept."""
@@ -167,7 +167,7 @@ class LabelledCards:
         return known
 
     def _make_room(self, card: _Card | None, card_id: str, position: Position) -> bool:
-        """Drop the last transaction by position if a new one exceeds a limit; return False if that is the new one.
+        """At a limit, drop the last transaction for a new one; return False if the new one is the last.
 
         A dropped transaction would not be kept in the end either: the number of transactions before it, of
         its card and of all cards, only grows.

@@ -29,4 +29,4 @@ class LabelCounts:
     champion: Labelled = field(default_factory=Labelled)
     challengers: Mapping[str, Labelled] = field(default_factory=dict)
     waiting_for: str | None = None
-    """Why alerts or labels may be missing, so that the counts must not be judged; None if none are missing."""
+    """Why alerts or labels may be missing, so that the counts must not be judged; None if complete."""

@@ -148,7 +148,9 @@ class TrialTopics:
             else:
                 self._cards.alert(record)
         except (KeyError, TypeError, ValueError) as error:
-            log.warning("%s-%s at %s is not an alert: %s", topic, message.partition(), message.offset(), error)
+            log.warning(
+                "%s-%s at %s is not an alert: %s", topic, message.partition(), message.offset(), error
+            )
 
     def _take_label(self, message: Message, topic: str) -> None:
         try:

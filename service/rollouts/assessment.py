@@ -55,7 +55,7 @@ class Assessment:
     def is_overdue(self) -> bool:
         """Whether the deadline has passed, in log time, while a challenger's verdict is insufficient.
 
-        False while labels are missing: a restarted sidecar has yet to read them, and then the guards may pass.
+        False while labels are missing: a restarted sidecar has not read them yet; the guards may then pass.
         """
         started = self.shadow_started_at
         if started is None or self.waiting_for is not None:

@@ -118,7 +118,9 @@ class EventBody(BaseModel):
     ] = None
     from_the_beginning: Annotated[
         bool,
-        Field(description="For withdrawn: also withdraw it for transactions that arrived before, undecided yet"),
+        Field(
+            description="For withdrawn: also for transactions that arrived under the rollout, not decided yet"
+        ),
     ] = False
 
     def step(self, rollout_id: str, key: str, expected_seq: int | None) -> Step:
@@ -133,7 +135,9 @@ class ReceiptBody(BaseModel):
     """Answer to a change of a rollout."""
 
     rollout_id: str
-    seq: Annotated[int, Field(description="The rollout's seq after the change; If-Match of the next event")]
+    seq: Annotated[
+        int, Field(description="The rollout's seq after the change, for If-Match of the next event")
+    ]
     phase: str
     types: list[str]
     offsets: Annotated[list[int], Field(description="Offsets of the events on model-rollouts")]

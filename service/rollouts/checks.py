@@ -48,7 +48,7 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
     Raises:
         RefusedError: features are missing.
     """
-    # whether a stopped job keeps merchant facts is not known here: the job itself checks it when it starts
+    # whether a stopped job keeps merchant facts is not known here: the job itself judges the model later
     known = merchants.computed(merchants=True) if computed is None else computed
     if missing := lacking(ref.features, known):
         release = "this release" if computed is None else f"the release of the running job {job_id}"

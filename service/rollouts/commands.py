@@ -174,7 +174,7 @@ def promote_command(
     threshold: Threshold = None,
     max_count_5m: MaxCount = None,
     missing_profile: MissingProfile = None,
-    rollout_id: Annotated[str, typer.Option(help="Id if NAME/VERSION; default: model, version, time")] = "",
+    rollout_id: Annotated[str, typer.Option(help="Id for NAME/VERSION; default: model, version, time")] = "",
     challenger: Challenger = "", reason: Reason = "promoted", key: KeyOption = "", at_seq: At = None,
     four_eyes: FourEyes = False, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
 ) -> None:  # fmt: skip
@@ -196,7 +196,11 @@ def withdraw_command(
     rollout_id: RolloutId, bootstrap_servers: Servers,
     reason: Annotated[str, typer.Option(help="Reason for readers of the log")],
     from_the_beginning: Annotated[
-        bool, typer.Option("--from-the-beginning", help="Also for earlier transactions, if not decided yet")
+        bool,
+        typer.Option(
+            "--from-the-beginning",
+            help="Also for transactions that arrived under the rollout and are not decided yet",
+        ),
     ] = False,
     key: KeyOption = "", at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
     as_json: Json = False,
@@ -211,7 +215,7 @@ def verdict_command(
     rollout_id: RolloutId, bootstrap_servers: Servers, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
     as_json: Json = False,
     evidence: Annotated[
-        Path | None, typer.Option(help="File with a verdict as JSON: recompute it from its counts, and compare")
+        Path | None, typer.Option(help="JSON file of a verdict: recompute it from its counts, and compare")
     ] = None,
 ) -> None:  # fmt: skip
     """Show the guards' verdict on a rollout, from the job's newest progress and, if needed, labels."""

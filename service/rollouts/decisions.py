@@ -98,7 +98,7 @@ def _unalerted(
         **by_plan(plan, card_id),
         "shadow_alerts": shadows,
         "features": None,
-        "why_no_features": "features are written with alerts only; `fraud explain-card` shows the card's state",
+        "why_no_features": "features are written with alerts only; `fraud explain-card` shows the card",
     }
 
 

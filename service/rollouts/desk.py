@@ -108,7 +108,7 @@ class Desk:
         names = {challenger.model for challenger in proposal.challengers}
         refs: Refs = {name: self._registry.find(name) for name in sorted(names)}
 
-        if len(refs) == 1:  # one set of guards per rollout: it cannot hold the training scores of several models
+        if len(refs) == 1:  # a rollout has one set of guards: it can hold the training scores of one model
             (only,) = refs.values()
             guards = checks.against_training(guards, self._registry, only)
         complete = replace(proposal, guards=guards)
@@ -130,7 +130,7 @@ class Desk:
 
     def _take(self, step: Step, actor: Actor) -> Receipt:
         if step.type in (Type.PROPOSED, Type.BREACHED):
-            raise RefusedError("type", f"{step.type} is not a step that can be requested; see docs/rollouts.md")
+            raise RefusedError("type", f"a step {step.type} cannot be requested; see docs/rollouts.md")
 
         history, job = self.look()
         labels: LabelCounts | None = None

@@ -129,7 +129,8 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         card_id: Annotated[str, Path(max_length=64)],
         transaction_id: Annotated[str, Path(max_length=64)],
         since: Annotated[
-            int | None, Query(ge=0, le=99_999_999_999_999, description="Search from here, ms; default: an hour ago")
+            int | None,
+            Query(ge=0, le=99_999_999_999_999, description="Start of the search, ms; default: an hour ago"),
         ] = None,
     ) -> dict[str, Any]:
         """Explain the decision on a transaction: model, rollout, membership, features, reasons, offsets."""

@@ -1,6 +1,6 @@
 """Audit records in a hash chain: each record holds the digest of the previous one. Pure.
 
-The chain reveals that a record with later records after it was changed, removed, inserted or moved. The chain
+The chain reveals that a record was changed, removed, inserted or moved, if later records follow it. The chain
 alone does not reveal that the last records are missing, or that all records from some point on were
 rewritten. To detect that, keep a digest elsewhere and give it to `verify` (decision 51).
 """
@@ -118,7 +118,7 @@ def next_record(previous: bytes | None, entry: Entry) -> bytes:
 
 
 def link(value: bytes) -> str:
-    """Return the next record's field `previous`: the digest of this content, whatever digest the value states."""
+    """Return the next record's `previous`: the digest computed from this content, not the stated one."""
     return _link(value, read(value))
 
 

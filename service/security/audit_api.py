@@ -38,7 +38,7 @@ def audit_log(request: Request) -> AuditLog:
 def newest(
     _: Admin,
     log: Annotated[AuditLog, Depends(audit_log)],
-    limit: Annotated[int, Query(ge=1, le=500, description="Maximum of records")] = 50,
+    limit: Annotated[int, Query(ge=1, le=500, description="Number of records")] = 50,
     before: Annotated[
         int | None, Query(ge=0, le=LARGEST_OFFSET, description="Only records before this offset")
     ] = None,

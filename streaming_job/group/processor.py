@@ -90,8 +90,8 @@ def _answer(request: Callable[..., Any], *arguments: Any) -> Any:
         return request(*arguments)
     except TimeoutError as fault:
         raise StateStoreError(
-            f"Spark's state store has not answered for {STATE_TIMEOUT_S:.0f} s; see the log above, a disk may "
-            "be full; then start the job again; nothing is lost"
+            f"Spark's state store has not answered for {STATE_TIMEOUT_S:.0f} s; see the log above, a disk may"
+            " be full; then start the job again; nothing is lost"
         ) from fault
 
 
