@@ -1,1 +1,1 @@
-"""Everything that starts things: the command line, the embedded stack, the demo."""
+"""Operation of the project: command line, embedded stack, demo, Prometheus rules and Grafana dashboards."""

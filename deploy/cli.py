@@ -45,13 +45,13 @@ COMMANDS = {
     "labels": Entry("streaming_job.labels.commands:app", "Add, import and show labels of transactions."),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
     "compare": Entry(
-        "loadtests.compare.commands:compare", "The same job on Kafka Streams and Quix Streams, beside ours."
+        "loadtests.compare.commands:compare", "Compare this job with ports to Kafka and Quix Streams."
     ),
     "loadtest": Entry(
         "loadtests.locust_run.commands:app", "Load tests with locust, each audited; find the peak rate."
     ),
     "gameday": Entry(
-        "loadtests.gamedays.commands:app", "Provoke a symptom of the runbook, see it, mend it, audit."
+        "loadtests.gamedays.commands:app", "Provoke a symptom of the runbook, observe it, repair it, audit."
     ),
     "explain-card": Entry("streaming_job.explain:app", "Show what the job knows about a card right now."),
 }

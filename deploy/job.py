@@ -22,7 +22,7 @@ class TopicsError(FraudError):
 
 @app.command()
 def topics(
-    partitions: Annotated[int, typer.Option(min=1, help="Of the topics keyed by card.")] = 12,
+    partitions: Annotated[int, typer.Option(min=1, help="Per topic keyed by card.")] = 12,
     replication: Annotated[int, typer.Option(min=1, help="Replicas of each partition.")] = 3,
 ) -> None:
     """Create the job's missing topics; compare existing ones with the job's needs, and leave them as is."""
@@ -60,7 +60,7 @@ def run(
     )
     # py4j logs the traceback of any error that ends an epoch; the job logs the error in one line
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    # ... and, through the root logger, failed calls to a JVM that is shutting down
+    # py4j also logs, through the root logger, failed calls to a JVM that is shutting down
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     settings = environment.settings(JobSettings)
     # heavy imports only after the settings are validated

@@ -32,7 +32,7 @@ from streaming_job.settings import JobSettings
 AUDITED_SHARE = 0.2
 """Share of the cards that the continuous audit judges."""
 AUDITED_BEHIND_S = 30
-"""Minimal age of audited records, seconds: a demo is short."""
+"""Minimum age of audited records, seconds; low, because a demo is short."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ def begin(options: Options, steps: Steps) -> Run:
         if differing:
             raise DemoError(
                 f"an unfinished demo in {options.data_dir} has {', '.join(differing)}; "
-                "give the same to continue it, or --fresh"
+                "give the same options to continue it, or --fresh"
             )
         previous.restarts += 1
         previous.save(options.data_dir)
@@ -134,7 +134,7 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
 
 def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings: JobSettings) -> World:
     """Load the profiles into Postgres, and wait until Debezium has written them to their topic."""
-    # Debezium starts second: one snapshot of the rows is quicker than streaming their insertion
+    # Debezium starts after the load: one snapshot of the rows is quicker than streaming their inserts
     with steps.step(f"profiles of {options.cards:,} cards in Postgres") as doing:
         doing("making the world")
         world = World.create(options.seed, options.cards)

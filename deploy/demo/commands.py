@@ -37,13 +37,13 @@ def demo(
     ] = None,
     rollouts: Annotated[
         bool,
-        typer.Option("--rollouts", help="Try a better and a trigger-happy model meanwhile."),
+        typer.Option("--rollouts", help="While streaming, try a better and a trigger-happy model."),
     ] = False,
     merchant_labels: Annotated[
         bool,
         typer.Option(
             "--merchant-labels",
-            help="A month in two minutes: merchants are compromised, and their labels show it.",
+            help="Replay a month in two minutes: merchants are compromised, and labels reveal them.",
         ),
     ] = False,
     fresh: Annotated[
@@ -58,7 +58,7 @@ def demo(
         ),
     ] = False,
     with_mlflow_ui: Annotated[
-        bool, typer.Option("--with-mlflow-ui", help="Also start MLflow's web page: models, curves, cards.")
+        bool, typer.Option("--with-mlflow-ui", help="Also start MLflow's web page: curves and model cards.")
     ] = False,
 ) -> None:
     """Bring everything up, stream card transactions, watch the alerts, then verify every one of them.

@@ -1,7 +1,8 @@
 """Traffic of `fraud demo --merchant-labels`: weeks of a small world in which merchants are compromised.
 
-A label takes effect an hour or two after it arrives, so this demo cannot run in real time: transactions and
-labels are an archive with arrivals of their own, replayed at SPEED, and a day of the log lasts four seconds.
+A label takes effect an hour or two after it arrives, so this demo cannot run in real time. It replays an
+archive of transactions and labels, with the archive's arrival times, at SPEED: a day of log time lasts four
+seconds.
 """
 
 from collections.abc import Iterable

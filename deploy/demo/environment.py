@@ -10,7 +10,7 @@ from streaming_job.settings import JobSettings
 DRIVER_MEMORY = "1g"
 SNAPSHOT_S = 600
 COMPRESSED_EPOCHS = 5
-"""Short epochs at the start of a job whose log runs through hours in a second: so do their pauses."""
+"""Number of short epochs after a start; few, because each pause between epochs lasts hours of log time."""
 OF_THE_MACHINE = ("driver_java_options", "warm_up_epochs")
 """Settings that the demo's job takes from the caller's FRAUD_ variables: resources, not data."""
 

@@ -137,7 +137,7 @@ def replayed(
 
 
 def _from(records: Iterator[Records], fed: Mapping[str, int | None]) -> Iterator[Records]:
-    """Leave out what was fed, by topic; a label that a killed feed had not sent may precede transactions."""
+    """Leave out the records already fed, by topic: a killed feed may leave topics at different times."""
     for piece in records:
         first = int(np.searchsorted(piece.at, fed[piece.topic] or 0, side="left"))
         if first < len(piece):

@@ -21,7 +21,7 @@ from loadtests.simulator.timeline import Records
 from streaming_job.contracts.topics import Topics
 
 SETTLED_MS = 6 * HOUR_MS
-"""Key groups decide side by side: alerts are counted so long after their transactions, in the log's time."""
+"""Delay in log time before alerts are counted: parallel key groups may lag behind each other."""
 
 
 @dataclass
@@ -50,18 +50,18 @@ class Shares:
 
 
 class MerchantWatch:
-    """Follows the labels that are fed and the alerts that come out, with one merchant in detail.
+    """Observer of the fed labels and of the alerts, which reports one merchant in detail.
 
     Args:
-        archive: file of `compromise.write`; its scenarios tell the frauds.
-        print_line: called with each event at the merchant that is followed.
+        archive: file of `compromise.write`; its column `scenario` identifies the frauds.
+        print_line: prints each event at the followed merchant.
     """
 
     def __init__(self, archive: Path, print_line: Callable[[str], None]) -> None:
         names = ["transaction_id", "merchant_id", "arrival_time", "scenario"]
         table = pq.read_table(archive, columns=names)
         table = table.filter(pc.equal(table["scenario"], str(SCENARIOS[COMPROMISED])))
-        # a repetition has the id of the first one, which arrived before it
+        # records that repeat a transaction have the same id: the first arrival counts
         self._arrivals: dict[str, int] = {}
         self._merchants: dict[str, str] = {}
         for row in table.to_pylist():
@@ -70,20 +70,20 @@ class MerchantWatch:
         self._print_line = print_line
         self._alerted: set[str] = set()
         self._effect: dict[str, int] = {}
-        """Arrival from which a merchant's first fraud label counts, ms."""
+        """Merchant -> arrival from which its first fraud label is in effect, ms."""
         self.followed = Counter(self._merchants.values()).most_common(1)[0][0]
         """The merchant with the most frauds."""
         mine = [self._arrivals[name] for name, of in self._merchants.items() if of == self.followed]
         self._counts, self._ends = [0], [0]
-        """Number of transactions fed with each piece and before it, and the piece's last arrival, ms."""
+        """For each piece: number of transactions fed up to its end, and its last arrival, ms."""
         self._now = 0
         self._lock = threading.Lock()
         self._events: list[tuple[int, Callable[[], str]]] = [
             (
                 min(mine),
-                lambda: f"{self.followed} is compromised: {len(mine)} frauds begin, of usual amounts",
+                lambda: f"{self.followed} is compromised: {len(mine)} frauds with usual amounts begin",
             ),
-            (max(mine) + SETTLED_MS, lambda: f"last of these frauds; alerted: {self.shares(self.followed)}"),
+            (max(mine) + SETTLED_MS, lambda: f"these frauds are over; alerted: {self.shares(self.followed)}"),
         ]
 
     def feed(self, records: Iterable[Records], topics: Topics) -> Iterator[Records]:
@@ -99,7 +99,7 @@ class MerchantWatch:
             yield piece
 
     def advance(self, decided: int) -> None:
-        """Print what has happened by the time in the log that the job has reached.
+        """Print the events up to the log time that the job has reached.
 
         Args:
             decided: number of transactions that the job has decided.
@@ -145,7 +145,7 @@ class MerchantWatch:
         if merchant != self.followed:
             return
         with self._lock:
-            first = f"first label of a fraud at {merchant}; it counts from {_clock(effect)} on"
+            first = f"first label of a fraud at {merchant}, in effect from {_clock(effect)} on"
             self._events.append((at, lambda: first))
             alerted = f"frauds at {merchant}, alerted"
             self._events.append((effect + SETTLED_MS, lambda: f"{alerted}: {self.shares(merchant)}"))

@@ -1,4 +1,4 @@
-"""MLflow's web page over the demo's registry: runs with their curves, models with their cards."""
+"""MLflow's web page over the demo's registry: runs with their curves, and model cards."""
 
 import socket
 from pathlib import Path

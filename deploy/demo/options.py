@@ -29,9 +29,9 @@ class Options:
     speed: float = float("inf")
     """Speed of the replay: file seconds per second."""
     rollouts: bool = False
-    """Have the sidecar try two challengers while it streams: a better model, and a trigger-happy one."""
+    """Have the sidecar try two challengers during the stream: a better model, and a trigger-happy one."""
     merchant_labels: bool = False
-    """Replay weeks in which merchants are compromised, with labels and a model of merchant label features."""
+    """Replay weeks in which merchants are compromised, with labels; the model has merchant label features."""
     fresh: bool = False
     """Start with an empty data directory, even after an unfinished run."""
     keep: bool = False

@@ -37,7 +37,7 @@ class Demo:
 
         Raises:
             FraudError: a part ended or failed; everything is stopped.
-            KeyboardInterrupt: Ctrl-C before the end, or twice; everything is stopped.
+            KeyboardInterrupt: Ctrl-C before the load, or a second Ctrl-C; everything is stopped.
         """
         environment.forget_callers_settings()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -52,7 +52,7 @@ class Demo:
                 finished = True
                 return clean
             except KeyboardInterrupt:
-                self._steps.print_line("Ended before the audit; the next `fraud demo` continues it.")
+                self._steps.print_line("The demo ended before the audit; the next `fraud demo` continues it.")
                 raise
             finally:
                 memory.stop()
@@ -85,7 +85,7 @@ class Demo:
         return verdict.is_clean
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        """End the load at the first Ctrl-C, everything at the second one."""
+        """End the load at the first Ctrl-C, and the demo at the second."""
         if not self._may_end_gently or self._enough.is_set():
             raise KeyboardInterrupt
         self._enough.set()

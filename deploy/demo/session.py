@@ -30,7 +30,7 @@ TICK_S = 0.25
 CHECK_S = 2.0
 """Interval of checks of the servers; the job and the sidecar are checked at every tick."""
 LINE_S = 5.0
-"""Interval of printed lines, if the output is no terminal."""
+"""Interval of printed lines, if the output is not a terminal."""
 RATE_OVER_S = 5.0
 """Period over which the shown rates are averaged."""
 PICTURE_COLUMNS = 128
@@ -154,8 +154,8 @@ class Session:
 
     def _hint(self) -> str:
         if self._options.for_s is not None:
-            return f"for {self._options.for_s:.0f} s; Ctrl-C ends it earlier, twice at once"
-        return "Ctrl-C ends the load and verifies, twice ends at once"
+            return f"for {self._options.for_s:.0f} s; Ctrl-C ends the load earlier, a second one everything"
+        return "Ctrl-C ends the load and verifies, a second one ends everything"
 
     def _moment(self, now: float, title: str) -> Moment:
         _, sent, decided, commits = self._history[-1]

@@ -52,7 +52,7 @@ class SidecarClient:
         """Return a rollout once every key group has applied its events up to `seq`; None before.
 
         The sidecar reads a written change back a moment later. Until then it shows the rollout without the
-        change, or does not list it.
+        change, or does not list the rollout.
 
         Raises:
             DemoError: the sidecar does not answer, or refuses.

@@ -1,4 +1,4 @@
-"""demo.json: the recorded state of a demo, from which a killed one is continued."""
+"""demo.json: the recorded state of a demo, from which a killed demo is continued."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ class Run:
     begun: float
     """Wall clock of the first start, seconds since 1970-01-01 UTC."""
     finished: bool = False
-    """Whether it was verified; a finished run is not continued."""
+    """Whether the audit is done; a finished run is not continued."""
     profiles_loaded: bool = False
     """Whether the profiles have been loaded into Postgres."""
     champion: bool = False

@@ -10,7 +10,7 @@ from rich.status import Status
 from deploy.local.console import Progress
 
 QUIET_S = 10.0
-"""Least interval of progress lines of a step, if the output is no terminal."""
+"""Minimum interval between progress lines of a step, if the output is not a terminal."""
 
 
 class Steps:

@@ -117,5 +117,5 @@ def _add_merchants(table: Table, counts: Mapping[str, Any]) -> None:
     followed = counts["followed"]
     for where, shares in (("compromised merchants", counts["all"]), (followed["merchant_id"], followed)):
         table.add_row(f"frauds at {where}, alerted", "")
-        for name, when in (("before", "before its labels count"), ("after", "from then on")):
+        for name, when in (("before", "before labels take effect"), ("after", "afterwards")):
             table.add_row(f"  {when}", f"{shares[f'alerted_{name}']:,} of {shares[name]:,}")

@@ -32,8 +32,8 @@ GUARDS: dict[str, Any] = {
         {"name": "failures", "max_share": 0.01},
     ],
 }
-"""Guards for the few alerts of a demo, some hundred cards a minute: a few dozen card-hours prove or refute a
-ratio of 2; the usual 1.5 needs more. The other guards need hours of traffic, or cards with a history."""
+"""Guards that suit a demo, with alerts on some hundred cards a minute: a few dozen card-hours prove or refute
+a ratio of 2; the usual 1.5 needs more. The omitted guards need hours of traffic, or cards with a history."""
 
 
 class Tour:
@@ -73,13 +73,13 @@ class Tour:
         try:
             self._end_open_rollout()
             self._print_line(
-                "  rollouts: guards of a demo, which sees few alerts: at most 2 card-hours with an alert for "
-                f"each of the champion's, judged from {GUARDS['min_card_hours']} on (usually 1.5, from 100)"
+                "  rollouts: a demo has few alerts, so its guard allows 2 card-hours with an alert for each "
+                f"of the champion's, and judges from {GUARDS['min_card_hours']} on (usually 1.5, from 100 on)"
             )
             self._try_better()
             self._try_trigger_happy()
         except _StoppedError:
-            self._print_line("  rollouts: ended before the tour was over")
+            self._print_line("  rollouts: the load ended before the tour was over")
         except FraudError as error:
             self.fault = error
         except Exception as error:
@@ -120,7 +120,7 @@ class Tour:
         rolled_back = rollout["events"][-1]
         breached = next((event for event in rollout["events"] if event["type"] == "breached"), None)
         if breached is None:
-            raise DemoError(f"{rollout_id} was rolled back, but by no guard: {rolled_back['reason']}")
+            raise DemoError(f"{rollout_id} was rolled back, but not by a guard: {rolled_back['reason']}")
         seconds = _seconds_since(start_s)
         card_hours = sum(breached["verdict"]["counts"]["card_hours"].values())
         self._print_line(

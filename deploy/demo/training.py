@@ -17,11 +17,11 @@ from models.registry import ModelRef
 HISTORY = 200_000
 """Number of transactions to train on."""
 FILE_SHARE = 0.25
-"""Greatest share of a replayed file to train on."""
+"""Maximum share of a replayed file to train on."""
 FEWEST_FRAUDS = 100
 """Least number of labelled frauds in a file; with fewer, the model is trained on simulated history."""
 RATE = 0.999
-"""Share of the genuine transactions that may not exceed the velocity limit."""
+"""Share of the genuine transactions that stay within the velocity limit."""
 FEWEST_IN_5M = 10
 """Least velocity limit, transactions in 5 minutes."""
 CHAMPION = "champion"
@@ -31,7 +31,7 @@ BETTER, TRIGGER_HAPPY = "better", "trigger-happy"
 SMALL, TINY = 15, 3
 """Trees of the weak champion of `--rollouts`, and of the trigger-happy challenger."""
 BUDGET, LARGE_BUDGET = 0.005, 0.1
-"""Share of the transactions that may be alerts by score: usual, and of the trigger-happy challenger."""
+"""Share of the transactions that may alert by score: usually, and with the trigger-happy challenger."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Champion:
     threshold: float
     max_count_5m: int
     auc_roc: float
-    """On the newest quarter of the history, which it was not fitted on."""
+    """AUC ROC on the newest quarter of the history, which the model was not fitted on."""
     learnt_from: str
     """Description of the training data."""
 
@@ -107,10 +107,10 @@ def train(
         seed: seed of the simulated world and of training.
         cards: cards of the simulated world.
         rate: rate of the simulated history, transactions per second.
-        rollouts: whether to train challengers, too, and a weak champion.
+        rollouts: whether to train a weak champion and two challengers.
         tracking_uri: tracking URI of MLflow.
         now_ms: end of the simulated history, ms.
-        merchant_labels: whether to train on the weeks before the archive of `compromise`, with its labels.
+        merchant_labels: whether to train on the weeks before the archive of `compromise`, with their labels.
 
     Returns:
         Models by name: the challengers, if any, and CHAMPION as the last one.
@@ -125,7 +125,7 @@ def train(
     history, labels, source = None, None, ""
     if merchant_labels:
         history, labels = compromise.history(seed, cards, rate)
-        source = f"the {compromise.TRAINING_DAYS} days before, with merchant label features"
+        source = f"the {compromise.TRAINING_DAYS} days before the replay, with merchant label features"
     elif replay is not None:
         history, source = _beginning(replay), f"the beginning of {replay.name}"
     if history is None:

@@ -24,7 +24,7 @@ def wait_until_caught_up(
     since: float,
     doing: Progress,
 ) -> None:
-    """Wait until all key groups have committed everything on the inputs as of a moment after `since`.
+    """Wait until all key groups have committed the inputs up to their ends at a moment after `since`.
 
     Raises:
         FraudError: a process ended, or the job makes no progress for PATIENCE_S.
@@ -73,7 +73,7 @@ def wait(
 
     Args:
         condition: returns true at the end of the wait.
-        failure: begin of the error message, if the wait fails.
+        failure: beginning of the error message, if the wait fails.
         sign_of_life: returns any value; the wait goes on while the value changes.
         check: raises an error if waiting is pointless.
 

@@ -1,4 +1,4 @@
-"""A consumer of fraud-alerts, as a bank would have it: the alerts, and the latency of each."""
+"""A consumer of fraud-alerts, as a bank would run one, which measures the latency of each alert."""
 
 import threading
 import time
@@ -46,7 +46,7 @@ class AlertWatch:
     Args:
         bootstrap_servers: address of the broker.
         topic: topic of the alerts.
-        merchants: sees each alert, too.
+        merchants: another observer of the alerts, if any.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, merchants: MerchantWatch | None = None) -> None:
@@ -86,7 +86,7 @@ class AlertWatch:
         self._begun_ms = begun_at * 1_000
 
     def latency(self) -> Percentiles | None:
-        """Compute percentiles after the warm-up, or of a whole shorter load; None without alerts."""
+        """Compute percentiles after the warm-up, or of all alerts if none came later; None without any."""
         warm = [latency for since, latency in self._latencies if since >= WARM_UP_S]
         return Percentiles.of(warm or [latency for _, latency in self._latencies])
 
@@ -126,7 +126,7 @@ class AlertWatch:
         if self._merchants is not None:
             self._merchants.see_alert(alert)
         since_ms = alert["arrival_time"] - self._begun_ms
-        if since_ms >= 0:  # without alerts of a killed run
+        if since_ms >= 0:  # alerts of a killed run do not count
             latency = now_ms - alert["arrival_time"]
             self.recent.append(latency)
             self._latencies.append((since_ms / 1_000, latency))

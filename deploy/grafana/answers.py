@@ -11,7 +11,7 @@ from typing import Any
 
 TIMEOUT_S = 30.0
 STEPS = 200
-"""Points of a range."""
+"""Number of steps of a range query."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Prometheus:
 
 
 def legend(template: str, series: Series) -> str:
-    """Return the name of a series: Grafana's format, or all labels for `__auto`."""
+    """Return the name of a series: the template, filled in as by Grafana, or all labels for `__auto`."""
     if template == "__auto":
         return ", ".join(f"{name} {value}" for name, value in sorted(series.labels.items()))
     return re.sub(r"\{\{(\w+)\}\}", lambda found: series.labels.get(found[1], ""), template)

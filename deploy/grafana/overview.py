@@ -137,7 +137,7 @@ _OBJECTIVES = Row(
         Panel(
             "Burn of the error budgets",
             "Slow transactions and time with stale records in the last hour, relative to the budgets of 30 "
-            "days: 1 uses up the budget in 30 days, 14.4 pages.",
+            "days: 1 uses up the budget in 30 days; from 14.4 on, on-call is paged.",
             "short",
             "freshness_budget",
             (
@@ -154,7 +154,7 @@ _CORRECT = Row(
     (
         Panel(
             "What the audit found",
-            "Alerts that are missing, duplicated, unexpected or different, in 15 minutes. Above 0 pages.",
+            "Missing, duplicated, unexpected or different alerts, in 15 minutes. Above 0, on-call is paged.",
             "short",
             "alerts_missing",
             tuple(

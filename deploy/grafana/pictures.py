@@ -2,8 +2,8 @@
 
     python -m deploy.grafana.pictures http://127.0.0.1:9090 docs/images
 
-Places, titles, units and thresholds are those of the panels, the rest is not Grafana's. Panels without data
-are named, and the exit status is then 1.
+Layout, titles, units and thresholds are those of the panels; everything else differs from Grafana. Panels
+without data are listed, and the exit status is then 1.
 """
 
 import math
@@ -32,9 +32,9 @@ CELL = 0.46, 0.28
 MARGIN = 0.5, 0.3, 0.15, 0.3
 """Left, bottom, right and top of a panel's axes, inches."""
 LEGENDS = 6
-"""Most lines that a legend names."""
+"""Maximum number of lines in a legend."""
 LINES = 12
-"""Most lines of a text panel."""
+"""Maximum number of lines in a text panel."""
 COLOURS = 64
 mpl.rcParams.update(
     {"font.size": 6, "axes.titlesize": 7, "axes.spines.top": False, "axes.spines.right": False}
@@ -116,7 +116,7 @@ def draw(title: str, panels: list[Answered], path: Path) -> None:
         if item.panel["type"] in ("timeseries", "state-timeline"):
             axes.set_xlim(min(begin, -STEP_MINUTES), 0)
     canvas.draw()  # type: ignore[no-untyped-call]
-    # of few colours: a quarter of the size
+    # few colours make the file a quarter of the size
     pixels = np.asarray(canvas.buffer_rgba())[..., :3]  # type: ignore[no-untyped-call]
     Image.fromarray(pixels).quantize(COLOURS).save(path, optimize=True)
 

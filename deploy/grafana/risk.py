@@ -70,7 +70,7 @@ _ALERTS = Row(
         ),
         Panel(
             "Precision by model",
-            "The same by model version: a new one has few labels yet.",
+            "Share of frauds among the newest labelled alerts; a new model version has few labels yet.",
             "percentunit",
             "alert_storm",
             (Query(_precision("model"), "{{name}}"),),
@@ -106,7 +106,7 @@ _DECIDED_WITH = Row(
         ),
         Panel(
             "Changes of profiles",
-            "Profile versions applied, and those that came behind a transaction of their card.",
+            "Profile changes applied, and those readable too late for a transaction that should use them.",
             "ops",
             "profiles_quiet",
             (
@@ -116,7 +116,7 @@ _DECIDED_WITH = Row(
         ),
         Panel(
             "Repeated and out of order",
-            "Share of records decided before; share of transactions behind a later one of their card.",
+            "Shares of repeated records, and of transactions that arrive after a later one of their card.",
             "percentunit",
             "out_of_order",
             (

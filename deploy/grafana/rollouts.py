@@ -9,7 +9,7 @@ _NOW = Row(
     (
         Panel(
             "Model",
-            "The model that scored last, by key group; they differ only for seconds during a change.",
+            "The model that scored last, by key group; groups differ only for seconds during a change.",
             "short",
             "groups_disagree",
             (Query(gauge("fraud_model_info", "key_group, name, version, digest")),),

@@ -34,7 +34,7 @@ def up(
     controller_port: Port = 0,
     postgres_port: Port = 0,
     connect_port: Port = 0,
-    partitions: Annotated[int, typer.Option(min=1, help="Of new topics keyed by card.")] = 2,
+    partitions: Annotated[int, typer.Option(min=1, help="Per new topic keyed by card.")] = 2,
     replay: Annotated[bool, typer.Option(help="Topics take record timestamps from the producer.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the endpoints as JSON.")] = False,
 ) -> None:
@@ -77,7 +77,7 @@ def logs(
     service: Annotated[str, typer.Argument(help="postgres, kafka or connect")],
     data_dir: DataDir = DEFAULT_DATA_DIR,
     lines: Annotated[int, typer.Option(min=1, help="How many of the last lines.")] = 100,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False,
 ) -> None:
     """Show the end of a service's log."""
     log = health.log_file(data_dir, service_named(service))

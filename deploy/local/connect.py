@@ -95,7 +95,7 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
         states = connector_states(ports)
         if "FAILED" in states:
             _request(ports, "POST", f"/connectors/{CONNECTOR}/restart?includeTasks=true&onlyFailed=true")
-        # a task that waits for a retry is RUNNING, too: only Postgres knows whether it reads the slot
+        # a task that waits for a retry is RUNNING, too: only Postgres knows whether the task reads the slot
         return bool(states) and set(states) == {"RUNNING"} and postgres.replicates(data_dir, ports, SLOT)
 
     processes.wait_until(accepted, server=server, name="connect", log=log, deadline_s=PATIENCE_S)
@@ -103,7 +103,7 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
 
 
 def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]:
-    """Build Debezium's configuration; the REST interface shows the path of the password, not itself."""
+    """Build Debezium's configuration; the REST interface shows only the path of the password's file."""
     secret = data_dir / "connect" / "secret.properties"
     secret.touch(mode=0o600)
     secret.write_text(f"password={postgres.password(data_dir)}\n")
@@ -126,14 +126,14 @@ def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]
         "tombstones.on.delete": "true",
         # how long a change may wait for a batch; half a second by default
         "poll.interval.ms": "100",
-        # after a loss of Postgres: a failing status update shows it (default 10 s); then retry soon, and for
-        # ever
+        # a failing status update reveals a loss of Postgres (default interval: 10 s); then retry soon, and
+        # forever
         "status.update.interval.ms": "1000",
         "retriable.restart.connector.wait.ms": "1000",
         "errors.max.retries": "-1",
         "slot.max.retries": "60",
         "slot.retry.delay.ms": "1000",
-        # a heartbeat when nothing changes; Connect creates its topic
+        # a heartbeat when nothing changes; Connect creates the heartbeat's topic
         "heartbeat.interval.ms": "5000",
         "topic.creation.default.replication.factor": "1",
         "topic.creation.default.partitions": "1",

@@ -16,7 +16,7 @@ def locked(path: Path, error: type[FraudError], on_busy: Callable[[], None]) -> 
     """Hold a lock file; its directory is created.
 
     Args:
-        path: of the file.
+        path: path of the lock file.
         error: raised if the file cannot be created.
         on_busy: called if another process holds the lock, before waiting for it; it may raise instead.
     """

@@ -19,7 +19,7 @@ class Status:
     state: Literal["running", "stopped", "died"]
     pid: int | None
     port: int | None
-    """Port for clients, or that of the last start."""
+    """Port for clients; if the service does not run, that of its last start."""
     memory_bytes: int
     """Memory of the service with its children; 0 unless it runs."""
 
@@ -76,7 +76,7 @@ def _memory(process: psutil.Process | None) -> int:
     total = 0
     try:
         for member in [process, *process.children(recursive=True)]:
-            # PSS counts memory that Postgres processes share once
+            # PSS counts only once the memory that Postgres's processes share
             total += member.memory_full_info().pss if psutil.LINUX else member.memory_info().rss
     except psutil.Error:
         return total

@@ -36,7 +36,7 @@ def find() -> Java:
         executable = Path(home) / "bin" / "java"
         if not os.access(executable, os.X_OK):
             raise StackError(
-                f"JAVA_HOME is {home}, but {executable} is no program: correct or unset JAVA_HOME"
+                f"JAVA_HOME is {home}, but {executable} is not a program: correct or unset JAVA_HOME"
             )
     else:
         on_path = shutil.which("java")

@@ -11,7 +11,7 @@ HOST = "127.0.0.1"
 """The only address that the stack listens on."""
 
 RANGE = range(20_000, 32_000)
-"""Range of free ports: below the ephemeral ports of outgoing connections."""
+"""Range to search for free ports: below the ephemeral ports of outgoing connections."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ def choose(wanted: Ports, previous: Mapping[str, int], names: frozenset[str]) ->
 def is_free(port: int) -> bool:
     """Return whether a server could listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: TIME_WAIT is free
+        # as servers set it: a port in TIME_WAIT counts as free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError):

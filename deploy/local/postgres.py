@@ -21,8 +21,8 @@ from deploy.local.processes import Server
 
 DATABASE = "bank"
 USER = "fraud"
-"""Owner of the database, with the right to replicate. It is no superuser: Connect has its password, and a
-superuser could run programs on this machine (COPY TO PROGRAM)."""
+"""Owner of the database, with the right to replicate. Not a superuser: Connect has the password of this role,
+and a superuser could run programs on this machine (COPY TO PROGRAM)."""
 SUPERUSER = "postgres"
 PATIENCE_S = 120.0
 TABLE_FILE = Path(__file__).with_name("card_profiles.sql")
@@ -62,8 +62,8 @@ def start(data_dir: Path, ports: Mapping[str, int]) -> Server:
     if not cluster.exists():
         _initialise(data_dir)
     (cluster / "postgresql.conf").write_text(SETTINGS.format(host=HOST, **ports))
-    # left by a killed Postgres; if another program had its pid now, Postgres would not start. The caller has
-    # made sure that no Postgres of the stack runs on this directory.
+    # a killed Postgres leaves this file; if another program now had the pid in it, Postgres would not start.
+    # The caller has made sure that no Postgres of the stack runs on this directory.
     (cluster / "postmaster.pid").unlink(missing_ok=True)
     return processes.spawn(
         [*_unprivileged(), str(_program("postgres")), "-D", marker(data_dir)],

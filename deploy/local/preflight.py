@@ -21,7 +21,7 @@ from feature_store.errors import FraudError  # noqa: E402
 
 GIB = 1024**3
 SETUP_BYTES = 5 * GIB
-"""Disk space for a setup: 1.8 GiB for the virtual environment, twice that while PySpark is built, and
+"""Disk space for a setup: 1.8 GiB for the virtual environment (twice that while PySpark is built), plus
 archives and data."""
 RUN_BYTES = 1 * GIB
 
@@ -46,7 +46,7 @@ def check(root: Path, *, setup: bool) -> None:
 
 
 def check_python(*, setup: bool, version: tuple[int, int] = sys.version_info[:2]) -> None:
-    """Check the version of Python, for which the locked packages have wheels, and the module venv."""
+    """Check that the locked packages support this Python, and that it has venv if a setup needs it."""
     if not OLDEST <= version <= NEWEST:
         raise PreflightError(
             f"this is Python {_dotted(version)}; the locked packages are for {_dotted(OLDEST)} to "

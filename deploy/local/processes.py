@@ -26,7 +26,7 @@ class Server:
 
     pid: int
     created: float
-    """Start time, seconds since the epoch."""
+    """Start time, seconds since 1970-01-01 UTC."""
     marker: str
     """Argument of its command line that no other process has; it contains the data directory."""
 
@@ -70,7 +70,7 @@ def running(server: Server | None) -> psutil.Process | None:
 
 
 def find(marker: str) -> Server | None:
-    """Find a running server by its marker, if its starter died before it recorded the server."""
+    """Find a running server by its marker, for example if its starter died before recording it."""
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             # freshly forked children of Postgres still have their parent's command line
@@ -137,7 +137,7 @@ def _reap(server: Server, family: Sequence[psutil.Process], patience_s: float) -
 
 
 def _is_zombie(process: psutil.Process) -> bool:
-    """Return whether it has ended and its parent, or an idle init, has not reaped it yet."""
+    """Return whether a process has ended, but its parent (or an idle init) has not reaped it yet."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

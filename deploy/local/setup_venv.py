@@ -81,7 +81,7 @@ def explain(output: str) -> str:
             return meaning
     errors = [line for line in output.splitlines() if line.lstrip().lower().startswith("error")]
     lines = errors or output.strip().splitlines() or ["it printed nothing"]
-    return f"{lines[-1].strip()} (run `make setup` again to see whether it lasts)"
+    return f"{lines[-1].strip()} (run `make setup` again to see whether the error persists)"
 
 
 def _install(root: Path, venv: Path, progress: Progress) -> None:
@@ -91,7 +91,7 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
     pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check",
            "--progress-bar", "off", "--no-deps", "--no-build-isolation", "--no-compile"]  # fmt: skip
     entries = re.findall(r"^\S+==(?:.*\\\n)*.*\n?", (root / "requirements.lock").read_text(), re.MULTILINE)
-    # PySpark is a source distribution: its build tool must be installed before, in the locked version
+    # PySpark is a source distribution: its build tool must be installed first, in the locked version
     tools = [entry for entry in entries if entry.startswith("setuptools==")]
     if not tools:
         raise SetupError("requirements.lock does not name setuptools: restore the file from the repository")

@@ -147,7 +147,7 @@ def stop(data_dir: Path, service: Service) -> None:
 
 
 def kill(data_dir: Path, service: Service, number: signal.Signals = signal.SIGKILL) -> bool:
-    """Send a signal to one service, for tests; a service that ends by it counts as died, not as stopped.
+    """Send a signal to one service, for tests; a service that the signal ends counts as died, not stopped.
 
     Returns:
         Whether it was running.

@@ -19,7 +19,7 @@ STOP_ORDER: tuple[Service, ...] = ("connect", "postgres", "kafka")
 
 GENTLE: dict[Service, signal.Signals] = {
     "connect": signal.SIGTERM,
-    "postgres": signal.SIGINT,  # "fast": SIGTERM would wait until every client has disconnected
+    "postgres": signal.SIGINT,  # fast shutdown; SIGTERM would wait until every client has disconnected
     "kafka": signal.SIGTERM,
 }
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 AT_LEAST = ("max.message.bytes", "retention.ms", "min.compaction.lag.ms", "min.insync.replicas")
-"""Settings of which more does no harm, unless `at_most` names them."""
+"""Settings that may be greater than the job needs, unless `at_most` names them."""
 UNLIMITED = "-1"
 ALTER = "kafka-configs.sh --alter --entity-type topics --entity-name"
 
@@ -17,7 +17,7 @@ def of_settings(
         name: name of the topic.
         actual: effective settings of the topic.
         wanted: settings that the job needs; None where any value will do.
-        at_most: settings of which less does no harm, instead of more.
+        at_most: settings that may be less, but not greater, than the job needs.
     """
     lines = []
     for key, value in wanted.items():
@@ -39,8 +39,8 @@ def of_sizes(
 
     Args:
         name: name of the topic.
-        actual: number of partitions, and least number of replicas of a partition.
-        wanted: the same; None where any number of partitions will do.
+        actual: number of partitions, and the minimum number of replicas of any partition.
+        wanted: the numbers that the job needs; None if any number of partitions will do.
         remedy: what to do if the number of partitions differs.
     """
     lines = []

@@ -64,7 +64,7 @@ def create(
     """
     client = admin(bootstrap_servers, kafka)
     counts = topics.partitions(partitions)
-    # the embedded broker's disk is bounded by size
+    # the embedded stack's topics keep the broker's limit of size, which bounds the disk
     configs = topics.configs(replay=replay, replicas=replication, any_size=not alter)
     wanted = {name: _settings(topics, name, config) for name, config in configs.items()}
     try:
@@ -95,7 +95,7 @@ def create(
 
 
 def _wait_for_broker(client: AdminClient, wanted: Mapping[str, Mapping[str, str | None]]) -> None:
-    """Wait until the broker has applied what its controller accepted: it must hold for the first record."""
+    """Wait until the broker has applied what its controller accepted, so that it holds for all records."""
     end = time.monotonic() + REQUEST_S
     pending = list(wanted)
     while pending:
@@ -175,7 +175,7 @@ def _new(name: str, partitions: int, replication: int, config: Mapping[str, str 
 
 
 def _settings(topics: Topics, name: str, config: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the wanted settings, and None (the broker's default) for those that only the other mode sets."""
+    """Return the wanted settings, and None (broker's default) for those set only with the other `replay`."""
     keys = {key for replay in (False, True) for key in topics.configs(replay=replay)[name]}
     return {key: config.get(key) for key in sorted(keys | config.keys())}
 

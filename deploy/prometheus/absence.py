@@ -51,7 +51,7 @@ ALWAYS = Witness('up{job="card-fraud"} == 1')
 
 
 def once(metric: str) -> Witness:
-    """Build the witness of a metric that not every installation has: it existed within six hours."""
+    """Build the witness of an optional metric: it must exist if it existed within the last six hours."""
     was_there = f"group by (job, instance) (last_over_time({metric}[6h]))"
     return Witness(f"{was_there} and on (job, instance) up == 1")
 
@@ -100,7 +100,8 @@ def used() -> list[str]:
     for file in sorted(RULES.glob("*.yml")):
         if file.name != FILE.name:
             for rule in rules(file):
-                # a state set has a label of its own name; names of recorded metrics follow a colon
+                # also matches the label of a state set, which has the metric's name; skips recorded metrics
+                # (job:fraud_...)
                 metrics |= set(re.findall(r"(?<![:\w])fraud_\w+", rule["expr"]))
     return sorted(metrics)
 

@@ -4,8 +4,8 @@
      "centroids": {country: [latitude, longitude], ...}}
 
 Trees are the arrays of `models.tree_layout` as lists: `roots`, `thresholds`, `columns`, `kids`, `values`, and
-the number `baseline`. A leaf is its own kid and has the threshold null; columns from f (the number of
-features) on are the negated ones. Centroids are in radians. Floats have all their digits.
+the number `baseline`. A leaf is its own kid and has the threshold null; with f features, column f + j is
+column j, negated. Centroids are in radians. Floats have all their digits.
 """
 
 import math

@@ -26,7 +26,7 @@ PRODUCER: dict[str, str | int | float | bool] = {
 
 
 class Feed:
-    """Sends a tape to one topic; each method continues where the last one stopped."""
+    """Sender of a tape to one topic; each method continues where the previous call stopped."""
 
     def __init__(self, bootstrap_servers: str, topic: str, tape: Tape) -> None:
         self._topic, self._tape = topic, tape
@@ -54,7 +54,7 @@ class Feed:
 
         Args:
             start: intended time of the first transaction, seconds since 1970-01-01 UTC.
-            meanwhile: called once a second with the seconds since then.
+            meanwhile: called once a second with the seconds since `start`.
 
         Raises:
             CompareError: records were not delivered.

@@ -49,7 +49,7 @@ class Run:
     """CPU cores of Kafka in the same time."""
     memory_mib: float
     behind: int
-    """Uncommitted transactions when the last one had been sent."""
+    """Uncommitted transactions at the moment when all had been sent."""
     slip_p99_ms: float
     """p99 of the generator's delays, ms."""
 
@@ -63,7 +63,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     """Run an engine over the tape.
 
     Raises:
-        FraudError: it does not start, ends, or makes no progress.
+        FraudError: the engine does not start, ends early, or makes no progress.
     """
     servers, topics = deployment.bootstrap_servers, deployment.topics
     broker.create(servers, topics, replay=True)
@@ -119,7 +119,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
 
 
 class _Live:
-    """Samples the processes during the steady rate, twice: a sample delays the sender by milliseconds."""
+    """Sampler of the processes at the steady rate; only two samples, as each delays the sender by ms."""
 
     def __init__(
         self, engine: Engine, engine_usage: JobUsage, broker_usage: JobUsage, load: Load, title: str, say: Say

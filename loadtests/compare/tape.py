@@ -39,7 +39,7 @@ class Tape:
     """Transactions in order of arrival; sequences of equal length."""
 
     arrivals: npt.NDArray[np.int64]
-    """Kafka timestamps, ms since 1970-01-01 UTC; part of the input, whenever it is sent."""
+    """Kafka timestamps, ms since 1970-01-01 UTC; the same for every engine, whenever the input is sent."""
     keys: Sequence[bytes]
     values: Sequence[bytes | None]
     live_from: int

@@ -1,4 +1,4 @@
-"""A batch of simulated records, with the truth about each."""
+"""A batch of simulated records, with the ground truth of each."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -17,7 +17,7 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class EventBatch:
-    """Records in order of arrival with the truth about each; arrays of equal length."""
+    """Records in order of arrival, with the ground truth of each; arrays of equal length."""
 
     world: World
     arrival: I64

@@ -14,7 +14,7 @@ FRAUD, GENUINE = "fraud", "genuine"
 
 
 class Chargebacks:
-    """Makes chargebacks of transactions with a known outcome, due after a delay.
+    """Source of chargebacks of transactions with a known outcome, due after a delay.
 
     Transactions must be given in order; how they are split into tables has no effect on the result.
     """
@@ -31,7 +31,7 @@ class Chargebacks:
         """Start without chargebacks.
 
         Args:
-            seed: seed of which transactions are reported, and when.
+            seed: seed for the choice of the reported transactions and of their delays.
             delay_ms: mean time from arrival to report.
             spread: relative variation of the delay, 0 to 1.
             fraud_share: share of the frauds that are reported as such.

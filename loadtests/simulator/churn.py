@@ -37,7 +37,7 @@ _SHARES = {
     Change.UNBLOCK: 0.06,
 }
 _NOTICED_AT = 5
-"""Step of its burst at which a stolen card is blocked, if it is noticed; the rest is declined."""
+"""Step of a burst at which the stolen card is blocked, if the theft is noticed; later steps are declined."""
 _NOTICED = 0.7
 _WINDOW_MS = 1_000.0
 

@@ -69,7 +69,7 @@ def simulate(
         float, typer.Option(help="Up to 30 s late.", rich_help_panel=_FAULTS)
     ] = _USUAL.out_of_order,
     future: Annotated[
-        float, typer.Option(help="Event time hours ahead.", rich_help_panel=_FAULTS)
+        float, typer.Option(help="Event time minutes to hours ahead.", rich_help_panel=_FAULTS)
     ] = _USUAL.future,
     malformed: Annotated[
         float, typer.Option(help="Malformed in one of 13 ways.", rich_help_panel=_FAULTS)

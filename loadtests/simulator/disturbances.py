@@ -27,7 +27,7 @@ class Disturbances:
     """Shares of disturbed transactions, each 0 to 1, in sum at most 1."""
 
     late: float = 0.005
-    """Event time minutes to 6 days back, in one of five 8 to 30 days."""
+    """Event time 1 minute to 6 days back; for one in five of these records, 8 to 30 days."""
     out_of_order: float = 0.01
     """Event time 0.1 to 30 s back."""
     future: float = 0.0005
@@ -35,7 +35,7 @@ class Disturbances:
     malformed: float = 0.002
     """Records that break the contract, see `malformed.KINDS`."""
     duplicated: float = 0.005
-    """Sent again, at once or up to a minute later; in addition to the rate."""
+    """Sent again, at once or up to a minute later; the copies are in addition to the rate."""
 
     def __post_init__(self) -> None:
         shares = [getattr(self, f.name) for f in fields(self)]

@@ -25,7 +25,7 @@ class Clock(Protocol):
         ...
 
     def wait(self, seconds: float, stopped: threading.Event) -> None:
-        """Wait for some seconds, or until `stopped` is set."""
+        """Wait for `seconds`, or until `stopped` is set."""
         ...
 
 
@@ -37,7 +37,7 @@ class SystemClock:
         return time.time() * 1_000
 
     def wait(self, seconds: float, stopped: threading.Event) -> None:
-        """Wait for some seconds, or until `stopped` is set."""
+        """Wait for `seconds`, or until `stopped` is set."""
         stopped.wait(seconds)
 
 
@@ -58,7 +58,7 @@ class Pace:
         return cls(0.0, 0.0, 1.0)
 
     def due_ms(self, now_ms: float) -> float:
-        """Return the simulated time at a real one; everything up to it is due."""
+        """Return the simulated time at a real time; records up to the simulated time are due."""
         if self.speed == float("inf"):
             return float("inf")
         return self.simulated_ms + (now_ms - self.wall_ms) * self.speed

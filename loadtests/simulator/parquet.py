@@ -1,4 +1,4 @@
-"""Writer of a stream to a Parquet file: the contract's columns in order of arrival, and the truth."""
+"""Writer of a stream to a Parquet file: the contract's columns in order of arrival, and the ground truth."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

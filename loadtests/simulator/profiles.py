@@ -29,7 +29,7 @@ class Loaded:
     rows: int
     """Number of profiles in the world."""
     written: int
-    """Number of rows inserted or changed; the others were already there."""
+    """Number of rows inserted or changed; the others were up to date."""
 
 
 def profiles(world: World, cards: np.ndarray) -> pa.Table:

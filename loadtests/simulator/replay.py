@@ -1,4 +1,4 @@
-"""Reader of an external Parquet file of transactions as a stream: columns of the contract or the handbook."""
+"""Reader of a Parquet file of transactions, with columns of the contract or the Fraud Detection Handbook."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

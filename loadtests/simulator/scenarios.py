@@ -90,8 +90,8 @@ class Frauds:
 class Campaigns:
     """All frauds of one stream, in time order.
 
-    Determined by the arguments: the transactions and the profile changes that react to them use an object
-    each.
+    The arguments determine the frauds: the transactions, and the profile changes that react to them, use
+    separate objects.
     """
 
     def __init__(self, world: World, rate: float, start_ms: int, mix: FraudMix) -> None:

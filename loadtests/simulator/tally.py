@@ -11,7 +11,7 @@ from loadtests.simulator.scenarios import SCENARIOS
 
 
 class Tally:
-    """Counts batches as they pass."""
+    """Counter of the transactions in the batches that pass through it."""
 
     def __init__(self) -> None:
         self._whole = 0

@@ -1,6 +1,7 @@
 """The stream of transactions: genuine ones at a steady rate, frauds among them, and disturbances.
 
-It is generated in blocks of fixed length, however it is read, so the same arguments give the same bytes.
+The stream is generated in blocks of fixed length, however it is read, so the same arguments give the same
+bytes.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ class Stream:
             world: cards and merchants.
             rate: transactions per second of simulated time, without duplicates.
             start_ms: first arrival, ms since 1970-01-01 UTC; another start gives another stream.
-            fraud: fraud mix; default: 1 % of all four scenarios.
+            fraud: fraud mix; default: 1 % of fraud, of all four scenarios.
             disturbances: default: a little of everything.
         """
         if not 0.001 <= rate <= 10_000_000:

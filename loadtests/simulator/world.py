@@ -87,7 +87,7 @@ class Cards:
     mean_amount: F64
     """Mean amount in units of the card's currency."""
     wheel: I32
-    """Card numbers, repeated by their shares of all transactions, in steps of a quarter of the mean."""
+    """Card numbers, repeated in proportion to their shares of transactions; the median card four times."""
     favourites: I32
     """int32[cards, FAVOURITES]: the merchants at which the card is used most."""
     by_country: I32
@@ -157,7 +157,7 @@ def _bounds(country: np.ndarray) -> npt.NDArray[np.int64]:
 def _merchants(seed: int, n: int) -> Merchants:
     rng = generator(seed, "merchants")
     country_count = len(countries.COUNTRIES)
-    # at least one merchant in every country, so that trips to it can pay
+    # at least one merchant in every country, so that a card on a trip there can pay
     country = np.concatenate(
         [np.arange(country_count), rng.choice(country_count, n - country_count, p=countries.WEIGHTS)]
     )

@@ -67,7 +67,7 @@ def decide(model: Model, card: Row, tx: Row, profile: Row | None) -> Row | None:
 
 
 def alert(model: Model, tx: Row, decision: Row) -> Row:
-    """Return the alert of a decision with rules, for JSON."""
+    """Return the alert of a decision in which a rule fired, for JSON."""
     declined = {"blocked_card", "closed_card"} & set(decision["rules"])
     return {
         "transaction_id": tx["transaction_id"],

@@ -1,9 +1,9 @@
 """Every feature of the catalogue (docs/features.md) for one transaction at a time, in plain Python.
 
-A card's history, as in the state store, is a dict of numbers and of parallel lists by event time:
-`count`, `mean`, `squares`, `robust_mean`, `arrival`; `times`, `units`, `arrivals`, `merchants`, `ids`,
-`countries`, `spikes`. A transaction is a dict with `units` (amount in 1/10,000) and `arrival` beside its
-contract's fields.
+A card's history, as in the state store, is a dict of the numbers `count`, `mean`, `squares`, `robust_mean`
+and `arrival`, and of parallel lists sorted by event time: `times`, `units`, `arrivals`, `merchants`, `ids`,
+`countries` and `spikes`. A transaction is a dict of the contract's fields, `units` (amount in 1/10,000) and
+`arrival`.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""A separate virtual environment for Quix Streams, which needs other versions than the project."""
+"""A separate virtual environment for Quix Streams, which needs other package versions than the project."""
 
 import fcntl
 import hashlib
