@@ -82,3 +82,13 @@ def test_the_lock_pins_every_package_and_names_no_host() -> None:
         assert block.startswith("#") or not block.strip() or ("==" in block and "--hash=sha256:" in block)
     assert "pyspark==4.2.0" in lock
     assert "setuptools==" in lock
+
+
+def test_packages_that_share_files_are_installed_by_the_same_pip() -> None:
+    entries = [
+        f"{name}==1.0 \\\n    --hash=sha256:0\n" for name in ("a", "mlflow", "b", "mlflow-skinny", "c")
+    ]
+    halves = setup_venv._halves(entries)
+    assert sorted(halves[0] + halves[1]) == sorted(entries)
+    assert sorted(len(half) for half in halves) == [2, 3]
+    assert any(set(half) >= {entries[1], entries[3]} for half in halves)
