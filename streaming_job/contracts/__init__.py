@@ -20,7 +20,7 @@ class ContractError(FraudError):
 
 
 class Contract(StrEnum):
-    """The record types, by the name of their schema; members named after a version are only read."""
+    """The record types, by the name of their schema; those of members named ..._V1 are only read."""
 
     TRANSACTION = "transaction.v1"
     PROFILE = "profile.v1"

@@ -11,8 +11,8 @@ LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 COMPACT = {"cleanup.policy": "compact"}
 ANY_SIZE = {"retention.bytes": "-1"}
 RETENTION_MS = str(40 * DAY_MS)
-"""Retention of the transactions. A job that starts from the beginning decides as an earlier job did after 37
-days of the log: 30 of windows and 7 of lateness."""
+"""Retention of the transactions. A job that starts at the beginning decides like an earlier job once it has
+read 37 days of the log: 30 for windows and 7 for lateness."""
 
 
 class Topics(BaseModel):
@@ -47,7 +47,7 @@ class Topics(BaseModel):
         return (*self.tables, *self.fact_tables) if facts else self.tables
 
     def renamed(self, rename: Callable[[str], str], *, but: Collection[str]) -> "Topics":
-        """Return renamed topics, except for the fields `but`."""
+        """Return a copy in which `rename` has changed all names, except those of the fields `but`."""
         return Topics(
             **{field: name if field in but else rename(name) for field, name in self.model_dump().items()}
         )
@@ -72,16 +72,16 @@ class Topics(BaseModel):
             replay: take record timestamps from the producer (CreateTime) on the input topics, so that an
                 archive can be replayed with its original arrival times; otherwise the broker sets them.
             replicas: number of replicas of each partition.
-            any_size: set no limit of size on the topics that are read again, because it would delete records
-                before their time; otherwise the brokers' limit holds.
+            any_size: remove the limit of size from the topics that are read again, because the limit would
+                delete records before their retention time; otherwise the brokers' limit holds.
         """
         # an archive is older than any retention
         arrival = CREATE_TIME if replay else LOG_APPEND_TIME
         # a record that only one broker of three has would be lost with that broker
         common = {"min.insync.replicas": "2" if replicas > 2 else "1", "cleanup.policy": "delete"}
         # older versions of a profile are needed as long as a copy of the checkpoint may be restored: the
-        # transactions after it are decided again, with the profiles of their time. An archive's versions are
-        # older than any lag, so compaction would remove them at once
+        # transactions after that copy are decided again, with the profiles of their time. An archive's
+        # versions are older than any compaction lag, so compaction would remove them at once
         versions = {} if replay else {**COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)}
         own = {
             self.transactions: {
@@ -99,8 +99,8 @@ class Topics(BaseModel):
             self.suppressed_alerts: {},
             self.shadow_alerts: {},
             # about the brokers' default: a dead letter has half a MiB at most, however large its record
-            # (dead_letters/record.py); clients put several into a batch of 1,000,000 bytes. They contain
-            # whole records, so they are kept no longer than those
+            # (dead_letters/record.py); clients put several into a batch of 1,000,000 bytes. Dead letters
+            # contain whole records, so they are kept no longer than transactions
             self.dead_letters: {"max.message.bytes": str(1024 * 1024), "retention.ms": RETENTION_MS},
             # the newest note on each dead letter that was sent again, for ever
             self.dead_letter_replays: COMPACT,

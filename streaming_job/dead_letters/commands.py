@@ -29,7 +29,7 @@ app = typer.Typer(no_args_is_help=True, help="List dead letters; send mended one
 Reasons = Annotated[list[str] | None, typer.Option("--reason", help="Only these reasons; repeatable")]
 Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only records of these topics; repeatable")]
 Since = Annotated[str | None, typer.Option(help="Arrived at or after: 2026-05-28T20:30 (UTC), or ms")]
-Until = Annotated[str | None, typer.Option(help="Arrived before: as --since")]
+Until = Annotated[str | None, typer.Option(help="Arrived before; same format as --since")]
 Offsets = Annotated[
     str | None, typer.Option(help="Only these of the dead-letters topic: PARTITION:FIRST-LAST, e.g. 0:17-42")
 ]
@@ -42,7 +42,7 @@ def list_letters(
     since: Since = None,
     until: Until = None,
     offsets: Offsets = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show the newest so many of each partition")] = 1_000,
+    limit: Annotated[int, typer.Option(min=1, help="Show this many of each partition, the newest")] = 1_000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
     raw: Annotated[
         Path | None, typer.Option(help="Write all of them whole to this new file, to be mended and replayed")
@@ -57,7 +57,7 @@ def list_letters(
     letters_found = find(settings, _filter(reason, topic, since, until, offsets))
     if raw is not None:
         count, gone = _write(raw, originals.with_payloads(settings, letters_found))
-        typer.echo(f"{count} dead letters are in {raw}, card numbers and all: keep it safe")
+        typer.echo(f"{count} dead letters are in {raw}, with card numbers unmasked: keep it safe")
         if gone:
             typer.echo(
                 f"{originals.describe_gone(gone)}; their lines have size and SHA-256 only, and cannot be "
@@ -88,7 +88,7 @@ def replay(
     since: Since = None,
     until: Until = None,
     offsets: Offsets = None,
-    again: Annotated[bool, typer.Option(help="Also those that have been sent again before")] = False,
+    again: Annotated[bool, typer.Option(help="Also send letters that have been sent before")] = False,
     dry_run: Annotated[bool, typer.Option(help="Only report what would be sent")] = False,
 ) -> None:
     """Send the records of dead letters again: corrected ones of a file, or those that the options select.

@@ -11,7 +11,7 @@ from streaming_job.log import topic_reader
 
 NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 AT_ONCE = {"fetch.wait.max.ms": "5", "fetch.error.backoff.ms": "5"}
-"""Client settings of fetches that do not wait for new records: that would take half a second for each."""
+"""Client settings that keep fetches from waiting for new records, which would take half a second for each."""
 MAX_NAMED = 10
 """Maximum number of letters that an error names."""
 

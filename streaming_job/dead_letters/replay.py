@@ -5,8 +5,8 @@ all or nothing, and a repeated one finds the notes. A note is a record of `dead-
 keyed by the letter's own topic, partition and offset.
 
 A transaction is sent to the partition that the producers' partitioner gives its card, the only one in which
-the job accepts it (`wrong_partition`). A rollout is sent to partition 0. Another record of a table is sent to
-its original partition; with a changed key, to the key's.
+the job accepts it (`wrong_partition`). A rollout is sent to partition 0. Any other record is sent to
+its original partition or, if its key was changed, to the partition of the new key.
 """
 
 import json
@@ -99,8 +99,8 @@ def send(
         dry: whether to only count, without sending.
 
     Raises:
-        LetterError: there are too many letters, or two of the same; another replay is running, or the brokers
-            fail.
+        LetterError: there are too many letters, or one is given twice; another replay is running, or the
+            brokers fail.
     """
     if len(letters) > MAX_LETTERS:
         raise LetterError(

@@ -25,12 +25,12 @@ def add(
     card_id: Annotated[str, typer.Argument(help="The transaction's card")],
     transaction_id: Annotated[str, typer.Argument(help="The transaction")],
     kind: Annotated[str, typer.Option(help="early_warning, chargeback, refund, verdict or reversal")],
-    verdict: Annotated[str | None, typer.Option(help="Of kind verdict: fraud or genuine")] = None,
-    reason: Annotated[str | None, typer.Option(help="Of a verdict genuine; see docs/labels.md")] = None,
+    verdict: Annotated[str | None, typer.Option(help="For kind verdict: fraud or genuine")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why the verdict is genuine; see docs/labels.md")] = None,
     source: Annotated[str | None, typer.Option(help="Author of the label; default: the login name")] = None,
     maturity: Annotated[str, typer.Option(help="preliminary or final")] = "final",
 ) -> None:
-    """Add one label; the last one to arrive counts."""
+    """Add one label; a transaction's last label to arrive counts."""
     row = {
         "transaction_id": transaction_id, "card_id": card_id, "kind": kind, "verdict": verdict,
         "reason": reason, "source": source or getpass.getuser(), "occurred_at": int(time.time() * 1000),

@@ -78,7 +78,7 @@ class Ledger:
             "log_level": 0,
             **kafka,
             "bootstrap.servers": bootstrap_servers,
-            # unique, so that ledgers do not fence each other; a reopened producer ends its open transaction
+            # unique, so that ledgers do not fence each other; a reopened producer ends the open transaction
             "transactional.id": f"fraud-labels-{topic}-{uuid.uuid4().hex}",
         }
         self._producer: Producer | None = None
@@ -129,7 +129,7 @@ class Ledger:
 
 
 def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
-    """Yield the labels and chargebacks of a card in the order of the topics: arrival, source and record.
+    """Yield the labels of a card, then its chargebacks; each has arrival time, source and record.
 
     Raises:
         LedgerUnansweredError: a topic cannot be read.

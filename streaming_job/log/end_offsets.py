@@ -41,7 +41,7 @@ def with_retries(ask: Callable[[], T]) -> T:
 
 
 class EndOffsets:
-    """A client that asks the brokers for first and end offsets of topics, with one request a lookup."""
+    """A client that asks the brokers for first and end offsets of topics, with one request per lookup."""
 
     def __init__(self, client: Mapping[str, str], topics: Sequence[str], *, committed: bool = True) -> None:
         """Create the client; it connects when it is used.
@@ -49,7 +49,7 @@ class EndOffsets:
         Args:
             client: librdkafka settings, including bootstrap.servers.
             topics: the topics to look up.
-            committed: False: an end is the high watermark, behind open transactions.
+            committed: False: an end is the high watermark, which lies beyond open transactions.
         """
         servers = client["bootstrap.servers"]
         self._reader = topic_reader.consumer(servers, client, "end-offsets", committed=committed)
@@ -70,7 +70,7 @@ class EndOffsets:
         self._reader.close()
 
     def partitions(self, topic: str) -> list[int]:
-        """Return the topic's partitions, ascending; they are at most NEW_PARTITIONS_S old.
+        """Return the topic's partitions, ascending; the answer is at most NEW_PARTITIONS_S old.
 
         Raises:
             KafkaException: no such topic, or no answer.
@@ -90,10 +90,10 @@ class EndOffsets:
         return self._ask(self._topics, OFFSET_BEGINNING)
 
     def last(self, topics: Iterable[str] | None = None) -> Offsets:
-        """Return the last stable offset of each partition, or its high watermark (`committed`).
+        """Return the last stable offset of each partition, or its high watermark with `committed=False`.
 
         Args:
-            topics: of these topics only.
+            topics: the topics to look up; None: all.
 
         Raises:
             KafkaException: no answer.

@@ -86,7 +86,7 @@ _OnError = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
 
 
 def _release_free_memory() -> None:
-    """Return memory that librdkafka's threads have freed to the system; glibc keeps it otherwise."""
+    """Return to the system the memory that librdkafka's threads have freed; otherwise glibc keeps it."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 

@@ -14,7 +14,7 @@ from streaming_job.log.message_kernels import NO_LIMIT, PARTITION_STATE
 from streaming_job.log.records import Offsets, PartitionId, Records
 
 SLICE = 4096
-"""Maximum number of messages read together; a call exceeds its limit of bytes by less than that."""
+"""Maximum number of messages read together; fewer records than that may exceed the limit of bytes."""
 FIRST_SIZE = 1024
 """Estimated bytes of a record, until records have been read."""
 PAUSE_S = 0.1
@@ -26,12 +26,12 @@ TUNING = {
     # a fetch returns with its first record; only an empty fetch reports the end of the partition, which moves
     # positions past transaction markers
     "fetch.wait.max.ms": "50",
-    # limits of the queue of all partitions, in which a record takes 400 bytes more
+    # limits of the queue that all partitions share; each record takes 400 bytes in addition to its size
     "queued.min.messages": "50000",
     "queued.max.messages.kbytes": "16384",
     "fetch.queue.backoff.ms": "1",
-    # compressed bytes, which are unpacked at once: a hundred times as many if records are mostly blanks;
-    # larger fetches are not faster
+    # counts compressed bytes. A fetch is unpacked at once, to a hundred times its size if records are mostly
+    # blanks; larger fetches are not faster
     "max.partition.fetch.bytes": str(256 << 10),
     "reconnect.backoff.max.ms": "1000",
 }
@@ -91,7 +91,7 @@ class LogFollower:
 
         Args:
             most: maximum number of records.
-            most_bytes: limit of keys and values, exceeded by less than SLICE records of the last size.
+            most_bytes: limit of bytes of keys and values; fewer than SLICE records may exceed it.
             wait_s: how long to wait for the first record.
             linger_s: how long to wait for more after the first.
 
@@ -117,14 +117,14 @@ class LogFollower:
         return batches
 
     def limit(self, ends: Offsets | None) -> None:
-        """Return no record at or beyond an end, and move no position beyond it.
+        """Limit what `take` returns: no record at or beyond an end; no position moves beyond an end.
 
         Args:
             ends: end by partition; other partitions have no limit. None removes all limits.
         """
         for row, tp in enumerate(self._partitions):
             self._states[row]["limit"] = NO_LIMIT if ends is None else ends.get(tp, NO_LIMIT)
-            # stopped at a limit; failed partitions are restarted at their own time
+            # restart partitions that stopped at a limit; failed ones are restarted when they are due
             if self._states[row]["is_cut"] and row not in self._restarts:
                 self._start(row)
 
@@ -202,7 +202,7 @@ class LogFollower:
             )
 
     def _restart(self) -> float:
-        """Fetch the partitions again whose time has come; return the time of the next one."""
+        """Fetch the partitions that are due again; return the time at which the next one is due."""
         now = time.monotonic()
         for row in [row for row, due in self._restarts.items() if due <= now]:
             del self._restarts[row]

@@ -84,7 +84,7 @@ class MessageBatch:
         return max(read, 0)
 
     def measure(self) -> bool:
-        """Measure the messages read since the last call; return whether one failed or cut a partition."""
+        """Measure the messages read since the last call; return whether one failed or a partition was cut."""
         records, size, is_troubled = measure(
             self._states, self._messages, self._measured, self.count, self._owners, self._totals, self.size,
             MOST_BYTES,

@@ -24,15 +24,16 @@ from streaming_job.log.ffi import (
 NO_LIMIT = np.iinfo(np.int64).max
 MOST_BYTES = 1 << 30
 """Maximum bytes of keys and values returned together: Arrow's offsets reach to 2 GiB, and librdkafka may
-unpack a small compressed batch into as much at once. One record has less than 1 GB."""
+unpack a small compressed batch into that much at once. One record has less than 1 GB."""
 UNUSED, FAILED = -1, -2
-"""Instead of a message's partition: not returned; an error, which the follower handles."""
+"""Values in place of the row of a message's partition: the message is not returned (UNUSED), or is an error,
+which the follower handles (FAILED)."""
 PARTITION_STATE = np.dtype(
     [
         ("topic", np.int64),  # librdkafka's handle
         ("position", np.int64),  # offset after the last record returned
         ("limit", np.int64),  # first offset that must not be returned
-        ("rows", np.int64),  # of this batch
+        ("rows", np.int64),  # records in this batch; the next two are their bytes
         ("key_bytes", np.int64),
         ("value_bytes", np.int64),
         ("partition", np.int32),
@@ -85,9 +86,9 @@ def measure(states, messages, begin, end, owners, totals, taken, most):  # type:
     """Measure messages[begin:end]; return their records, bytes, and whether an error or a cut occurred.
 
     `owners` gets the row of each message's partition, or UNUSED or FAILED. `totals`, shape (topics, 3), is
-    increased by the records, bytes of keys and bytes of values of each topic. A record that would exceed
-    `most` bytes, with `taken` bytes before, is left out, and its partition is cut there; a single record is
-    returned however large it is.
+    increased by the records, bytes of keys and bytes of values of each topic. `taken` is the number of bytes
+    measured before. A record that would raise the bytes above `most` is left out, and its partition is cut
+    there; but the batch's first record is returned however large it is.
     """
     records, size, is_troubled, last = 0, 0, False, UNUSED
     for i in range(begin, end):
@@ -103,12 +104,12 @@ def measure(states, messages, begin, end, owners, totals, taken, most):  # type:
         if state.is_cut:
             continue
         if error != 0 and error != END_OF_PARTITION:
-            # the message after an error is not certain to be the next record
+            # after an error the next message may not be the partition's next record
             owners[i], state.is_cut, is_troubled = FAILED, True, True
             continue
         state.is_heard = True
         if error == END_OF_PARTITION or offset >= state.limit:
-            # transaction markers and aborted records have no messages, but here all of them have been passed
+            # transaction markers and aborted records have no messages; those before this offset are passed
             state.position = max(state.position, min(offset, state.limit))
             if error == 0 or offset > state.limit:
                 state.is_cut, is_troubled = True, True

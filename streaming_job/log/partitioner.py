@@ -1,7 +1,8 @@
 """The producers' partitioner, computed by the job: the partition of a card, and its key group.
 
 Key group g follows the partitions p of `transactions` with p mod G == g. So the job needs the partition of
-each card of a table, and the expected partition of each transaction, to refuse those in a wrong one.
+each card of a table, and the expected partition of each transaction, to refuse transactions in a wrong
+partition.
 """
 
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ class KeyGroups:
     partitions: int
     """Number of partitions of `transactions`."""
     groups: int
-    """Number of key groups, at most that of partitions."""
+    """Number of key groups, at most the number of partitions."""
 
     def partitions_of(self, keys: pa.BinaryArray) -> NDArray[np.int32]:
         """Return the partition of each key.

@@ -1,9 +1,9 @@
 """The follower of the tables. A group reads those that decisions depend on to their ends before it decides.
 
-The end of a table is its last stable offset. That of the topics in `awaited` is the high watermark: a record
-of a transaction takes effect at its own timestamp, some milliseconds before the transaction is committed, and
-the transactions that arrive in between must be decided with it. If such a transaction stays open for OPEN_S,
-it is passed over, with a warning.
+The end of a table is its last stable offset; for the topics in `awaited`, it is the high watermark. A record
+of such a topic takes effect at its own timestamp, a few milliseconds before its Kafka transaction is
+committed, and card transactions that arrive in between must be decided with it. If the Kafka transaction
+stays open for OPEN_S, it is passed over, with a warning.
 """
 
 import logging
@@ -19,8 +19,8 @@ from streaming_job.log.records import Offsets, Records
 log = logging.getLogger(__name__)
 WAIT_S = 0.005
 OPEN_S = 5.0
-"""Longest time for which decisions wait for the end of a transaction on an awaited topic. A writer that dies
-leaves its transaction open for half a minute, and nothing of it takes effect."""
+"""Longest time for which decisions wait for the end of a Kafka transaction on an awaited topic. A writer that
+dies leaves its transaction open for half a minute, and none of its records takes effect."""
 
 
 class TableFollower:
@@ -87,8 +87,8 @@ class TableFollower:
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
         """Yield records, in batches: all up to the current ends of some tables, and new ones of the others.
 
-        A table that is written in Kafka transactions, as merchant facts are, costs up to 50 ms after each:
-        that the transaction's marker has been read is known when the next fetch has found nothing.
+        A table that is written in Kafka transactions, as merchant facts are, costs up to 50 ms after each of
+        them: only the next fetch, which finds nothing, shows that the transaction's marker has been passed.
 
         Args:
             topics: the tables to read to their ends.
@@ -120,7 +120,7 @@ class TableFollower:
         watermarks = with_retries(partial(self._watermarks.last, topics))
         positions = self.positions
         if all(positions.get(tp, -1) >= end for tp, end in watermarks.items()):
-            return watermarks  # nothing is new: one request, as in most rounds
+            return watermarks  # nothing is new: one request is enough, as in most rounds
         ends = self.ends(topics)
         for tp, watermark in watermarks.items():
             if tp[0] in self._awaited and self._passed_over.get(tp) != ends.get(tp):
@@ -128,7 +128,7 @@ class TableFollower:
         return ends
 
     def _are_open(self, missing: Offsets) -> bool:
-        """Return whether open transactions hold all missing records back; they are then passed over."""
+        """Return whether open transactions hold back all missing records; if so, pass them over."""
         if any(topic not in self._awaited for topic, _ in missing):
             return False
         ends = self.ends()

@@ -10,7 +10,8 @@ from confluent_kafka.admin import AdminClient
 TIMEOUT_S = 15.0
 POLL_S = 0.2
 STEPS_BACK = (10, 1_000, 100_000)
-"""Distances from a partition's end at which its last record is searched: transaction markers have offsets."""
+"""Distances from a partition's end at which the search for its last record begins, tried in turn: the last
+offsets may be those of transaction markers."""
 RETRIED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """Errors that the client reports while it reconnects by itself."""
 
@@ -120,7 +121,7 @@ def to_end(reader: Consumer, start: TopicPartition) -> Iterator[Message]:
 def newest(
     reader: Consumer, topic: str, partition: int, is_wanted: Callable[[Message], bool] = lambda _: True
 ) -> Message | None:
-    """Return the last record of a partition that `is_wanted`; searches backwards from the end in steps.
+    """Return a partition's last record for which `is_wanted` is true, searched in growing steps from the end.
 
     Raises:
         KafkaException: no answer.

@@ -1,4 +1,4 @@
-"""Writes records in a Kafka transaction of a tool; the job's own are in streaming_job/transaction."""
+"""The output of tools in a Kafka transaction; the job's own transactions are in streaming_job/transaction."""
 
 from confluent_kafka import Producer
 

@@ -58,7 +58,7 @@ class Histogram:
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Histogram":
-        """Parse what `to_json` returned, also after it was serialised as JSON."""
+        """Parse what `to_json` returned, even after it was serialised as JSON."""
         histogram = Histogram()
         histogram.add_json(record)
         return histogram
@@ -67,7 +67,7 @@ class Histogram:
 def _spread(
     bounds: Sequence[float], counts: NDArray[np.int64] | Sequence[int], union: tuple[float, ...]
 ) -> NDArray[np.int64]:
-    """Return counts by the buckets of `union`, a superset of `bounds`; each stays at its upper bound."""
+    """Return counts by the buckets of `union`, a superset of `bounds`; each keeps its upper bound."""
     spread = np.zeros(len(union) + 1, dtype=np.int64)
     spread[[*np.searchsorted(union, bounds).tolist(), len(union)]] = counts
     return spread

@@ -19,7 +19,7 @@ def measure(outcome: Outcome, batch: NDArray[np.void], decisions: Decisions, sta
     """Add the counts and times of transactions to an outcome.
 
     Args:
-        outcome: the outcome; added to.
+        outcome: the outcome, updated in place.
         batch: records of TRANSACTION, grouped by partition, shape (n,).
         decisions: the decisions on them.
         state: the state after them.

@@ -17,7 +17,7 @@ LATENESS_MS = (0.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 6e4, 3e5, 6e5, 3.6e6, 2.16
 LATENCY_MS = (5.0, 10.0, 20.0, 50.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1e3, 2e3, 5e3, 1e4, 6e4, 3.6e6)
 """Upper bounds of the latency histogram: arrival to commit, ms."""
 PROFILE_AGE_MS = (1e3, 6e4, 3.6e6, 8.64e7, 6.048e8, 2.592e9, 3.1536e10)
-"""Upper bounds of the histogram of profile ages when they are used, ms."""
+"""Upper bounds of the histogram of profile ages at the time of use, ms."""
 SCORES = tuple(step / 10 for step in range(1, 11))
 """Upper bounds of the score histogram."""
 
@@ -85,7 +85,7 @@ class Outcome:
     has_promise: bool = False
     """Whether the facts hold a promise, for which other groups may wait."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Counts of the contract's `counts`, except those that follow from the lists; and rebuilds."""
+    """The contract's `counts`, except those that are lengths of the lists above; also the rebuilds."""
     rules: Counter[str] = field(default_factory=Counter)
     """Alerts by rule."""
     partitions: dict[int, PartitionTimes] = field(default_factory=dict)

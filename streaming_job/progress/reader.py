@@ -10,16 +10,17 @@ from streaming_job.log import topic_reader
 from streaming_job.progress.totals import Totals
 
 STEPS_BACK = (100, 1_000, 10_000, 100_000, 1_000_000)
-"""Distances from the end of a partition at which records are searched, one after the other."""
+"""Distances from a partition's end at which the search begins, tried in turn."""
 FEATURE_COUNTS = "feature_counts"
 """Field that only some records carry (`progress.writer`)."""
 BLIND = 100_000
-"""Limit of the search while no record of the job has been found: its key groups write side by side."""
+"""Greatest distance tried while no record of the job has been found: its key groups write concurrently, so
+their newest records are close together."""
 _BROKEN = (KeyError, TypeError, ValueError, AttributeError)
 
 
 def decoded(message: Message, job_id: str) -> dict[str, Any] | None:
-    """Parse a progress record of a job; None if it is none, or has no totals."""
+    """Parse a progress record of a job; None if the message is not one, or has no valid totals."""
     record = _parsed(message, job_id)
     return record if record is not None and _has_totals(record) else None
 
@@ -27,7 +28,7 @@ def decoded(message: Message, job_id: str) -> dict[str, Any] | None:
 def newest_among(messages: Iterable[Message], job_id: str) -> tuple[dict[int, dict[str, Any]], int]:
     """Return the last record of each key group, and the number of the job's unreadable records.
 
-    Cheaper than `decoded` for each: totals are checked in the last records only. A last record
+    Cheaper than `decoded` for each message: totals are checked in the last records only. A last record
     without feature counts gets those of an earlier record of its group.
 
     Args:

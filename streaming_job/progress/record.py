@@ -12,8 +12,8 @@ from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_
 RECORD_COUNTS = ("transactions", "duplicates", "profile_changes", "rollouts")
 """Counts whose sum, with the dead letters, is the number of records read."""
 OF_FACTS = ("labels", "late_facts")
-"""Counts of jobs that keep merchant facts: labels that became facts, which are records read, too; and facts
-that take effect late, because they came after a promise."""
+"""Counts of jobs that keep merchant facts: labels that became facts (also counted as records read), and
+facts that take effect late because they came after a promise."""
 PLAIN_COUNTS = (
     *RECORD_COUNTS,
     "conflicting_repetition",

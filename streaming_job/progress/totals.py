@@ -101,7 +101,7 @@ class Totals:
 
 
 def add_counts(sums: Counter[str], numbers: Mapping[str, Any]) -> None:
-    """Add numbers by name; faster than Counter.update, and with any numbers."""
+    """Add numbers (int or float) by name; faster than Counter.update."""
     for name, number in numbers.items():
         sums[name] = sums.get(name, 0) + number
 

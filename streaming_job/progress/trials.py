@@ -16,7 +16,7 @@ from streaming_job.progress.histogram import Histogram
 PAIRED = ("both", "only_champion", "only_challenger")
 """Kinds of units."""
 NUMBERS = ("transactions", "decided", "failures", *PAIRED, "rows")
-"""Plain counts of a challenger; those named in PAIRED are of transactions."""
+"""Plain counts of a challenger; those named in PAIRED count transactions."""
 MAX_TRIALS = 3
 """Maximum trials in totals: the open one, and the last finished ones."""
 
@@ -26,7 +26,8 @@ class ChallengerCounts:
     """The counts of one challenger beside the champion."""
 
     numbers: Counter[str] = field(default_factory=Counter)
-    """By NUMBERS: `failures` are rows without a score, `decided` are those it decided for its members."""
+    """Counts by name in NUMBERS: `failures` are rows without a score, `decided` are rows that the challenger
+    decided as canary."""
     card_hours: Counter[str] = field(default_factory=Counter)
     """Card-hours by PAIRED; a unit that becomes `both` is subtracted from its earlier kind."""
     cards: Counter[str] = field(default_factory=Counter)
@@ -126,7 +127,7 @@ class Trials:
         return bool(self.by_rollout)
 
     def of(self, rollout_id: str) -> TrialCounts:
-        """Return the counts of a rollout, which must be added to before the next `to_json`."""
+        """Return the counts of a rollout; the caller may add to them until the next `to_json`."""
         self._encoded.pop(rollout_id, None)
         return self.by_rollout.setdefault(rollout_id, TrialCounts())
 

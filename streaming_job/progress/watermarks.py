@@ -1,8 +1,8 @@
 """Per-partition watermark estimates. Pure.
 
 A partition's watermark is an estimate: 99 of 100 transactions with earlier event times have arrived. It is
-the newest arrival less the 99th percentile of the lag of the partition's recent transactions. It delays and
-decides nothing; it shows a person how far a view of the past is complete.
+the newest arrival less the 99th percentile of the lateness of the partition's recent transactions. It delays
+and decides nothing; it shows a person up to what time a view of the past is complete.
 """
 
 from collections.abc import Iterable, Mapping

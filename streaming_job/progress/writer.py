@@ -18,7 +18,7 @@ from streaming_job.progress.totals import Totals, add_counts
 from streaming_job.progress.watermarks import Partitions
 
 FEATURES_EVERY_MS = 10_000
-"""Feature counts are larger than the rest: only the first record of each such interval carries them."""
+"""Interval whose first record carries the feature counts, which are larger than the rest of a record."""
 _NO_SIZES = {"cards": 0, "cards_without_profile": 0, "events": 0, "local_bytes": 0}
 
 
@@ -40,14 +40,14 @@ class GroupProgress:
 
         Args:
             job_id: id of the job.
-            query_id: id in Spark's checkpoint.
+            query_id: id of the query in Spark's checkpoint.
             key_group: number of the group.
             key_groups: number of key groups.
             last: the group's newest record on the topic, decoded; None: totals begin at 0.
-            commit_id: number of the group's last transaction from its committed offsets; used if greater
-                than that of `last`.
+            commit_id: number of the group's last transaction according to its committed offsets; used if
+                greater than that of `last`.
             computed: features that models may use, name:version.
-            label_delay_ms: of a job that keeps merchant facts.
+            label_delay_ms: label delay of merchant facts; None: the job keeps no merchant facts.
         """
         self._names: dict[str, Any] = {
             "schema_version": 2,

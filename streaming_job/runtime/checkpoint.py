@@ -1,4 +1,4 @@
-"""Spark's checkpoint directory: its query, its epochs, and the way back when its last files are damaged.
+"""Spark's checkpoint directory: its query id, its epochs, and the removal of damaged last epochs.
 
 Beside Spark's files it contains `job.json`, the settings that the job's first start has fixed.
 """
@@ -30,7 +30,7 @@ class Fixed:
     """Number of partitions of the transactions."""
     key_groups: int
     label_delay_ms: int | None = None
-    """Label delay of merchant facts; None: the job keeps none."""
+    """Label delay of merchant facts; None: the job keeps no merchant facts."""
 
 
 class Checkpoint:
@@ -78,9 +78,9 @@ class Checkpoint:
             ) from fault
 
     def fixed(self) -> Fixed | None:
-        """Return the settings that the first start has fixed; None before it.
+        """Return the settings that the first start has fixed; None before the first start.
 
-        A file without an epoch counts as absent if it is damaged: the first start was killed as it wrote it.
+        Without epochs a damaged file counts as absent: the first start was killed while writing it.
 
         Raises:
             CheckpointError: the file is damaged or missing although epochs exist.
@@ -129,7 +129,7 @@ class Checkpoint:
         of one log than of the other.
 
         Returns:
-            The last epoch that is left, -1 for the beginning; None if nothing had to be dropped.
+            The last epoch that is left, -1 if there is none; None if nothing had to be dropped.
         """
         ended, begun = self.epochs("commits"), self.epochs("offsets")
         whole = (number for number in reversed(ended) if number in begun and self._is_whole(number))
@@ -146,7 +146,7 @@ class Checkpoint:
         return self._has_lines("commits", epoch) and self._has_lines("offsets", epoch)
 
     def _has_lines(self, log: str, epoch: int) -> bool:
-        """Return whether an entry of a log is readable: a version, then JSON objects, one a line."""
+        """Return whether a log entry is readable: a line with the version, then one JSON object per line."""
         try:
             version, *lines = (self._read(log, str(epoch)) or "").splitlines()
             for line in lines:
@@ -156,7 +156,7 @@ class Checkpoint:
         return version.startswith("v") and bool(lines)
 
     def drop_after(self, epoch: int) -> None:
-        """Drop the epochs after one; their versions of the state have unique names and are never read."""
+        """Drop the epochs after `epoch`; their state files have unique names and are never read."""
         for log in ("commits", "offsets"):
             for number in self.epochs(log):
                 if number > epoch:

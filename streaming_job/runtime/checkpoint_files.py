@@ -14,9 +14,9 @@ _SPARKS = "org.apache.spark.sql.execution.streaming.checkpointing"
 _BY_SCHEME = {
     # the default manager forks ten processes for each file of a local file system
     **dict.fromkeys(("", "file"), f"{_SPARKS}.FileSystemBasedCheckpointFileManager"),
-    # their rename is atomic
+    # these file systems rename atomically
     **dict.fromkeys(("hdfs", "viewfs", "abfs", "abfss"), f"{_SPARKS}.FileContextBasedCheckpointFileManager"),
-    # a rename would copy; an upload becomes visible when it is complete
+    # S3 renames by copying; an upload becomes visible only when it is complete
     "s3a": "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager",
 }
 KNOWN = ", ".join(filter(None, _BY_SCHEME))

@@ -31,7 +31,8 @@ CONNECT_TIMEOUT_S = 20.0
 GREETING_S = 10.0
 """Time in which a client has to send its secret; a task does so at once."""
 MAX_STRANGERS = 64
-"""Maximum number of connections without a secret, beside one for each task; then the oldest is dropped."""
+"""Maximum number of connections that have not sent the secret, beyond one for each task; above it, the oldest
+is dropped."""
 
 
 class EpochError(FraudError):
@@ -75,7 +76,7 @@ class EpochServer:
         self._thread.start()
 
     def begin(self, epoch: int, seconds: float) -> None:
-        """Begin an epoch that runs for some time; tasks of any other epoch are ended.
+        """Begin an epoch that runs for `seconds`; a task that connects for any other epoch is ended at once.
 
         Raises:
             EpochError: nothing could end the epoch, because the server's thread has died.
@@ -109,7 +110,7 @@ class EpochServer:
                 self._welcome()
             elif key.fileobj in self._tasks:
                 self._hear(key.fileobj)
-            elif key.fileobj in self._strangers:  # not dropped for another one meanwhile
+            elif key.fileobj in self._strangers:  # not dropped meanwhile to make room
                 self._greet(key.fileobj)
         self._drop_strangers(self._max_strangers)
         with self._lock:
@@ -121,8 +122,8 @@ class EpochServer:
             connection, _ = self._listener.accept()
         except OSError as fault:
             log.warning("a connection cannot be accepted: %s", fault)
-            self._drop_strangers(0)  # there may be no descriptors left
-            time.sleep(LOOK_S)  # the client still waits: the selector would return at once
+            self._drop_strangers(0)  # there may be no file descriptors left
+            time.sleep(LOOK_S)  # the pending connection would make the selector return at once
             return
         connection.setblocking(False)  # a silent or blocked client must not delay the others
         self._selector.register(connection, selectors.EVENT_READ)
@@ -130,7 +131,7 @@ class EpochServer:
         self._drop_strangers(self._max_strangers)
 
     def _drop_strangers(self, most: int) -> None:
-        """Drop clients that have not sent the secret in time, and the oldest ones beyond a number."""
+        """Drop clients that have not sent the secret in time, and the oldest ones beyond `most`."""
         now = time.monotonic()
         while self._strangers:
             oldest, deadline = next(iter(self._strangers.items()))

@@ -2,7 +2,7 @@
 
 Failpoints have no effect unless the environment variable `FRAUD_CRASH_POINTS` names a directory. A file there
 with a step's name arms that step: the first process that reaches it renames the file to `<step>.<pid>` and
-blocks until it is killed. So a crash happens exactly at the step, and the restart passes it.
+blocks until it is killed. So the job crashes exactly at the step, and passes it after the restart.
 """
 
 import os
@@ -15,7 +15,7 @@ _directory = os.environ.get(VARIABLE)
 
 
 class Step(StrEnum):
-    """The steps of the job, named by what has just happened; only the last is not in a Python worker."""
+    """The steps of the job, named by what has just happened; all but the last are steps of Python workers."""
 
     TAKEN = "taken"
     """Records have been read from the log, but not decided."""
@@ -36,7 +36,7 @@ class Step(StrEnum):
 
 
 def reach(step: Step) -> None:
-    """Return, unless the step is armed: then block."""
+    """Block until the process is killed if the step is armed; otherwise return at once."""
     if _directory is not None:
         _stop_if_armed(Path(_directory), step)
 

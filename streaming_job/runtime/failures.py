@@ -31,7 +31,7 @@ class DamagedCheckpointError(CheckpointError):
 
 
 def classify(fault: Exception) -> FraudError:
-    """Return a worker's own error, or one for a full disk, a damaged checkpoint, or the root cause.
+    """Return the worker's own error, else one for a known cause (such as a full disk), else the root cause.
 
     Args:
         fault: the exception that Spark raised.

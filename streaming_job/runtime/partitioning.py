@@ -45,7 +45,7 @@ def require_same_partitions(settings: JobSettings, original: int, current: int) 
     """Check that the transactions' topic has as many partitions as when the job began.
 
     Raises:
-        StartUpError: it has not, so producers send cards to partitions without their history.
+        StartUpError: the number differs, so producers send cards to partitions that lack the cards' history.
     """
     if current != original:
         raise StartUpError(
@@ -58,7 +58,7 @@ def require_same_partitions(settings: JobSettings, original: int, current: int) 
 class PartitionWatch:
     """A thread that counts the partitions of the transactions' topic while the job runs; a context manager.
 
-    Each count needs a new connection, 50 ms for which no alert should wait.
+    Each count needs a new connection, which takes 50 ms; no alert should wait for it.
     """
 
     def __init__(self, settings: JobSettings, original: int) -> None:
@@ -120,7 +120,7 @@ def _word(flag: bool) -> str:
 
 
 def require_partitioner(settings: JobSettings, partitions: int) -> None:
-    """Check at a first start that records are in the partitions that the partitioner gives their keys.
+    """Check at a first start that records are in the partitions that the partitioner computes for them.
 
     Raises:
         StartUpError: they are not, or there are more key groups than partitions.
@@ -142,7 +142,7 @@ def require_partitioner(settings: JobSettings, partitions: int) -> None:
         for partitioner in Partitioner
     }
     best = min(wrong, key=lambda partitioner: wrong[partitioner])
-    # a wrong partitioner is right by chance: with two partitions for every second key
+    # a wrong partitioner is right for some keys by chance: with two partitions, for every second key
     if 4 * wrong[configured] <= len(keys) or 2 * wrong[best] >= wrong[configured]:
         return
     raise StartUpError(

@@ -28,12 +28,12 @@ _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
 SPARK_HOME = Path(pyspark.__file__).parent
 COLLECTOR = "-XX:+UseParallelGC"
-"""Garbage collector: Java works only between two epochs, and has few cores."""
+"""Stop-the-world garbage collector: Java works only between two epochs, and has few cores."""
 LOOPBACK = "127.0.0.1"
 END_S = 30.0
-"""Time for a JVM whose stdin is closed to exit before it is killed."""
+"""Time that a JVM has to exit after its stdin is closed; then it is killed."""
 GONE_S = 0.5
-"""Time for a process whose socket is closed to exit."""
+"""Time that a process has to exit after its socket is closed."""
 
 
 def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> dict[str, str]:
@@ -57,12 +57,12 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         "spark.ui.retainedTasks": "1000",
         "spark.sql.ui.retainedExecutions": "20",
         "spark.sql.session.timeZone": "UTC",
-        # one state partition a key group; the checkpoint keeps the number for ever
+        # one state partition per key group; the checkpoint keeps the number for ever
         "spark.sql.shuffle.partitions": str(settings.key_groups),
         # the plan is tiny and the same in every epoch: adapting or compiling it gains nothing
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
-        # each task would generate the source of its projections again, for one row
+        # else each task would generate the source of its projections again, for one row
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.python.unix.domain.socket.enabled": "true",
         # a socket's path has to be short
@@ -76,7 +76,7 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         # an epoch uploads its changes, not a snapshot of the database
         f"{_ROCKSDB}.changelogCheckpointing.enabled": "true",
         # each version of the state has a unique name: the files of a repeated task, or of an epoch that was
-        # never committed, are never read as later ones
+        # never committed, are never mistaken for those of a later attempt
         f"{_STREAMING}.stateStore.checkpointFormatVersion": "2",
         # counting rows costs a lookup for each put
         f"{_ROCKSDB}.trackTotalNumberOfRows": "false",
@@ -84,7 +84,7 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         f"{_ROCKSDB}.maxMemoryUsageMB": "256",
         # a restart reads at most that many changelogs
         f"{_STREAMING}.stateStore.minDeltasForSnapshot": "10",
-        # no empty epoch after each epoch
+        # otherwise Spark runs an empty epoch after each epoch
         f"{_STREAMING}.noDataMicroBatches.enabled": "false",
         **checkpoint_files.manager_for(settings.checkpoint, settings.spark),
         # Hadoop's local file system forks a process for each file; java.nio needs none
@@ -152,7 +152,7 @@ class Launch:
         return session
 
     def end(self, patience_s: float = END_S) -> int | None:
-        """End the JVM, kill it if it takes longer; return its exit code, None if it did not start."""
+        """End the JVM, or kill it after `patience_s`; return its exit code, None if not started."""
         if self._gateway is None or self._gateway.exception() is not None:
             return None
         if self._session is not None:

@@ -24,7 +24,7 @@ def prepare(work_dir: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     parent_lock = os.open(directory, os.O_RDONLY)
     try:
-        # one start at a time: another one would find a directory whose lock exists, but is not locked yet
+        # one start at a time: another one would remove a directory whose lock file is not locked yet
         fcntl.flock(parent_lock, fcntl.LOCK_EX)
         for lock in directory.glob(f"*/{LOCK}"):
             descriptor = os.open(lock, os.O_RDWR)

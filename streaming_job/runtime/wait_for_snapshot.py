@@ -31,7 +31,7 @@ class Profiles:
     """The state of the profile topic."""
 
     records: int
-    """Number of offsets in use."""
+    """Number of offsets between first and end offsets."""
     loaded: bool
     """Whether a first snapshot is over."""
 

@@ -23,7 +23,7 @@ class Caller:
         """
         self._calls.put(call)
         try:
-            fault = self._answers.get(timeout=limit_s + 0.1)  # the call's own timeout is reported if it works
+            fault = self._answers.get(timeout=limit_s + 0.1)  # later than the call's own timeout
         except queue.Empty:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer about the offsets")) from None
         finally:

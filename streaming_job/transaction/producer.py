@@ -1,9 +1,9 @@
 """The transactional producer of a key group, recreated after any doubtful transaction.
 
 librdkafka repeats a request by itself when a connection breaks, and the first copy may still be on its way. A
-late copy of an EndTxn would end the *next* transaction, half-written (librdkafka 5423; Jepsen on Bufstream
-0.1.0 shows it). The epoch of a new producer fences late requests, so a doubtful producer is replaced
-(decision 12).
+late copy of an EndTxn would end the *next* transaction while it is half-written (librdkafka 5423; Jepsen on
+Bufstream 0.1.0 shows it). The epoch of a new producer fences late requests, so a doubtful producer is
+replaced (decision 12).
 """
 
 import time
@@ -22,14 +22,14 @@ CALL_TIMEOUT_S = 60.0
 OFFSETS_TIMEOUT_S = 10.0
 """Limit for sending offsets, which takes milliseconds; short because the call may never return."""
 FIRST_TRY_S = 0.05
-"""Limit for initialising the first client; it is doubled for each further one."""
+"""Time limit of the first `init_transactions`; it is doubled for each further attempt."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 QUEUE_BYTES = 64 * 1024 * 1024
 """Size of the local queue; `produce` waits while it is full."""
 RETRY_BACKOFF_MS = 200
 """Time, plus or minus a fifth, after which librdkafka repeats a request of a transaction."""
 UNDISTURBED_S = 0.75 * RETRY_BACKOFF_MS / 1000
-"""No request of a transaction that took less can have been repeated."""
+"""If a transaction took less than this, none of its requests can have been repeated."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 CLIENT = {
     "log_level": "2",  # errors are raised
@@ -73,7 +73,7 @@ class TransactionalProducer:
         self._caller = Caller()
 
     def _ready(self) -> Producer:
-        """Initialise a client; use new clients while the brokers end the transaction of an earlier one.
+        """Initialise a client; replace it while the brokers still end an earlier producer's transaction.
 
         librdkafka retries only every 500 ms; a new client tries at once.
         """
@@ -140,11 +140,12 @@ class TransactionalProducer:
                 self._client.poll(min(0.1, self._left_s(1 / 2)))
 
     def flush(self) -> None:
-        """Wait until the brokers have all records, within half of the transaction's time.
+        """Wait until the brokers have all records, within half of the transaction timeout.
 
-        The commit would wait for them, too. But the brokers refuse offsets while they finish the previous
-        transaction, and librdkafka repeats that request only after 200 ms; for records it takes 20 ms.
-        (No delivery callbacks: confluent-kafka would call them with the exception of a fatal error set.)
+        The commit would wait for them, too. But while the brokers finish the previous transaction, they
+        refuse records and offsets; librdkafka repeats the request for records after 20 ms, that for offsets
+        only after 200 ms. (No delivery callbacks: confluent-kafka would call them with the exception of a
+        fatal error set.)
 
         Raises:
             KafkaException: some records were not acknowledged in time.
@@ -154,10 +155,10 @@ class TransactionalProducer:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {remaining} records"))
 
     def send_offsets(self, offsets: list[TopicPartition], group: object) -> None:
-        """Add the offsets; a call that does not return is given up.
+        """Add the offsets; a call that does not return is abandoned.
 
         After a restart of the group's coordinator librdkafka may wait for ever, despite its timeout (issues
-        5456 and 5511 of librdkafka). The lost thread then keeps its producer, which the next one fences.
+        5456 and 5511 of librdkafka). The lost thread then keeps its producer, which the next producer fences.
 
         Args:
             offsets: offsets with metadata.
@@ -170,7 +171,7 @@ class TransactionalProducer:
         self._caller.call(partial(self._client.send_offsets_to_transaction, offsets, group, limit_s), limit_s)
 
     def commit(self) -> None:
-        """Commit, within three quarters of the transaction's time: the brokers would abort it after that.
+        """Commit within three quarters of the transaction timeout; at its end the brokers would abort.
 
         Raises:
             KafkaException: the commit failed, or its outcome is unknown.
@@ -199,7 +200,7 @@ class TransactionalProducer:
         return self._producer
 
     def _left_s(self, share: float) -> float:
-        """Return the seconds until a share of the transaction's time is over.
+        """Return the seconds until a share of the transaction timeout is over.
 
         Raises:
             KafkaException: it is over.

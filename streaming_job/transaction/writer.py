@@ -1,9 +1,9 @@
 """The writer of a key group's output, in Kafka transactions. The order of its statements is the guarantee.
 
 Alerts, dead letters, progress record and input offsets become visible together or not at all. Each
-transaction has a number. So when it is doubtful whether a transaction was committed (after a timeout, a lost
-answer, or fencing), the committed offsets and progress show it. Before that the owner of the group is
-checked, because a new producer would fence an instance that has taken the group over.
+transaction has a number, which its offsets and its progress record contain. So these show whether a doubtful
+transaction (after a timeout, a lost answer, or fencing) was committed. Before the producer is renewed, the
+owner of the group is checked, because a new producer would fence an instance that has taken the group over.
 """
 
 import logging
@@ -48,7 +48,7 @@ class Output:
     progress: bytes
     """The progress record."""
     ends: Offsets
-    """Positions after it: of the group's partitions of the transactions, and of the tables' partitions."""
+    """Positions after the transaction: of the group's partitions of `transactions`, and of the tables."""
     suppressed: Sequence[Alert] = ()
     """Alerts that a cooldown suppresses."""
     shadow_alerts: Sequence[Alert] = ()
@@ -69,7 +69,7 @@ class GroupWriter:
             settings: settings of the job.
             group: the key group.
             own: the group's partitions of the transactions.
-            query_id: id in Spark's checkpoint.
+            query_id: id of the query in Spark's checkpoint.
             instance: id of the job's process.
         """
         self._settings, self._topics, self._group = settings, settings.topics, group
@@ -92,8 +92,8 @@ class GroupWriter:
         written = self._reader.running()
         if written.owner is not None and not written.unknown:
             return written
-        # without the committed offsets progress has to be complete: another group's open transaction hides
-        # later records
+        # without complete committed offsets the newest progress record is needed, which another group's open
+        # transaction may hide
         return self._reader.running(stable=True)
 
     def take_over(
@@ -102,9 +102,9 @@ class GroupWriter:
         """Fence every earlier producer of the group, end its open transaction, and claim the group.
 
         Args:
-            ends: by partition of the group: the offset at which it begins if none is committed.
-            from_others: whether the group may belong to another instance. That is so when the job starts;
-                later it would mean that this instance has been replaced.
+            ends: by partition of the group: the offset at which to begin if none is committed.
+            from_others: whether the group may belong to another instance. True when the job starts; later
+                another owner means that this instance has been replaced.
             known: the group's last progress record according to the state; saves reading the topic.
 
         Returns:
@@ -242,7 +242,7 @@ class GroupWriter:
         return error
 
     def _require_ownership(self, ask: Callable[[], Written], commit_id: int) -> Written:
-        """Return what the group has written, if this writer still owns it.
+        """Return what the group has written, if this writer still owns the group.
 
         Args:
             ask: reads what is written.

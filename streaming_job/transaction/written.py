@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class OtherQueryError(FraudError):
-    """The output is of another query than the checkpoint."""
+    """The output was written by another query than the checkpoint's."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Written:
     progress: Mapping[str, Any] | None = None
     """The group's last progress record."""
     unknown: frozenset[PartitionId] = frozenset()
-    """Partitions of which neither the committed offset nor the progress record is of the last transaction:
-    their Q may be greater than that in `offsets`."""
+    """Partitions for which neither the committed offset nor the progress record is from the last transaction,
+    so that their Q may be greater than in `offsets`."""
 
     @property
     def instance(self) -> str | None:
@@ -116,7 +116,7 @@ def combined(
     parts = progress["partitions"] if progress is not None else ()
     ends = {(part["topic"], part["partition"]): int(part["end_offset"]) for part in parts}
     offsets = {tp: ends[tp] for tp in own if tp in ends}
-    # number of the transaction that each partition's position is of
+    # by partition: number of the transaction that its position comes from
     shown = {tp: int(progress["commit_id"]) if progress and tp in ends else 0 for tp in own}
     for part in committed:
         tp, mark = (part.topic, part.partition), Mark.from_metadata(part.metadata)
@@ -183,7 +183,7 @@ class WrittenReader:
 
         Args:
             known: a progress record of the group. The topic is not read if the committed offsets show that
-                it is the last one.
+                this record is the newest.
             stable: whether to wait until no open transaction hides a progress record.
 
         Raises:
@@ -245,7 +245,7 @@ class WrittenReader:
         """Wait until no open transaction hides a record of the group.
 
         Groups share the topic: an open transaction of another group of a killed job hides all records that
-        were committed after it began. It ends when that group is taken over, or by its timeout.
+        were committed after it began. That transaction ends when its group is taken over, or by its timeout.
         """
         deadline = time.monotonic() + self._open_at_most_s
         for partition in topic_reader.partitions(self._running, self._topic):

@@ -1,6 +1,6 @@
 """Spark's Python worker daemon, which preloads all modules and kernels before it forks workers.
 
-Its workers have a partition's tasks run by one process (`residents`).
+Its workers pass all tasks of a partition on to one process (`residents`).
 """
 
 import os
@@ -18,8 +18,8 @@ def main() -> None:
     os.umask(PRIVATE)  # executors of a cluster do not inherit it
     with redirect_stdout(sys.stderr):  # Spark reads the daemon's address from stdout
         preload()
-    # Spark's daemon signals its workers when it ends, but one that is ended by stdin and SIGTERM at the same
-    # moment may die before that
+    # Spark's daemon signals its workers when it ends; but if its stdin closes and SIGTERM arrives at the same
+    # moment, it may die before that
     os.register_at_fork(after_in_child=endings.die_with(os.getpid()))
     if sys.platform == "linux":
         residents.install()

@@ -1,4 +1,4 @@
-"""Processes that end with others: the kernel sees to it, also while they compute in C. Linux only."""
+"""Processes that the kernel ends when another process ends, even while they run C code. Linux only."""
 
 import ctypes
 import fcntl
@@ -43,5 +43,5 @@ def end_with(descriptor: int) -> None:
 
 
 def outlive(descriptor: int) -> None:
-    """Take back `end_with`."""
+    """Undo `end_with`."""
     fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_ASYNC)

@@ -61,7 +61,7 @@ def running(directory: Path) -> Iterator[Path]:
             # as Spark does for its Python processes
             env={"PYTHONHASHSEED": "0", **os.environ, "PYTHONUNBUFFERED": "YES"},
         )
-    with server:  # its stdin is closed in any case, which ends it
+    with server:  # the exit closes the server's stdin, which ends it in any case
         try:
             yield script
         finally:
@@ -154,11 +154,11 @@ def main() -> None:
     """Run the server; argument: file descriptor of the listening socket."""
     # Ctrl-C is ignored: Spark ends its processes
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _name("-m", __spec__.name, *sys.argv[1:])  # the first call has to come before the environment changes
+    _name("-m", __spec__.name, *sys.argv[1:])  # setproctitle has to run before the environment changes
     from streaming_job.runtime.workers.preload import preload
 
     preload()
-    # children are not waited for
+    # children are reaped by the kernel, not by this process
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     serve(socket.socket(fileno=int(sys.argv[1])))
 

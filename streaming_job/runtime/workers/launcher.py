@@ -1,9 +1,9 @@
 """The shim that Spark starts as `python` on the driver's machine: asks the fork server for a process.
 
 Spark starts several interpreters, each for a module whose imports take a second or two. A forked process has
-these imports already. The shim passes it arguments, environment and standard streams, and lives as long as
-it; killing the shim kills the process. It imports little, to start quickly. Without a server it becomes the
-interpreter itself.
+these imports already. The shim passes arguments, environment and standard streams to the forked process, and
+exits when that process exits; killing the shim kills the process. The shim imports little, to start quickly.
+Without a server it becomes the interpreter itself.
 """
 
 import json
@@ -27,7 +27,7 @@ def main() -> None:
 
 def _ask(connection: socket.socket, arguments: list[str]) -> bool:
     """Request a process; return False if the server is gone before it starts."""
-    # the kernel closes it when this process ends in any way, which ends the other one
+    # however this process ends, the kernel closes its end of the pipe, which ends the forked process
     life, _ = os.pipe()
     request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
     try:

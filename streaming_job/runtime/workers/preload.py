@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import numpy as np
 import orjson
-import pandas  # noqa: F401  the serializers' import
+import pandas  # noqa: F401  for serializers
 import pyarrow as pa
 import pyspark.daemon
 import pyspark.sql.streaming.stateful_processor_util
@@ -44,7 +44,7 @@ def preload() -> None:
     """Load kernels and libraries, and exclude them from later garbage collections."""
     load_kernels()
     tracking.load()
-    # Spark's workers run a full collection after every task, which would walk and copy shared objects
+    # Spark's workers run a full collection after every task, which would touch and so copy shared memory
     gc.collect()
     gc.freeze()
 
@@ -68,7 +68,7 @@ NOW = 1_700_000_000_000
 def load_kernels() -> None:
     """Load the kernels by processing two transactions: decoding, features, score and state.
 
-    Two, because numba compiles the columns of a single record as another type.
+    There are two, because numba gives the columns of an array with a single record a type of their own.
     """
     message_batch.load_kernels()
     for partitioner in Partitioner:
@@ -88,7 +88,7 @@ def _load(scorer: Scorer, _: ModelRef) -> Scorer:
 
 
 def _run_a_group(rules: Rules) -> None:
-    """Decide transactions of a key group, fold its merchant facts, if it has any, persist and rebuild it."""
+    """Decide transactions of a key group, fold its merchant facts (if any), persist and rebuild its state."""
     topics, with_facts = rules.topics, rules.merchants is not None
     ref = ModelRef("preload", "1", "models:/preload/1", "0" * 64, IDENTITIES)
     rollout = [event.to_json() for event in installation(ref, Policy(0.5, 1), "preload", "preload", NOW)]

@@ -3,12 +3,12 @@
 Spark gives a task to any idle Python worker. But a process that has run a key group's tasks holds the group
 open: its consumers, its producer, and tables that take long to load. So a worker of this daemon runs no task
 itself. It looks at the task's partition, which is the first number that Spark sends, and passes Spark's
-connection on to the resident of that partition, a process that the daemon forks when the first such task
-comes. Data then flows between Spark and the resident directly.
+connection on to the resident of that partition, a process that the daemon forks for the partition's first
+task. Data then flows between Spark and the resident directly.
 
-A resident ends with the worker for which it runs a task, as the task would if the worker ran it; with the
-daemon; after a task that raised; and after IDLE_S without a task, as when Spark has moved the partition to
-another machine.
+A resident ends when the worker whose task it runs ends, as the task itself would in the worker; when the
+daemon ends; after a task that raised; and after IDLE_S without a task, for example because Spark has moved
+the partition to another machine.
 """
 
 import os
@@ -26,19 +26,19 @@ from streaming_job.runtime.workers import endings
 
 spark_worker = daemon.worker
 _secret = ""
-"""Part of the addresses: containers may share a network, and have processes of the same number."""
+"""Random part of the addresses: containers that share a network may have processes with the same id."""
 
 NUMBER = struct.Struct("!i")
 RESIDENT = struct.Struct("!ii")
 """First message on a connection to the daemon that asks for a resident: BECOME, and the partition."""
 BECOME = -7
-"""No partition, and not the -1 of Spark's own tests."""
+"""Sent in place of a partition; not -1, which Spark's own tests send."""
 CREDENTIALS = struct.Struct("3i")
 """Process, user and group of a peer (SO_PEERCRED)."""
 REUSABLE, SPENT = b"+", b"-"
 """Answers of a resident after a task: whether Spark may use the connection again."""
 PATIENCE_S = 10.0
-"""Time for a new resident to listen."""
+"""Time within which a new resident has to listen."""
 LOOK_S = 0.002
 IDLE_S = 60.0
 
@@ -112,7 +112,7 @@ def _create(daemon_path: str, partition: int) -> socket.socket:
         partition: the resident's partition.
 
     Raises:
-        TimeoutError: it does not listen within PATIENCE_S.
+        TimeoutError: the resident does not listen within PATIENCE_S.
     """
     with socket.socket(socket.AF_UNIX) as request:
         request.connect(daemon_path)
@@ -142,7 +142,7 @@ def _reside(partition: int) -> NoReturn:
 
 
 def _serve(client: socket.socket) -> bool:
-    """Run the task that a worker passes on; returns whether the process can run another one."""
+    """Run the task that a worker passes on; return whether the process can run another one."""
     _, descriptors, _, _ = socket.recv_fds(client, 1, 1)
     if not descriptors:  # the worker was killed before
         return True

@@ -3,7 +3,7 @@
 import gc
 
 FREEZE_AT = (3, 20)
-"""Calls after which the process's objects are declared permanent."""
+"""Numbers of the calls that freeze all objects."""
 
 _calls = 0
 
