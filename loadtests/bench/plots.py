@@ -61,9 +61,10 @@ def _throughput(reports: Reports) -> str:
         for name, (calibration, throughput) in points.items():
             axes.plot(calibration, throughput, "o", color=BLUE)
             share = f"{name}: {throughput:,.0f}, {throughput / calibration:.2f}"
-            axes.annotate(share, (calibration, throughput), xytext=(8, -3), textcoords="offset points")
-        axes.set_xlim(0, None)
-        axes.set_ylim(0, None)
+            place = {"xytext": (-8, -3), "textcoords": "offset points", "ha": "right"}
+            axes.annotate(share, (calibration, throughput), **place)
+        axes.set_xlim(0, 1.1 * max(calibration for calibration, _ in points.values()))
+        axes.set_ylim(0, 1.2 * max(throughput for _, throughput in points.values()))
     return svg()
 
 
