@@ -127,7 +127,8 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
 def _halves(entries: Sequence[str]) -> tuple[list[str], list[str]]:
     """Divide the lock's entries in two; mlflow and mlflow-skinny, which share files, stay together."""
     families = list(dict.fromkeys(_family(entry) for entry in entries))
-    of_first = set(families[::2])
+    # PySpark and mlflow take longest
+    of_first = {*families[::2], "pyspark"} - {"mlflow"}
     first = [entry for entry in entries if _family(entry) in of_first]
     return first, [entry for entry in entries if _family(entry) not in of_first]
 
