@@ -1,7 +1,7 @@
 """Axes for the plots of measurements, and latency distributions, as SVG."""
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,19 +44,21 @@ def latency_curve(latencies_ms: NDArray[np.float64]) -> list[tuple[float, float]
     return list(zip(PERCENTILES, np.percentile(latencies_ms, PERCENTILES).tolist(), strict=True))
 
 
-def add_latency_curve(axes: Any, curve: Sequence[tuple[float, float]], **look: Any) -> None:
-    """Add a line of ms over the share of alerts that were slower, both axes logarithmic.
+def latency_plot(lines: Iterable[tuple[Sequence[tuple[float, float]], dict[str, Any]]], of: str) -> str:
+    """Plot ms over the share that was slower, both axes logarithmic, as SVG.
 
     Args:
-        axes: axes of `figure`.
-        curve: (percentile, ms); the maximum is left out.
-        look: label, colour and style of the line.
+        lines: (curve, look): the curve as (percentile, ms), plotted without its maximum; label and style.
+        of: what was slower: alerts, transactions.
     """
-    points = [(1 - at / 100, ms) for at, ms in curve if at < 100]
-    if not points:
-        return
-    axes.plot(*zip(*points, strict=True), **look)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    if not axes.xaxis_inverted():
-        axes.invert_xaxis()
+    with figure(f"share of {of} that were slower", "ms") as (axes, svg):
+        for curve, look in lines:
+            if points := [(1 - at / 100, ms) for at, ms in curve if at < 100]:
+                axes.plot(*zip(*points, strict=True), **look)
+        if axes.lines:
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.invert_xaxis()
+        if axes.get_legend_handles_labels()[1]:
+            axes.legend(frameon=False, fontsize="small")
+    return svg()

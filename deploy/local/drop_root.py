@@ -1,9 +1,9 @@
 """Run a program as user nobody: `python drop_root.py PROGRAM ARGUMENT...`. Standard library only.
 
-Postgres refuses to run as root. As user nobody, Postgres often cannot reach its own files, because the
-checkout is under root's private home directory. So the program keeps one capability, which bypasses file
-permissions. This capability makes Postgres's superuser as powerful as root, so clients do not get the
-superuser's password, but that of a lesser role (postgres.USER).
+Postgres does not start as root, so it runs under the system account `nobody`. That account often cannot reach
+Postgres's files, because the checkout is under root's private home directory. So the program keeps one
+capability, which bypasses file permissions. This capability makes Postgres's superuser as powerful as root,
+so clients do not get the superuser's password, but that of a lesser role (postgres.USER).
 """
 
 import ctypes

@@ -7,7 +7,7 @@ from typing import Any
 from loadtests.bench.calibrate import CALIBRATION
 from loadtests.bench.rig import BenchError
 from loadtests.bench.throughput import THROUGHPUT
-from loadtests.plotting import BLUE, GREEN, GREY, ORANGE, RED, add_latency_curve, figure
+from loadtests.plotting import BLUE, GREEN, GREY, ORANGE, RED, figure, latency_plot
 
 COLOURS = (BLUE, RED, GREEN, ORANGE, GREY)
 KERNEL = re.compile(r"kernel, ([\d,]+) cards")
@@ -42,11 +42,8 @@ def _latency(reports: Reports) -> str:
     curves = {name: report["latency_curve"] for name, report in reports.items() if "latency_curve" in report}
     if not curves:
         return ""
-    with figure("share of alerts that were slower", "ms") as (axes, svg):
-        for (name, curve), colour in zip(curves.items(), COLOURS, strict=False):
-            add_latency_curve(axes, curve, label=name, color=colour)
-        axes.legend(frameon=False)
-    return svg()
+    looks = ({"label": name, "color": colour} for name, colour in zip(curves, COLOURS, strict=False))
+    return latency_plot(zip(curves.values(), looks, strict=False), of="alerts")
 
 
 def _throughput(reports: Reports) -> str:
@@ -61,8 +58,9 @@ def _throughput(reports: Reports) -> str:
         for name, (calibration, throughput) in points.items():
             axes.plot(calibration, throughput, "o", color=BLUE)
             share = f"{name}: {throughput:,.0f}, {throughput / calibration:.2f}"
-            place = {"xytext": (-8, -3), "textcoords": "offset points", "ha": "right"}
-            axes.annotate(share, (calibration, throughput), **place)
+            axes.annotate(
+                share, (calibration, throughput), xytext=(-8, -3), textcoords="offset points", ha="right"
+            )
         axes.set_xlim(0, 1.1 * max(calibration for calibration, _ in points.values()))
         axes.set_ylim(0, 1.2 * max(throughput for _, throughput in points.values()))
     return svg()

@@ -3,18 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from loadtests.plotting import BLUE, GREEN, RED, add_latency_curve, figure
+from loadtests.plotting import BLUE, GREEN, RED, figure, latency_plot
 
 COLOURS = {"ours": BLUE, "streams": RED, "quix": GREEN}
 
 
 def latency(rows: Sequence[dict[str, Any]]) -> str:
     """Plot latency by percentile of each engine; dashed lines are default settings."""
-    with figure("share of alerts that were slower", "ms") as (axes, svg):
-        for row in rows:
-            add_latency_curve(axes, row["latency_curve"], label=row["title"], **_look(row))
-        axes.legend(frameon=False, fontsize="small")
-    return svg()
+    lines = [(row["latency_curve"], {"label": row["title"], **_look(row)}) for row in rows]
+    return latency_plot(lines, of="alerts")
 
 
 def throughput(rows: Sequence[dict[str, Any]]) -> str:

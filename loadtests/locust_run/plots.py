@@ -5,7 +5,7 @@ from typing import Any
 
 from loadtests.locust_run.peak import Probe
 from loadtests.locust_run.result import Result
-from loadtests.plotting import BLUE, GREY, RED, add_latency_curve, figure
+from loadtests.plotting import BLUE, GREY, RED, figure, latency_plot
 
 
 def run_plots(result: Result) -> dict[str, str]:
@@ -37,9 +37,7 @@ def peak_plot(probes: Sequence[Probe], bound_ms: float) -> str:
 
 
 def _percentiles(result: Result) -> str:
-    with figure("share of transactions that were slower", "ms") as (axes, svg):
-        add_latency_curve(axes, result.latency_curve, color=BLUE)
-    return svg()
+    return latency_plot([(result.latency_curve, {"color": BLUE})], of="transactions")
 
 
 def _over_time(result: Result) -> str:

@@ -21,7 +21,7 @@ FULL = "error: a disk is full: make room "
 CRASH = "error: Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR"
 """Exit code of a worker that touches a mapped page without room on the disk."""
 SILENT = "error: Spark's state store has not answered for 60 s; see the log above, a disk may be full"
-"""Error when the thread of Spark's that writes the state has ended."""
+"""Error after the JVM thread that writes the state has died."""
 SMALL = 48 << 20
 """Bytes of a disk that is full soon."""
 MOVED = "error: the checkpoint was deleted or moved under a running job; "
