@@ -99,7 +99,8 @@ def apply_changes(
         # not see it
         if card.seen > 0 and (beginning or card.last_arrival >= change.arrival):
             behind += 1
-        drop_superseded(card, profiles, counters, card.last_arrival)
+        if card.seen > 0:  # no version of a card that never paid is superseded, and there may be many
+            drop_superseded(card, profiles, counters, card.last_arrival)
         number = counters[FREE_PROFILE]
         if number == EMPTY:
             number = counters[PROFILES]

@@ -8,7 +8,8 @@ the champion, and the champion alerted on a transaction that has an alert and no
 The unit is a card, because the alerts of a burst are not independent. For each model, a card is counted by
 the label of its first transaction in the log on which that model alerted and which has a label. The counts do
 not depend on the order in which records are read: positions in the log identify transactions and decide which
-of them exceed a limit, and a transaction's last label by arrival counts.
+of them exceed a limit, and a transaction's last label by arrival counts. There is one exception: a label that
+is dropped because more than MOST_UNMATCHED labels wait for their alerts is lost if its alert is read later.
 """
 
 from bisect import bisect_left, insort

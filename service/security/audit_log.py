@@ -10,7 +10,7 @@ from streaming_job.log import topic_reader
 
 PARTITION = 0
 PER_RECORD = 4
-"""Offsets read for each requested record: a transaction's control record takes an offset, too."""
+"""Offsets read for each requested record: a record and its transaction's marker take two, aborted ones more."""
 
 
 class NoAuditError(LookupError):

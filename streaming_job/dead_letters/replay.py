@@ -167,7 +167,7 @@ def destination(letter: Letter, settings: LetterSettings, partitions: int) -> in
         return 0
     if not letter.key_changed or letter.key is None:
         return letter.partition
-    # Debezium and the tools that write rollouts use Java's partitioner, whatever the bank's producers use
+    # Debezium and the ledger of labels use Java's partitioner, whatever the bank's producers use
     by_key = KeyGroups(Partitioner.MURMUR2, partitions, groups=1)
     return int(by_key.partitions_of(pa.array([letter.key], pa.binary()))[0])
 

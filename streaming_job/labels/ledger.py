@@ -78,6 +78,8 @@ class Ledger:
             "log_level": 0,
             **kafka,
             "bootstrap.servers": bootstrap_servers,
+            # as the replay of dead letters does, so that all labels of a card are in one partition
+            "partitioner": "murmur2_random",
             # unique, so that ledgers do not fence each other; a reopened producer ends the open transaction
             "transactional.id": f"fraud-labels-{topic}-{uuid.uuid4().hex}",
         }
